@@ -58,7 +58,7 @@ fn sampler(data: &mut Unstructured<'_>, depth: usize) -> Result<Option<Sampler>>
         1 => Ok(Sampler::Shuffle),
         2 => Sampler::block(number(data)?, number(data)?),
         3 => Sampler::weighted(&data.arbitrary::<Vec<f64>>()?),
-        4 => Sampler::distinct(&data.arbitrary::<Vec<f64>>()?),
+        4 => Sampler::weighted_without_replacement(&data.arbitrary::<Vec<f64>>()?),
         5 => Sampler::balanced(&labels(data)?, data.int_in_range(0..=9)?),
         _ => {
             let ids = data.arbitrary::<Vec<u64>>()?;
@@ -105,7 +105,7 @@ fn batches(batch_sampler: &BatchSampler, epoch: u64, start: u64, step: u64) {
 
 /// Whether a batch fits in memory and the first call does not draw an epoch of billions of ids.
 fn readable(batch_sampler: &BatchSampler) -> bool {
-    let draws_an_epoch = format!("{:?}", batch_sampler.options().sampler).contains("Distinct");
+    let draws_an_epoch = format!("{:?}", batch_sampler.options().sampler).contains("WithoutReplacement");
     batch_sampler.options().batch <= ROWS && !(draws_an_epoch && batch_sampler.positions() > ROWS as u64)
 }
 

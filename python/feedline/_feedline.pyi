@@ -204,7 +204,7 @@ class Sampler:
         ``draws`` does not set another number; each draw has random transforms of its own.
         """
     @staticmethod
-    def distinct(weights: Sequence[float]) -> Sampler:
+    def weighted_without_replacement(weights: Sequence[float]) -> Sampler:
         """Draws without replacement, by a weight for each sample. An epoch has as many draws as weights above
         zero.
         """
@@ -225,7 +225,7 @@ class Sampler:
     @staticmethod
     def shuffled() -> Sampler: ...
     def draws(self, draws: int) -> Sampler:
-        """This sampler with another number of draws per epoch, for ``weighted``, ``distinct`` and ``balanced``."""
+        """This sampler with another number of draws per epoch, for weighted and balanced samplers."""
 
 class Field:
     def __dlpack__(

@@ -28,7 +28,7 @@ OF_A_DATALOADER = {
 
 #: The loader's equivalent of each sampler of torch.
 OF_A_SAMPLER = {
-    "WeightedRandomSampler": "give feedline.Sampler.weighted(weights); .distinct draws without replacement",
+    "WeightedRandomSampler": "give feedline.Sampler.weighted(weights, replacement=...)",
     "RandomSampler": "leave it out and give shuffle=SEED",
     "SequentialSampler": "leave it out",
     "SubsetRandomSampler": "give the loader data.subset(indices), and shuffle=SEED",

@@ -23,7 +23,7 @@ class Sampler:
 
     def __init__(self) -> None:
         raise TypeError(
-            "make a sampler by Sampler.weighted(weights), .distinct, .balanced, .block or .bucketed"
+            "make a sampler by Sampler.weighted(weights), .balanced, .block or .bucketed"
         )
 
     @classmethod
@@ -41,29 +41,24 @@ class Sampler:
         return Sampler._of(_feedline.Sampler.block(block, window))
 
     @staticmethod
-    def weighted(weights: Any) -> Sampler:
-        """Draws with replacement, by a weight for each sample.
+    def weighted(weights: Any, replacement: bool = True) -> Sampler:
+        """Draws samples in proportion to ``weights``, one weight per sample.
 
-        An epoch has as many draws as weights, if :meth:`draws` does not set another number; each draw has
-        random transforms of its own.
+        With ``replacement`` a sample may be drawn several times in an epoch, each time with other random
+        transforms, and an epoch has as many draws as weights. Without it each sample is drawn at most once, and
+        an epoch has as many draws as weights above zero. :meth:`draws` sets another number.
         """
-        return Sampler._of(_feedline.Sampler.weighted(_floats("weights", weights)))
-
-    @staticmethod
-    def distinct(weights: Any) -> Sampler:
-        """Draws without replacement, by a weight for each sample.
-
-        An epoch has as many draws as weights above zero.
-        """
-        return Sampler._of(_feedline.Sampler.distinct(_floats("weights", weights)))
+        of = _feedline.Sampler
+        make = of.weighted if _options.flag("replacement", replacement) else of.weighted_without_replacement
+        return Sampler._of(make(_floats("weights", weights)))
 
     @staticmethod
     def balanced(labels: Any, classes: int) -> Sampler:
-        """Draws each class equally often.
+        """Draws each class equally often; ``labels`` has the class of each sample.
 
-        An epoch has ``classes`` times as many draws as the largest class has samples, if :meth:`draws` does
-        not set another number: a sample of a small class comes several times, each time with random transforms of
-        its own.
+        An epoch has ``classes`` times as many draws as the largest class has samples, unless :meth:`draws` sets
+        another number. So a sample of a small class is drawn several times, each time with other random
+        transforms.
         """
         return Sampler._of(
             _feedline.Sampler.balanced(
@@ -73,7 +68,12 @@ class Sampler:
 
     @staticmethod
     def bucketed(lengths: Any, batch_size: int, batches_per_bucket: int) -> Sampler:
-        """Every sample; the samples of a batch have similar lengths."""
+        """Every sample once, in batches of similar lengths, so that there is little padding.
+
+        ``lengths`` has the length of each sample, and ``batch_size`` is that of the loader, times the number of
+        ranks. A batch is drawn from ``batches_per_bucket`` batches of neighbouring lengths: more of them mix the
+        samples better, and pad more.
+        """
         batch_size = _options.whole("batch_size", batch_size)
         batches_per_bucket = _options.whole("batches_per_bucket", batches_per_bucket)
         return Sampler._of(
@@ -82,17 +82,21 @@ class Sampler:
 
     @staticmethod
     def alike(costs: Any, run: int) -> Sampler:
-        """Every sample, in runs of ``run`` samples of similar cost, so that the ranks of a step have nearly equal
-        work: ``Sampler.alike(data.costs("squares"), 24)`` with batches of one packed window, on 1, 2, 3, 4, 6, 8,
-        12 or 24 ranks. A state may be loaded by any of them.
+        """Every sample once, in runs of ``run`` samples of similar cost, so that the ranks of a step have nearly
+        equal work.
+
+        The number of ranks times the batch size must divide ``run``. For example,
+        ``Sampler.alike(data.costs("squares"), 24)`` fits batches of one packed window on 1, 2, 3, 4, 6, 8, 12 or
+        24 ranks, and a state that was saved with one of these numbers can be loaded with another.
         """
         return Sampler._of(_feedline.Sampler.alike(counts("costs", costs), _options.whole("run", run)))
 
     @staticmethod
     def by_epoch(spans: Mapping[int, Sampler | None]) -> Sampler:
-        """Another sampler from an epoch on, such as for a curriculum: ``{0: easy, 3: feedline.Sampler.shuffled()}``.
+        """Changes the sampler by epoch, such as for a curriculum: ``{0: easy, 3: feedline.Sampler.shuffled()}`` uses
+        ``easy`` in epochs 0 to 2, and shuffles from epoch 3 on.
 
-        All have the same number of samples per epoch: set it by :meth:`draws`.
+        All samplers must have the same number of samples per epoch: set it by :meth:`draws`.
 
         >>> import feedline
         >>> easy = feedline.Sampler.weighted([1, 1, 0, 0])
@@ -113,11 +117,11 @@ class Sampler:
 
     @staticmethod
     def shuffled() -> Sampler:
-        """Every sample once, shuffled by the seed of the loader, for :meth:`by_epoch`."""
+        """Every sample once, shuffled, for :meth:`by_epoch`. Elsewhere give the loader ``shuffle=SEED``."""
         return Sampler._of(_feedline.Sampler.shuffled())
 
     def draws(self, draws: int) -> Sampler:
-        """This sampler with another number of draws per epoch: ``weighted``, ``distinct``, ``balanced``."""
+        """This sampler with ``draws`` samples per epoch; for ``weighted`` and ``balanced``."""
         return Sampler._of(self._order.draws(_options.whole("draws", draws)))
 
     def __repr__(self) -> str:

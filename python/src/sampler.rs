@@ -27,8 +27,8 @@ impl Sampler {
     /// Draws without replacement, by a weight for each sample. An epoch has as many draws as weights above
     /// zero.
     #[staticmethod]
-    fn distinct(weights: Vec<f64>) -> PyResult<Self> {
-        Order::distinct(&weights).map(Self).map_err(raise)
+    fn weighted_without_replacement(weights: Vec<f64>) -> PyResult<Self> {
+        Order::weighted_without_replacement(&weights).map(Self).map_err(raise)
     }
 
     /// Draws each class equally often. An epoch has `classes` times as many draws as the largest class has
@@ -64,7 +64,7 @@ impl Sampler {
         Order::by_epoch(spans).map(Self).map_err(raise)
     }
 
-    /// This sampler with another number of draws per epoch, for `weighted`, `distinct` and `balanced`.
+    /// This sampler with another number of draws per epoch, for weighted and balanced samplers.
     fn draws(&self, draws: u64) -> PyResult<Self> {
         self.0.clone().draws(draws).map(Self).map_err(raise)
     }

@@ -43,9 +43,13 @@ def wrong_calls(tmp_path: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
         ("take", "skip", "repeat", "cached", "subset", "split", "lengths"), WRONG
     ):
         yield f"{name}({value!r})", lambda name=name, value=value: getattr(data, name)(value)
-    for name, value in itertools.product(("weighted", "distinct"), WRONG):
-        yield f"{name}({value!r})", lambda name=name, value=value: getattr(Sampler, name)(value)
     for value in WRONG:
+        yield f"weighted({value!r})", lambda value=value: Sampler.weighted(value)
+        yield (
+            f"weighted without replacement {value!r}",
+            lambda value=value: Sampler.weighted(value, replacement=False),
+        )
+        yield f"replacement={value!r}", lambda value=value: Sampler.weighted([1.0], replacement=value)
         yield f"balanced {value!r}", lambda value=value: Sampler.balanced([0, 1], value)
         yield f"bucketed {value!r}", lambda value=value: Sampler.bucketed(value, 1, 1)
         yield f"block {value!r}", lambda value=value: Sampler.block(value, 1)

@@ -221,8 +221,8 @@ pub fn check(batch_sampler: &BatchSampler) -> Result<()> {
     }
     if options.sampler.repeats() {
         let others = named(
-            "sequential, shuffle, block, distinct, or a subset that lists no shard twice",
-            "shuffle=, Sampler.block or Sampler.distinct",
+            "sequential, shuffle, block, weighted without replacement, or a subset that lists no shard twice",
+            "shuffle=, Sampler.block or Sampler.weighted(..., replacement=False)",
         );
         let why = format!(
             "the sampler orders the shards of a source, and this one may repeat a shard within an epoch: use \

@@ -6,7 +6,7 @@
 //! | shuffle | every sample, uniformly shuffled | none | [`permutation`] |
 //! | block | every sample, neighbours stay close | none | [`block`] |
 //! | weighted | draws with replacement | 16 bytes per sample | [`weighted`] |
-//! | distinct | weighted draws without replacement | 8 bytes per sample and 16 per draw | [`distinct`] |
+//! | weighted, without replacement | weighted draws, each sample at most once | 8 bytes per sample and 16 per draw | [`without_replacement`] |
 //! | balanced | each class equally often | 8 bytes per sample | [`balanced`] |
 //! | bucketed | every sample, batches of similar lengths | 8 bytes per sample | [`bucketed`] |
 //! | subset | another sampler over listed samples | 8 bytes per listed sample | [`subset`] |
@@ -19,19 +19,19 @@ pub mod balanced;
 pub mod block;
 pub mod bucketed;
 pub mod by_epoch;
-pub mod distinct;
 pub mod permutation;
 pub mod subset;
 pub mod weighted;
+pub mod without_replacement;
 
 pub use balanced::Balanced;
 pub use block::Block;
 pub use bucketed::Bucketed;
 pub use by_epoch::ByEpoch;
-pub use distinct::Distinct;
 pub use permutation::Permutation;
 pub use subset::Subset;
 pub use weighted::Weighted;
+pub use without_replacement::WithoutReplacement;
 
 use crate::random::{key, splitmix64};
 use crate::{Error, ErrorKind, Result};
@@ -68,8 +68,8 @@ pub enum Sampler {
     Block(Block),
     /// Draws in proportion to weights, with replacement; see [`Sampler::weighted`].
     Weighted(Weighted),
-    /// Draws in proportion to weights, without replacement; see [`Sampler::distinct`].
-    Distinct(Distinct),
+    /// Draws in proportion to weights, without replacement; see [`Sampler::weighted_without_replacement`].
+    WithoutReplacement(WithoutReplacement),
     /// Each class equally often; see [`Sampler::balanced`].
     Balanced(Balanced),
     /// Every sample once, in batches of similar lengths; see [`Sampler::bucketed`].
@@ -113,8 +113,8 @@ impl Sampler {
     ///
     /// # Errors
     /// As for [`weighted`](Self::weighted).
-    pub fn distinct(weights: &[f64]) -> Result<Self> {
-        Distinct::new(weights).map(Self::Distinct)
+    pub fn weighted_without_replacement(weights: &[f64]) -> Result<Self> {
+        WithoutReplacement::new(weights).map(Self::WithoutReplacement)
     }
 
     /// Each of `classes` classes equally often; `labels[i]` is the class of sample `i`. An epoch has
@@ -226,10 +226,10 @@ impl Sampler {
         ByEpoch::new(spans.into()).map(Self::ByEpoch)
     }
 
-    /// Sets the number of positions of an epoch, for weighted, distinct and balanced samplers.
+    /// Sets the number of positions of an epoch, for weighted and balanced samplers.
     ///
     /// # Errors
-    /// `Config` for 0, for more than [`MAX_LEN`], for more distinct draws than weights above zero, and for
+    /// `Config` for 0, for more than [`MAX_LEN`], for more draws without replacement than weights above zero, and for
     /// any other sampler.
     pub fn draws(self, draws: u64) -> Result<Self> {
         if draws == 0 || draws > MAX_LEN {
@@ -237,10 +237,10 @@ impl Sampler {
         }
         match self {
             Self::Weighted(sampler) => Ok(Self::Weighted(sampler.draws(draws))),
-            Self::Distinct(sampler) => sampler.draws(draws).map(Self::Distinct),
+            Self::WithoutReplacement(sampler) => sampler.draws(draws).map(Self::WithoutReplacement),
             Self::Balanced(sampler) => Ok(Self::Balanced(sampler.draws(draws))),
             _ => Err(config(
-                "draws are for weighted, distinct and balanced samplers: this sampler's epoch is as long \
+                "draws are for weighted and balanced samplers: this sampler's epoch is as long \
                  as its data set",
             )),
         }
@@ -262,7 +262,7 @@ impl Sampler {
         match self {
             Self::Sequential | Self::Shuffle | Self::Block(_) => Ok(()),
             Self::Weighted(sampler) => same_count("weights", sampler.samples(), len),
-            Self::Distinct(sampler) => same_count("weights", sampler.samples(), len),
+            Self::WithoutReplacement(sampler) => same_count("weights", sampler.samples(), len),
             Self::Balanced(sampler) => same_count("labels", sampler.samples(), len),
             Self::Bucketed(sampler) => same_count("lengths", sampler.samples(), len),
             Self::Subset(sampler) => sampler.check(len),
@@ -276,7 +276,7 @@ impl Sampler {
         match self {
             Self::Sequential | Self::Shuffle | Self::Block(_) => len,
             Self::Weighted(sampler) => sampler.len(),
-            Self::Distinct(sampler) => sampler.len(),
+            Self::WithoutReplacement(sampler) => sampler.len(),
             Self::Balanced(sampler) => sampler.len(),
             Self::Bucketed(sampler) => sampler.samples(),
             Self::Subset(sampler) => sampler.len(),
@@ -297,7 +297,7 @@ impl Sampler {
 
     /// Writes the samples at positions `start`, `start + 1`, ... of `epoch` into `out`.
     ///
-    /// Does not allocate, except that the first call in an epoch of [`Distinct`] draws the whole epoch.
+    /// Does not allocate, except that the first call in an epoch of [`WithoutReplacement`] draws the whole epoch.
     ///
     /// # Panics
     /// If the positions exceed [`len(len)`](Self::len), or the sampler fails [`check(len)`](Self::check).
@@ -314,7 +314,7 @@ impl Sampler {
             }
             Self::Block(sampler) => sampler.fill(len, seed, epoch, start, out),
             Self::Weighted(sampler) => sampler.fill(seed, epoch, start, out),
-            Self::Distinct(sampler) => sampler.fill(seed, epoch, start, out),
+            Self::WithoutReplacement(sampler) => sampler.fill(seed, epoch, start, out),
             Self::Balanced(sampler) => sampler.fill(seed, epoch, start, out),
             Self::Bucketed(sampler) => sampler.fill(seed, epoch, start, out),
             Self::Subset(sampler) => sampler.fill(seed, epoch, start, out),
@@ -347,7 +347,7 @@ impl Sampler {
     pub fn repeats(&self) -> bool {
         match self {
             Self::Sequential | Self::Shuffle | Self::Block(_) => false,
-            Self::Distinct(_) | Self::Bucketed(_) => false,
+            Self::WithoutReplacement(_) | Self::Bucketed(_) => false,
             Self::Weighted(_) | Self::Balanced(_) => true,
             Self::Subset(sampler) => sampler.repeats(),
             Self::ByEpoch(sampler) => sampler.all().any(Self::repeats),
@@ -362,7 +362,7 @@ impl Sampler {
             Self::Shuffle => (SHUFFLED, key(&[2])),
             Self::Block(sampler) => (SHUFFLED, key(&[3, sampler.digest()])),
             Self::Weighted(sampler) => (VERSION, key(&[4, sampler.digest()])),
-            Self::Distinct(sampler) => (VERSION, key(&[5, sampler.digest()])),
+            Self::WithoutReplacement(sampler) => (VERSION, key(&[5, sampler.digest()])),
             Self::Balanced(sampler) => (SHUFFLED, key(&[6, sampler.digest()])),
             Self::Bucketed(sampler) => (SHUFFLED, key(&[8, sampler.digest()])),
             Self::Subset(sampler) => (VERSION, key(&[7, sampler.digest()])),

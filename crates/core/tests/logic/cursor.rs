@@ -55,7 +55,7 @@ fn a_run_restored_at_any_step_delivers_the_same_rest() {
         Sampler::Shuffle,
         Sampler::block(4, 9).unwrap(),
         Sampler::weighted(&[1.0; 50]).unwrap(),
-        Sampler::distinct(&[1.0; 50]).unwrap(),
+        Sampler::weighted_without_replacement(&[1.0; 50]).unwrap(),
         Sampler::balanced(&[0; 50], 1).unwrap(),
         Sampler::subset((0..30).collect(), Sampler::Shuffle).unwrap(),
     ];

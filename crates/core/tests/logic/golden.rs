@@ -79,10 +79,10 @@ fn weighted() {
 }
 
 #[test]
-fn distinct() {
+fn weighted_without_replacement() {
     let weights: Vec<f64> = (0..100).map(|id| f64::from(id % 10) / 3.0).collect();
     check(
-        &Sampler::distinct(&weights).unwrap(),
+        &Sampler::weighted_without_replacement(&weights).unwrap(),
         100,
         [77, 91, 82, 68, 44, 46, 45, 97, 48, 35, 86, 29],
         0xC9EA_2901_2399_6C4C,

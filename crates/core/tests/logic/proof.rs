@@ -25,7 +25,7 @@ fn samplers(len: u64) -> Vec<Sampler> {
         Sampler::Shuffle,
         Sampler::block(7, 20).unwrap(),
         Sampler::weighted(&weights).unwrap(),
-        Sampler::distinct(&weights).unwrap(),
+        Sampler::weighted_without_replacement(&weights).unwrap(),
         Sampler::balanced(&labels, 4).unwrap(),
         Sampler::subset((0..len / 2).collect(), Sampler::Shuffle).unwrap(),
     ]

@@ -31,8 +31,8 @@ fn every_kind(len: u64) -> Vec<Sampler> {
         Sampler::block(1 + len / 7, 1 + len / 3).unwrap(),
         Sampler::weighted(&weights).unwrap(),
         Sampler::weighted(&weights).unwrap().draws(2 * len).unwrap(),
-        Sampler::distinct(&weights).unwrap(),
-        Sampler::distinct(&weights).unwrap().draws(1).unwrap(),
+        Sampler::weighted_without_replacement(&weights).unwrap(),
+        Sampler::weighted_without_replacement(&weights).unwrap().draws(1).unwrap(),
         Sampler::balanced(&labels(len), 3).unwrap(),
         Sampler::bucketed(&labels(len), 3, 2).unwrap(),
         Sampler::subset((0..len).step_by(2).collect(), Sampler::Shuffle).unwrap(),
@@ -198,9 +198,9 @@ fn weighted_draws_are_proportional_to_the_weights() {
 }
 
 #[test]
-fn distinct_draws_do_not_repeat_and_follow_the_weights() {
+fn draws_without_replacement_do_not_repeat_and_follow_the_weights() {
     let weights = [4.0, 0.0, 2.0, 1.0, 1.0];
-    let sampler = Sampler::distinct(&weights).unwrap();
+    let sampler = Sampler::weighted_without_replacement(&weights).unwrap();
     let (mut first, mut pairs, epochs) = (BTreeMap::new(), BTreeMap::new(), 40_000);
     for number in 0..epochs {
         let ids = epoch(&sampler, 5, 7, number);
@@ -267,12 +267,15 @@ fn invalid_arguments_are_rejected_with_the_index() {
         (Sampler::weighted(&[1.0, 2.0, f64::NAN]).map(drop), "weight 2 is NaN"),
         (Sampler::weighted(&[f64::INFINITY]).map(drop), "weight 0 is inf"),
         (Sampler::weighted(&[0.0, 0.0]).map(drop), "all 2 weights are zero"),
-        (Sampler::distinct(&[1.0, -0.5]).map(drop), "weight 1 is -0.5"),
-        (Sampler::distinct(&[f64::NAN]).map(drop), "weight 0 is NaN"),
-        (Sampler::distinct(&[1.0, f64::NEG_INFINITY]).map(drop), "weight 1 is -inf"),
-        (Sampler::distinct(&[0.0]).map(drop), "all 1 weights are zero"),
+        (Sampler::weighted_without_replacement(&[1.0, -0.5]).map(drop), "weight 1 is -0.5"),
+        (Sampler::weighted_without_replacement(&[f64::NAN]).map(drop), "weight 0 is NaN"),
+        (Sampler::weighted_without_replacement(&[1.0, f64::NEG_INFINITY]).map(drop), "weight 1 is -inf"),
+        (Sampler::weighted_without_replacement(&[0.0]).map(drop), "all 1 weights are zero"),
         (Sampler::weighted(&[1.0, 1.0]).and_then(|sampler| sampler.check(3)), "2 weights for 3 samples"),
-        (Sampler::distinct(&[1.0, 1.0]).and_then(|sampler| sampler.check(1)), "2 weights for 1 samples"),
+        (
+            Sampler::weighted_without_replacement(&[1.0, 1.0]).and_then(|sampler| sampler.check(1)),
+            "2 weights for 1 samples",
+        ),
         (Sampler::bucketed(&[1, 1], 0, 1).map(drop), "the batch size is 0"),
         (Sampler::bucketed(&[1, 1], 1, 0).map(drop), "the number of batches per bucket is 0"),
         (Sampler::bucketed(&[1, 1], 1, 1).and_then(|sampler| sampler.check(3)), "2 lengths for 3 samples"),
@@ -293,10 +296,10 @@ fn invalid_arguments_are_rejected_with_the_index() {
         ),
         (Sampler::Shuffle.check(0), "the data set is empty"),
         (Sampler::Shuffle.check(MAX_LEN + 1), "the maximum is 2^63"),
-        (Sampler::Shuffle.draws(5).map(drop), "draws are for weighted, distinct and balanced"),
+        (Sampler::Shuffle.draws(5).map(drop), "draws are for weighted and balanced"),
         (Sampler::weighted(&[1.0]).unwrap().draws(0).map(drop), "0 draws per epoch"),
         (
-            Sampler::distinct(&[1.0, 0.0]).unwrap().draws(2).map(drop),
+            Sampler::weighted_without_replacement(&[1.0, 0.0]).unwrap().draws(2).map(drop),
             "2 draws without replacement from 1 samples",
         ),
     ];
@@ -314,7 +317,7 @@ fn digests_distinguish_samplers() {
         Sampler::block(2, 5).unwrap(),
         Sampler::block(5, 2).unwrap(),
         Sampler::weighted(&[2.0; 10]).unwrap(),
-        Sampler::distinct(&[2.0; 10]).unwrap(),
+        Sampler::weighted_without_replacement(&[2.0; 10]).unwrap(),
         Sampler::balanced(&[0, 1, 0, 1, 0, 1, 0, 1, 0, 1], 2).unwrap(),
         Sampler::balanced(&[0, 1, 0, 1, 0, 1, 0, 1, 1, 0], 2).unwrap(),
         Sampler::subset(vec![1, 2], Sampler::Shuffle).unwrap(),

@@ -1,12 +1,11 @@
-//! The order of the samples, and calls of a builder that contradict each other: they are errors, never
-//! ignored.
+//! The order of the samples. Calls of a builder that contradict each other are errors, never ignored.
 
 use feedline_core::{Error, ErrorKind, LastBatch, Result, Sampler, named, option};
 
 use super::LoaderBuilder;
 use crate::decode::{Input, Workers};
 
-/// The methods that were called, where two methods set the same option. The last call of a method counts.
+/// The options that two methods can set. The last call of a method counts.
 #[derive(Clone, Default)]
 pub(super) struct Calls {
     pub(super) shuffle: Option<u64>,
@@ -17,7 +16,7 @@ pub(super) struct Calls {
 }
 
 impl LoaderBuilder {
-    /// Shuffles the whole set anew every epoch; the order depends on `seed` and the epoch only. The same as
+    /// Shuffles the whole set anew every epoch; the order depends only on `seed` and the epoch. The same as
     /// `sampler(Sampler::Shuffle).seed(seed)`. Not for a source: see
     /// [`shuffle_shards`](Self::shuffle_shards).
     pub fn shuffle(mut self, seed: u64) -> Self {
@@ -25,8 +24,8 @@ impl LoaderBuilder {
         self
     }
 
-    /// Shuffles the order of a source's shards anew every epoch. The records of a shard keep their order, and
-    /// shards follow each other; [`shuffle_buffer`](Self::shuffle_buffer) shuffles the records too.
+    /// Shuffles the order of a source's shards anew every epoch. The records of a shard keep their order;
+    /// [`shuffle_buffer`](Self::shuffle_buffer) shuffles them too.
     pub fn shuffle_shards(mut self, seed: u64) -> Self {
         self.calls.shuffle_shards = Some(seed);
         self
@@ -36,9 +35,9 @@ impl LoaderBuilder {
     /// order of the shards.
     ///
     /// The records of a rank are cut into blocks of a quarter to a half of the buffer, also across the ends
-    /// of shards, and each block is shuffled: one is delivered while the next one is read. The order depends
-    /// only on the source, the seed, the epoch, the rank and `bytes`. A run resumes exactly at any step and
-    /// reads at most one block again for it.
+    /// of shards. Each block is shuffled; one is delivered while the next one is read. The order depends only
+    /// on the source, the seed, the epoch, the rank and `bytes`. A run resumes exactly at any step, for which
+    /// it reads at most one block again.
     ///
     /// Records move within their block only, so combine this with [`shuffle_shards`](Self::shuffle_shards),
     /// and write many shards that are smaller than the buffer: the smaller they are, the closer the order is
@@ -72,9 +71,9 @@ impl LoaderBuilder {
         self
     }
 
-    /// States the version of the data, such as `"imagenet-2012"`: a cursor fits data of the same version,
-    /// length and fields, and the content is not looked at. Change the version when samples change. Default:
-    /// the [`fingerprint`](feedline_core::Dataset::fingerprint) of the data.
+    /// Sets a version of the data, such as `"imagenet-2012"`, in place of its fingerprint: a cursor then fits
+    /// data of the same version, length and fields, and the content is not read. Change the version when
+    /// samples change. Default: the [`fingerprint`](feedline_core::Dataset::fingerprint) of the data.
     pub fn data_version(mut self, version: impl Into<String>) -> Self {
         self.data_version = Some(version.into());
         self
@@ -172,8 +171,8 @@ impl LoaderBuilder {
         Ok(())
     }
 
-    /// Refuses a batch size other than the one that the sampler's buckets were cut for: the batches would mix
-    /// lengths, and be padded more.
+    /// Refuses a batch size other than that of the sampler's buckets: batches would mix lengths and have more
+    /// padding.
     fn check_buckets(&self) -> Result<()> {
         let (batch, ranks) = (self.batch_size as u64, u64::from(self.world.size()));
         let Some(bucketed) = self.sampler.bucketed_batch() else { return Ok(()) };

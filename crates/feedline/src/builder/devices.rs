@@ -18,9 +18,9 @@ impl LoaderBuilder {
     /// that drives it. A slow device fills its slots and then occupies no more workers. Batch size, depth and
     /// budgets are those of each device.
     ///
-    /// Where the machine has several NUMA nodes with devices on them, each node has workers of its own, which
-    /// decode for its devices. [`workers`](Self::workers) counts those of all nodes together. A given
-    /// [`pool`](Self::pool) is shared unchanged.
+    /// On a machine with devices on several NUMA nodes, each node has its own workers, which decode for its
+    /// devices. [`workers`](Self::workers) counts those of all nodes together. A given [`pool`](Self::pool)
+    /// is shared unchanged.
     ///
     /// ```
     /// use feedline::{Device, InMemory, Loader};

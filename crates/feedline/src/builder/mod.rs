@@ -206,7 +206,7 @@ impl LoaderBuilder {
         Self { pool: Some(pool.clone()), ..self }
     }
 
-    /// The max number of threads that the loader starts: [`Workers::Auto`] starts as many, and a greater
+    /// The max number of threads that the loader starts: [`Workers::Auto`] starts this number, and a greater
     /// [`Workers::Count`] is an error. Default: as many as [`Workers::PerCore`].
     pub fn max_workers(self, workers: usize) -> Self {
         Self { max_workers: Some(workers), ..self }
@@ -261,9 +261,9 @@ impl LoaderBuilder {
         Self { pinned_budget: bytes, ..self }
     }
 
-    /// Max device memory, in bytes, for a set in [`Resident`](TransferMode::Resident) mode, without that of
-    /// the slots. If the set needs more, only its first samples are kept: as many as fit, with room for the
-    /// rows of a batch. Default: no limit but the device's.
+    /// Max device memory, in bytes, for a set in [`Resident`](TransferMode::Resident) mode, in addition to
+    /// the slots. If the set needs more, only the first samples that fit are kept, with room for the rows of
+    /// a batch. Default: no limit but the device's.
     ///
     /// ```
     /// use feedline::report::ChosenMode;
@@ -284,7 +284,7 @@ impl LoaderBuilder {
         Self { epochs: Some(epochs), ..self }
     }
 
-    /// The samples are read under one lock, which the report names as the limit.
+    /// Declares that samples are read under one lock, so that the report names it as the limit.
     #[doc(hidden)] // For the Python package.
     pub fn under_one_lock(self) -> Self {
         Self { is_under_one_lock: true, ..self }
@@ -301,11 +301,11 @@ impl LoaderBuilder {
     /// because none of them was dropped. Then it fails with [`SlotsHeld`](crate::ErrorKind::SlotsHeld).
     /// Default: 1 second. `Duration::MAX` waits without a limit.
     ///
-    /// 30 times as long if another thread is seen to work with the batches: it has opened or read one of them
-    /// and not yet the others, or has taken some itself. Raise the limit if another thread may keep all of
-    /// them for longer before it looks at the first, or between two.
+    /// The limit is 30 times as long if another thread seems to work with the batches: it has opened or read
+    /// one of them but not yet the others, or has taken some itself. Raise the limit if another thread may
+    /// hold all batches for longer before it opens the first, or between two.
     ///
-    /// Of several calls of `next_timeout` the waits are added up. `try_next` never fails with `SlotsHeld`.
+    /// The waits of several calls of `next_timeout` add up. `try_next` never fails with `SlotsHeld`.
     pub fn held_timeout(self, limit: Duration) -> Self {
         Self { held_timeout: limit, ..self }
     }

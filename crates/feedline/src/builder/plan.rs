@@ -17,7 +17,7 @@ const SMALL: usize = 32 << 20;
 /// 4096 rows of 784 bytes, three times as long as the gather.
 const RESIDENT_WORKERS: usize = 4;
 
-/// What a builder changes about a ragged field.
+/// A change of a ragged field by the builder.
 #[derive(Clone, Copy)]
 pub(super) enum RaggedForm {
     Pad(Pad),
@@ -94,7 +94,7 @@ impl LoaderBuilder {
         self.workers == Workers::Auto && self.pool.is_none() && !is_gathered
     }
 
-    /// The spec of the batches: that of the samples, with ragged fields in their forms.
+    /// The spec of the batches: the samples' fields, with ragged fields in their forms.
     pub(super) fn spec(&self) -> Result<Spec> {
         let spec = self.input.spec().clone();
         self.forms.iter().try_fold(spec, |spec, (field, form)| match *form {
@@ -183,8 +183,8 @@ impl LoaderBuilder {
         if self.device_map.is_some() { self.device_lanes + 1 } else { self.device_slots(layout) }
     }
 
-    /// Host slots for lanes that read them: each lane holds one while another one waits for it, and two are
-    /// filled. With less budget, at least one is filled while all lanes work.
+    /// Host slots if lanes read them: one per lane in work, one per lane that waits, and two to fill. With
+    /// less budget, at least one to fill while all lanes work.
     fn slots_of_host_lanes(&self, layout: &Layout) -> usize {
         let ahead = self.depth.unwrap_or(0).saturating_add(1).max(2 * self.device_lanes + 2);
         ahead.min(self.pinned_budget / layout.bytes().max(1)).max(self.device_lanes + 1)
@@ -202,10 +202,10 @@ impl LoaderBuilder {
 
     /// Host slots: one more than on the device, so that decoding continues while every device slot is taken.
     ///
-    /// For batches of [`CACHED`] bytes, at least two for each worker and one more, as far as the budget has
-    /// room: one worker then decodes a whole batch, into a slot that is in its core's cache.
+    /// For batches of [`CACHED`] bytes, at least two per worker and one more, if the budget allows: one
+    /// worker then decodes a whole batch, into a slot that is in its core's cache.
     ///
-    /// A filler gets as many more as it fills at a time and the budget has room for.
+    /// A filler adds one slot for each batch that it fills at a time, if the budget allows.
     pub(crate) fn host_slots(&self, layout: &Layout) -> usize {
         let own = if self.reads_host() {
             self.slots_of_host_lanes(layout)

@@ -58,7 +58,7 @@ pub struct Loader {
     loaded: Receiver<Delivery<Loaded>>,
     /// The time that a thread that holds every slot waits for a free one.
     held_timeout: Duration,
-    /// Who holds the slots, as this loader's waits have seen it, and for how long they have waited so.
+    /// The holders of the slots at the last wait, and how long the loader has waited for them.
     held: (Held, Duration),
     /// The current request, and the next batch it will deliver; `None` before the first epoch.
     current: Option<Request>,
@@ -80,8 +80,8 @@ pub struct Loader {
 }
 
 /// Bytes held by a loader's slots, and by the set in zero-copy and resident mode. They are allocated at the
-/// start and never grow. What the closures of [`device_map`](crate::LoaderBuilder::device_map) and
-/// [`produce`](crate::LoaderBuilder::produce) allocate is theirs.
+/// start and never grow. Memory that the closures of [`device_map`](crate::LoaderBuilder::device_map) and
+/// [`produce`](crate::LoaderBuilder::produce) allocate is not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryUse {
@@ -290,8 +290,8 @@ impl Loader {
         &self.batch_sampler
     }
 
-    /// The data set: to look something up in it, or to keep it when the loader is gone. `None` for a source,
-    /// and once the loader has stopped.
+    /// The data set, for example to look something up in it, or to keep it longer than the loader. `None` for
+    /// a source, and once the loader has stopped.
     ///
     /// The workers share it. As long as you hold it, the end of the loader does not drop it. To keep its
     /// type, give the loader an `Arc` of it: `Loader::builder(data.clone())`.

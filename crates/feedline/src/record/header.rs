@@ -203,7 +203,8 @@ fn sampler(sampler: &Sampler) -> Value {
             json!({"kind": "block", "block": block, "window": window})
         }
         Sampler::Weighted(_) => json!({"kind": "weighted"}),
-        Sampler::Distinct(_) => json!({"kind": "distinct"}),
+        // The name in the records of earlier versions.
+        Sampler::WithoutReplacement(_) => json!({"kind": "distinct"}),
         Sampler::Balanced(_) => json!({"kind": "balanced"}),
         Sampler::Bucketed(_) => json!({"kind": "bucketed"}),
         Sampler::Subset(_) => json!({"kind": "subset"}),

@@ -141,7 +141,7 @@ fn every_order_of_shards_last_batch_and_rank_resumes() {
             Sampler::Sequential,
             Sampler::Shuffle,
             Sampler::block(2, 3).unwrap(),
-            Sampler::distinct(&weights).unwrap(),
+            Sampler::weighted_without_replacement(&weights).unwrap(),
             Sampler::subset(vec![5, 1, 4, 2], Sampler::Shuffle).unwrap(),
         ];
         for sampler in samplers {

@@ -223,7 +223,7 @@ fn sampler(random: &mut Random, len: u64) -> Sampler {
     match random.below(9) {
         4 => bucketed(len, 1 + random.below(3), random),
         0 => Sampler::weighted(&weights).unwrap().draws(1 + random.below(2 * len)).unwrap(),
-        1 => Sampler::distinct(&weights).unwrap().draws(1 + random.below(len)).unwrap(),
+        1 => Sampler::weighted_without_replacement(&weights).unwrap().draws(1 + random.below(len)).unwrap(),
         2 => {
             let classes = 1 + random.below(len.min(5)) as u32;
             let labels: Vec<u32> = (0..len).map(|id| id as u32 % classes).collect();

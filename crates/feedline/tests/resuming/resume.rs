@@ -28,7 +28,7 @@ fn samplers() -> Vec<(&'static str, Sampler)> {
         ("Shuffle", Sampler::Shuffle),
         ("Block", Sampler::block(4, 6).unwrap()),
         ("Weighted", Sampler::weighted(&weights).unwrap()),
-        ("Distinct", Sampler::distinct(&weights).unwrap()),
+        ("WithoutReplacement", Sampler::weighted_without_replacement(&weights).unwrap()),
         ("Balanced", Sampler::balanced(&labels, 2).unwrap().draws(LEN + 4).unwrap()),
         ("Bucketed", Sampler::bucketed(&lengths, BATCH as u64, 2).unwrap()),
         ("Subset", Sampler::subset(listed, Sampler::Shuffle).unwrap()),

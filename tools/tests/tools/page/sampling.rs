@@ -18,14 +18,14 @@ fn drawn(loader: &mut feedline::HostLoader) -> feedline::Result<Vec<u64>> {
 
 pub(super) fn weighted() -> Done {
     let data = Table::open("flowers.csv").select(["length", "kind"]).build()?;
-    let balanced = Sampler::balanced(&[0, 1, 2], 3)?; // the class of each sample: each class equally often
-    let weighted = Sampler::weighted(&[1.0, 1.0, 2.0])?.draws(100)?; // the third twice as often
-    let distinct = Sampler::distinct(&[1.0, 1.0, 2.0])?.draws(2)?; // two, neither of them twice
+    let balanced = Sampler::balanced(&[0, 1, 2], 3)?; // the class of each sample, and the number of classes
+    let weighted = Sampler::weighted(&[1.0, 1.0, 2.0])?.draws(100)?; // sample 2 twice as often as each other
+    let once = Sampler::weighted_without_replacement(&[1.0, 1.0, 2.0])?.draws(2)?; // 2 of the 3
     let mut loader = Loader::builder(data).batch_size(4).sampler(weighted).seed(7).build_host()?;
     let kinds = drawn(&mut loader)?;
     let third = kinds.iter().filter(|&&kind| kind == 2).count();
     assert!(kinds.len() == 100 && (30..70).contains(&third), "{third}");
-    for (sampler, count) in [(balanced, 3), (distinct, 2)] {
+    for (sampler, count) in [(balanced, 3), (once, 2)] {
         let mut loader = Loader::builder(flowers()?).batch_size(1).sampler(sampler).seed(7).build_host()?;
         let mut ids = drawn(&mut loader)?;
         ids.sort_unstable();
@@ -37,11 +37,11 @@ pub(super) fn weighted() -> Done {
 
 pub(super) fn folds() -> Done {
     let data = Table::open("flowers.csv").select(["length", "kind"]).build()?;
-    let kinds = [0, 0, 1]; // of each sample: a fold has its share of each; `None` for any
+    let kinds = [0, 0, 1]; // the label of each sample; `None` does not stratify
     for [train, val] in data.folds(2, Some(&kinds), 7)? {
         let mut loader = Loader::builder(train).batch_size(2).shuffle(7).build_host()?;
         assert_eq!(loader.epoch(0)?.count(), 1);
-        println!("{:?}", val.ids()); // samples of `data`; each is in one `val`
+        println!("{:?}", val.ids()); // their ids in `data`
     }
     let all = flowers()?.folds(2, Some(&kinds), 7)?;
     let mut ids: Vec<_> = all.iter().flat_map(|[_, val]| val.ids().to_vec()).collect();
@@ -53,8 +53,8 @@ pub(super) fn folds() -> Done {
 
 pub(super) fn curriculum() -> Done {
     let data = Table::open("flowers.csv").select(["length", "kind"]).build()?;
-    let easy = Sampler::weighted(&[1.0, 1.0, 0.0])?; // epochs 0 and 1: as many draws, of two of the samples
-    let sampler = Sampler::by_epoch([(0, easy), (2, Sampler::Shuffle)])?; // then all
+    let easy = Sampler::weighted(&[1.0, 1.0, 0.0])?; // for epochs 0 and 1: 3 draws, never sample 2
+    let sampler = Sampler::by_epoch([(0, easy), (2, Sampler::Shuffle)])?; // from epoch 2 on: all
     let mut loader = Loader::builder(data).batch_size(3).sampler(sampler).seed(7).build_host()?;
     for epoch in 0..4 {
         for batch in loader.epoch(epoch)? {
@@ -73,7 +73,7 @@ pub(super) fn predictions() -> Done {
     for batch in loader.epoch(0)? {
         let batch = batch?;
         for (&id, &length) in batch.ids().iter().zip(batch.field::<f64>("length")?) {
-            predicted[rows[id as usize] as usize] = Some(2.0 * length); // what a model says
+            predicted[rows[id as usize] as usize] = Some(2.0 * length); // a model's output
         }
     }
     assert_eq!(predicted, [None, Some(6.0), Some(10.5)]);

@@ -21,9 +21,9 @@ use crate::random::{Random, key, splitmix64};
 /// Number of cached epochs.
 const CACHED: usize = 2;
 
-/// The sampler of [`Sampler::distinct`](super::Sampler::distinct).
+/// The sampler of [`Sampler::weighted_without_replacement`](super::Sampler::weighted_without_replacement).
 #[derive(Clone)]
-pub struct Distinct {
+pub struct WithoutReplacement {
     weights: Arc<[f64]>,
     draws: u64,
     digest: u64,
@@ -37,7 +37,7 @@ struct Drawn {
     ids: Arc<[u64]>,
 }
 
-impl Distinct {
+impl WithoutReplacement {
     pub(super) fn new(weights: &[f64]) -> Result<Self> {
         check(weights)?;
         let drawable = weights.iter().filter(|&&weight| weight > 0.0).count() as u64;
@@ -92,6 +92,7 @@ impl Distinct {
     }
 
     fn draw(&self, seed: u64, epoch: u64) -> Arc<[u64]> {
+        // The tag has the name of earlier versions: another one would change the order.
         let base = key(&[seed, epoch, tag(b"distinct")]);
         let arrivals = self.weights.iter().zip(0u64..).filter(|(weight, _)| **weight > 0.0);
         let mut arrivals: Vec<(f64, u64)> = arrivals
@@ -108,7 +109,7 @@ impl Distinct {
     }
 }
 
-impl fmt::Debug for Distinct {
+impl fmt::Debug for WithoutReplacement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} weights, {} draws per epoch", self.weights.len(), self.draws)
     }
@@ -160,7 +161,7 @@ mod tests {
 
     #[test]
     fn two_alternating_epochs_are_drawn_once_each() {
-        let sampler = Distinct::new(&[1.0; 100]).unwrap();
+        let sampler = WithoutReplacement::new(&[1.0; 100]).unwrap();
         let (a, b) = (sampler.epoch(7, 0), sampler.epoch(7, 1));
         assert!(Arc::ptr_eq(&a, &sampler.epoch(7, 0)) && Arc::ptr_eq(&b, &sampler.epoch(7, 1)));
         sampler.epoch(7, 2);

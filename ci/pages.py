@@ -17,6 +17,7 @@ import way
 
 CODE = {".rs", ".py", ".pyi", ".cu", ".sh", ".toml", ".c", ".h", ".yml", ".txt"}
 FILE = re.compile(r"\.(?:rs|py|pyi|cu|sh|md|toml)$")
+COMMENT = re.compile(r"\s*(?://[/!]?|#:?)\s(.*)")
 NAME = re.compile(r"^[A-Za-z_][\w.:]*(?:\(.*\))?$")
 # Names of PyTorch, CUDA and others that the code does not use.
 OTHERS = set(
@@ -92,6 +93,15 @@ def main():
                     near = ROOT / pathlib.PurePosixPath(page).parent / target
                     if "://" not in target and not near.exists():
                         wrong.append(f"{page}:{line}: the link {target} leads nowhere")
+    for name in names:
+        suffix = pathlib.PurePosixPath(name).suffix
+        if suffix not in {".rs", ".py", ".sh", ".cu"}:
+            continue
+        for line, text in enumerate((ROOT / name).read_text(errors="replace").splitlines(), 1):
+            comment = COMMENT.match(text)
+            for path in re.findall(r"`([\w./{},-]+\.(?:rs|py|pyi|cu|sh|md))`", comment[1]) if comment else []:
+                for one in expanded(path):
+                    check_path(name, line, one)
     listed, files, types = way.check()
     wrong += listed
     print("\n".join(wrong))

@@ -273,7 +273,7 @@ fn fields(json: &Json) -> Result<Vec<(SchemaField, Option<usize>)>> {
         .collect()
 }
 
-/// The field of a column of this encoding (MosaicML Streaming, `encodings.py`); `None` if unsupported.
+/// The field of a column of this encoding (encodings.py of MosaicML Streaming); `None` if unsupported.
 fn field(name: &str, encoding: &str) -> Option<SchemaField> {
     let (kind, arguments) =
         encoding.split_once(':').map_or((encoding, None), |(kind, rest)| (kind, Some(rest)));

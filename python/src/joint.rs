@@ -19,7 +19,7 @@ use crate::interpreter::detached;
 use crate::pictures::{Encoded, decode_named};
 use crate::transforms::transforms;
 
-/// The parts of a sample, as `_pictures.py` gives them.
+/// The parts of a sample, from `_parts.py`.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Given {

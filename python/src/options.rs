@@ -20,7 +20,7 @@ pub(crate) enum Samples<'py> {
     Source(PyRef<'py, Source>),
 }
 
-/// The options of a loader, as `_loader.py` gives them.
+/// The options of a loader, from `_loader.py`.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Options {

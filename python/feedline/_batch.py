@@ -15,7 +15,7 @@ from ._source import Source
 
 
 class Ragged(NamedTuple):
-    """A field whose samples differ in length: the values of all rows, one row behind another."""
+    """A field whose samples differ in length: the concatenated values of all rows."""
 
     #: ``[items, shape...]``.
     values: Any
@@ -50,8 +50,8 @@ class Padded(NamedTuple):
 class Batch(Mapping[str, Any]):
     """The fields of a batch by name, as arrays over the memory of a slot.
 
-    The slot is free for another batch once the batch and all of its arrays are gone: keep copies, not arrays,
-    of what you need longer than a few steps. Do not write to the arrays, unless the loader has ``copy=True``.
+    The slot is free for another batch once the batch and all of its arrays are gone. So copy values that you
+    need for longer than a few steps. Do not write to the arrays, unless the loader has ``copy=True``.
     """
 
     __slots__ = ("_arrays", "_forms", "_framework", "_inner", "_parts")
@@ -85,7 +85,7 @@ class Batch(Mapping[str, Any]):
         return len(self._forms)
 
     def to(self, device: Any, **options: Any) -> Any:
-        """This batch, if it is on ``device`` already; else a dict of copies there. Of torch.
+        """This batch, if it is on ``device`` already; else a dict of copies there. For torch only.
 
         Lightning and Accelerate call it: give them a loader with their device.
         """
@@ -129,7 +129,7 @@ class Batch(Mapping[str, Any]):
 
     @property
     def ids(self) -> np.ndarray[Any, Any]:
-        """The id of each row's sample: its index in the data; of a source ``shard << 40 | number``."""
+        """The id of each row's sample: its index in the data; for a source ``shard << 40 | number``."""
         return np.frombuffer(self._inner.ids(), np.uint64)
 
     @property
@@ -138,8 +138,8 @@ class Batch(Mapping[str, Any]):
         return self._inner.substituted()
 
     def longest(self, name: str) -> int:
-        """Items of the longest row of a ragged field; of ``cu_seqlens`` the longest document, which attention
-        kernels call ``max_seqlen``. Known without waiting for the device.
+        """Items of the longest row of a ragged field; for ``cu_seqlens``, of the longest document:
+        ``max_seqlen`` of attention kernels. Does not wait for the device.
         """
         return self._inner.longest(name)
 
@@ -161,7 +161,7 @@ class Batch(Mapping[str, Any]):
 
 
 class Copied(Batch):
-    """A batch whose arrays have memory of their own."""
+    """A batch whose arrays are copies."""
 
     __slots__ = ("_info",)
 
@@ -183,7 +183,7 @@ class Copied(Batch):
 
 
 class Info:
-    """What is known of a batch whose slot is released."""
+    """The description of a batch whose slot is released."""
 
     def __init__(self, inner: _feedline.Batch, ragged: Sequence[str] = ()) -> None:
         self._longest = {name: inner.longest(name) for name in ragged}
@@ -243,7 +243,7 @@ def _alike(framework: Framework, inner: _feedline.Batch, name: str) -> Any:
 
 
 class Part(NamedTuple):
-    """How a field that shares a column with others becomes an array."""
+    """Makes the array of a field that shares a column with others."""
 
     column: str
     at: int
@@ -260,7 +260,7 @@ class Part(NamedTuple):
 
 
 def forms_of(data: Data | Source, padded: set[str]) -> dict[str, Callable[..., Any]]:
-    """How each field becomes arrays."""
+    """The function that makes the array of each field."""
     signed: frozenset[str] = getattr(data, "_signed", frozenset())
     forms: dict[str, Any] = {
         field.name: (_padded if field.name in padded else _ragged_int32 if field.name in signed else _ragged)

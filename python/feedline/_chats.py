@@ -30,12 +30,12 @@ def chats(
 ) -> Data:
     """Conversations as token ids, by the tokenizer's own chat template: fields ``ids`` and ``labels``.
 
-    A label is the id, or -100 where nothing is learnt, as models of transformers take them. Text, ids and masks
-    are those of ``apply_chat_template``. The conversations are JSON Lines, Parquet, Arrow, or a folder of the hub:
-    a column ``messages`` of lists of ``{"role": ..., "content": ...}``; columns ``tools`` and
-    ``chat_template_kwargs`` are handed to the template where they are there. A conversation that the template
-    refuses is an error, with the template's words. The workers share the work; the lengths are counted once and
-    kept, see :func:`feedline.open`. Then :meth:`Data.packed` or :meth:`Data.unpadded`.
+    A label is the id, or -100 for a token that is not learnt, as models of transformers take them. Text, ids
+    and masks are those of ``apply_chat_template``. The conversations are JSON Lines, Parquet, Arrow, or a
+    folder of the hub: a column ``messages`` of lists of ``{"role": ..., "content": ...}``; the template also
+    gets the columns ``tools`` and ``chat_template_kwargs``, if they exist. A conversation that the template
+    refuses is an error with the template's message. The workers share the work; the lengths are counted once
+    and kept, see :func:`feedline.open`. Then :meth:`Data.packed` or :meth:`Data.unpadded`.
 
     Args:
         path: The conversations.
@@ -49,12 +49,12 @@ def chats(
         template: A template other than that of the tokenizer.
         messages: The column of the messages.
         tools: The column of the tools.
-        variables: The column of what else the template sees.
-        context: What else the template sees in each conversation, such as ``{"enable_thinking": False}``.
-        add_generation_prompt: Whether the beginning of an answer is added.
-        max_tokens: Keeps the first tokens of each conversation.
-        today: The date of templates that ask for today's, such as ``"2026-03-05"``: without it they are refused,
-            since the text would be another one each day.
+        variables: The column of further template variables.
+        context: Further template variables for all conversations, such as ``{"enable_thinking": False}``.
+        add_generation_prompt: Adds the beginning of an answer to each conversation.
+        max_tokens: Max tokens of a conversation; the first ones are kept.
+        today: Today's date, such as ``"2026-03-05"``, for templates that ask for it. Without it they are
+            refused, since the text would change every day.
         split: As for :func:`feedline.open`.
     """
     if of not in ("messages", "completions", "preferences"):

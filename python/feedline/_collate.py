@@ -32,7 +32,7 @@ _By = Callable[[Read, Sequence[int]], "tuple[list[Any], BaseException | None]"]
 
 
 def _parts(value: Any) -> list[tuple[str, Any]] | None:
-    """The parts of a container, by name; ``None`` of what is no container."""
+    """The parts of a container, by name; ``None`` for other values."""
     if isinstance(value, Mapping):
         return [(str(key), part) for key, part in value.items()]
     if isinstance(value, (tuple, list)):
@@ -55,7 +55,7 @@ def flat(value: Any, name: str = "") -> dict[str, Any]:
 
 
 def nest_of(value: Any, name: str = "") -> Nest:
-    """How the arrays of :func:`flat` lie in ``value``."""
+    """The nesting of the arrays of :func:`flat` in ``value``."""
     parts = _parts(value)
     if parts is None:
         return name or "0"
@@ -82,7 +82,7 @@ def _nested(nest: Nest, batch: Mapping[str, Any]) -> Any:
 
 
 class Collating(Reader):
-    """Reads whole batches of a data set, each through a function of the list of its samples."""
+    """Reads whole batches of a data set, and calls a function with the list of each batch's samples."""
 
     is_whole = True
 
@@ -113,7 +113,7 @@ class Collating(Reader):
 
     @property
     def parts(self) -> list[tuple[str, Any]]:
-        """What is sent to another process, by name."""
+        """The arguments to make it in another process, by name."""
         return [*super().parts, ("collate_fn", self.function)]
 
     @property
@@ -162,7 +162,7 @@ class Collating(Reader):
     def read_many(
         self, ids: Sequence[int], draws: Sequence[tuple[int, int]] | None, keys: Sequence[int] | None
     ) -> Any:
-        """As that of every reader, of a whole batch."""
+        """As every reader's, for a whole batch."""
         by = None if keys is None else self._watch.read
         rows, error = self.read_whole(ids, draws, [0] * len(ids) if keys is None else keys, by)
         rows, fields, error = self._fields(rows, error)
@@ -170,7 +170,7 @@ class Collating(Reader):
 
 
 class _Batch:
-    """The steps of a batch: its samples, and behind them the call of the function."""
+    """The steps of a batch: its samples, then the call of the function."""
 
     def __init__(self, reader: Collating, ids: Sequence[int], draws: Sequence[tuple[int, int]] | None) -> None:
         self._reader, self._ids, self._draws = reader, ids, draws

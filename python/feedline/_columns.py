@@ -120,14 +120,14 @@ class Columns:
                 self.places.append((name, column_name, among if column_name in shared else None))
 
     def pack(self, samples: Sequence[Any]) -> list[bytes | tuple[bytes, list[int]]]:
-        """The bytes of each field: its rows one behind another, and the lengths of ragged ones in items.
+        """The bytes of each field: its concatenated rows, and the lengths of ragged ones in items.
 
         Raises Misfit for the first sample that is not like the others.
         """
         return [column.packed(values) for column, values in self._checked(samples)]
 
     def rows(self, samples: Sequence[Any]) -> list[Packed]:
-        """As :meth:`pack`; of a field of long rows their addresses, and the compact arrays that they are of.
+        """As :meth:`pack`; for a field of long rows, their addresses and the compact arrays that own them.
 
         Raises Misfit for the first sample that is not like the others.
         """
@@ -136,7 +136,7 @@ class Columns:
     def write(self, samples: Sequence[Any], out: Sequence[Out]) -> None:
         """Writes each field into its arrays of ``out``, compact ones in the type of the field.
 
-        Raises Misfit for the first sample that is not like the others; what ``out`` has then is not said.
+        Raises Misfit for the first sample that is not like the others; ``out`` is then unspecified.
         """
         for (column, values), to in zip(self._checked(samples), out, strict=True):
             column.write(values, to)
@@ -150,7 +150,7 @@ class Columns:
         return _Numbers(itemgetter(*keys), column.dtype, len(places), *packed)
 
     def _checked(self, samples: Sequence[Any]) -> list[tuple[Any, Any]]:
-        """The columns of a batch, and the values of each as it wants them."""
+        """The columns of a batch, each with its values."""
         numbers = [None] * len(self._groups) if not any(self._numbers) else self._packed_numbers(samples)
         if all(one is not None for one in numbers):
             return [(column, values) for (column, _), values in zip(self._groups, numbers, strict=True)]
@@ -174,7 +174,7 @@ class Columns:
         return columns
 
     def _packed_numbers(self, samples: Sequence[Any]) -> list[Array | None]:
-        """The values of each column of numbers that are packed at once; ``None`` of the others."""
+        """The values of each column of numbers that are packed at once; ``None`` for the others."""
         kinds = {dict} if self._is_dict else {tuple, list}
         if not samples or not set(map(type, samples)) <= kinds or set(map(len, samples)) != {len(self._names)}:
             return [None] * len(self._groups)
@@ -238,7 +238,7 @@ class _Numbers:
 
 
 class _Column:
-    """The values of one field. ``checked`` gives them as one array, or as compact arrays of one type."""
+    """The values of one field. ``checked`` returns them as one array, or as compact arrays of one type."""
 
     def __init__(self, field: Field, dtype: np.dtype[Any]) -> None:
         self.field, self.dtype, self.name = field, dtype, field[0]

@@ -39,7 +39,8 @@ def fields_at(
     columns: Sequence[tuple[str, str, list[int], int | None]],
     signed: frozenset[str] = frozenset(),
 ) -> tuple[Field, ...]:
-    """The fields of a sample, of the columns of a batch. Those that share a column lie in its first dimension."""
+    """The fields of a sample, from the columns of a batch. Fields that share a column are along its first
+    dimension."""
     of = {
         name: Field(name, "i32" if dtype == "u32" and name in signed else dtype, tuple(shape), max)
         for name, dtype, shape, max in columns
@@ -55,27 +56,27 @@ def fields_at(
 class Data:
     """Samples with random access: what a :class:`Loader` reads.
 
-    Make one of a file or a folder by :func:`feedline.open` or :func:`feedline.images`; of arrays in memory,
-    by ``Data({"x": x, "y": y})``; and of any object with ``__len__`` and ``__getitem__``, such as a torch
-    ``Dataset`` or a ``datasets.Dataset``, by ``Data(samples)``. Samples are dicts of arrays; those of an
-    object may be tuples, and then batches are tuples too.
+    Open a file or a folder by :func:`feedline.open` or :func:`feedline.images`; pass arrays in memory as
+    ``Data({"x": x, "y": y})``, and any object with ``__len__`` and ``__getitem__``, such as a torch
+    ``Dataset`` or a ``datasets.Dataset``, as ``Data(samples)``. Samples are dicts of arrays; those of an
+    object may be tuples, and batches are then tuples too.
 
     An object of yours is read by threads, which take turns at the interpreter's lock, or by processes:
-    ``Loader(data, workers=8)``. Text, and fields named in ``max_length``, may vary in length. The first sample
-    says which fields there are and of which types; a later value that its type does not have is an error, and
-    none is rounded.
+    ``Loader(data, workers=8)``. Text, and fields named in ``max_length``, may vary in length. The first
+    sample determines the fields and their types; a later value that its type cannot hold is an error, and no
+    value is rounded.
 
-    Before each sample the global generators of ``random``, NumPy and torch are seeded from the seed of the
-    loader, the epoch and the draw, so that a sample that uses them is the same whichever process or thread
-    reads it, and after a resume. ``seed_generators=False`` leaves them as they are. In threads they are those
-    of your process, which are set back afterwards.
+    Before each sample the global generators of ``random``, NumPy and torch are seeded from the loader's seed,
+    the epoch and the draw, so that a sample that uses them is the same in any process or thread, and after a
+    resume. In threads these are the generators of your process, which are restored afterwards.
+    ``seed_generators=False`` leaves them unseeded.
 
     ``collate_fn`` is called with the list of the samples of a batch, as by torch's ``DataLoader``, where they
     are read. It returns an array or a tensor with a row per sample, or dicts, tuples and lists of these, and
     a batch is the same; fields have the keys as names, ``"inputs.ids"`` within another dict. It is called for
-    one sample and for two when the data set is made. Fields have one type, and rows of one shape: name those
-    whose length varies from batch to batch in ``max_length``, with the most items of a row. It comes last:
-    such data are not composed.
+    one sample and for two when the data set is made. A field must have one type, and rows of one shape; for
+    fields whose length varies from batch to batch, ``max_length`` has the max items of a row. It must come
+    last: such data cannot be composed further.
 
     >>> import feedline, numpy as np
     >>> data = feedline.Data({"x": np.arange(6).reshape(3, 2), "y": np.array([0, 1, 0])})
@@ -169,8 +170,8 @@ class Data:
     def fingerprint(self) -> int:
         """A number that identifies the data: a state saved with other data is refused.
 
-        Files are covered by content up to 4 GiB; an object of yours by its length, its fields and its
-        attribute ``fingerprint``, if it has one.
+        It covers the content of files up to 4 GiB; of your own object the length, the fields and its attribute
+        ``fingerprint``, if it has one.
         """
         return self._set.fingerprint
 
@@ -280,8 +281,8 @@ class Data:
         return [self._new(part) for part in self._set.split(shares, seed)]
 
     def folds(self, count: int, *, labels: Any = None, seed: int = 0) -> list[tuple[Data, Data]]:
-        """The parts of a cross-validation: in each fold a part for training and one for validation. With ``labels``,
-        a whole number for each sample, the folds are stratified. Every sample is in one part for validation.
+        """Splits for a cross-validation: in each fold a training and a validation set. Every sample is in
+        exactly one validation set. With ``labels``, a whole number per sample, the folds are stratified.
 
         >>> import feedline, numpy as np
         >>> label = np.array([0, 1] * 5)
@@ -294,9 +295,9 @@ class Data:
         return [(self._new(train), self._new(val)) for train, val in self._set.folds(count, given, seed)]
 
     def negatives(self, fields: str | Sequence[str], count: int, items: int, *, seed: int = 0) -> Data:
-        """Adds the field ``NAME.negatives``, ``int64 [count]``: items below ``items`` that the sample does not have
-        in any of ``fields``; NAME is the first of these. They are drawn anew in each epoch, as a function of
-        ``seed``, the epoch and the sample.
+        """Adds the field ``NAME.negatives``, ``int64 [count]``, where NAME is the first of ``fields``: items
+        below ``items`` that the sample does not have in any of ``fields``. They are drawn anew in each epoch,
+        and depend only on ``seed``, the epoch and the sample.
 
         >>> import feedline
         >>> data = feedline.Data({"item": [2, 0]}).negatives("item", 3, 4)
@@ -334,29 +335,30 @@ class Data:
         shuffle: int | None = None,
         padded: bool = True,
     ) -> Data:
-        """The documents of a ragged field, laid one behind another into windows of one size.
+        """Packs the documents of a ragged field into windows of one size.
 
-        A window has the fields ``field``, ``position`` within the document, ``segment``, the number of the
-        document in the window from 1, ``used`` items, and ``cu_seqlens``, the input of attention kernels for
-        variable lengths, all ``int32``: in a batch ``batch["cu_seqlens"].values`` is 0 and then the end of each
-        document in the sequence of all windows, in a sample the same for its window. :attr:`fate` says what
-        became of the documents.
+        A window has the fields ``field``; ``position``, of each item within its document; ``segment``, the
+        number of its document in the window, from 1; ``used``, the number of items that are not padding; and
+        ``cu_seqlens``, for attention kernels of variable lengths. The added fields are ``int32``.
+        ``batch["cu_seqlens"].values`` is 0 and then the end of each document in the sequence of all windows
+        of the batch; in a sample, of its window. :attr:`fate` counts the documents that were split, cut or
+        left out.
 
         Args:
-            field: The field, or several that are packed together, such as ``["ids", "weight"]``. The others have
-                as many items as the first, or one number for all items of a document.
+            field: The field, or several that are packed together, such as ``["ids", "weight"]``. The others
+                must have the same number of items as the first, or one number for all items of a document.
             window: Items per window.
-            order: ``"best fit"``: the longest document first, each where it leaves the least room. ``"in
-                order"``: as they come, cut where a window is full.
-            within: With best fit, how many documents that follow each other are packed together.
-            split: Whether a document that is longer than a window is split; else it is refused, or
-            cut: it keeps its first items.
-            labels: A field of labels, or ``True`` for labels that are the ids: -100 in the padding, and for the
-                first item of each document, as models that shift labels need it.
-            pad: What is in the padding, by field: ``{"ids": 2}``. Zeros where nothing is stated.
-            shuffle: A seed: documents of equal length change places each epoch.
-            padded: Whether windows have one size; else each is a batch of up to ``window`` items, a token budget,
-                whose fields are ragged: give the loader a batch size of 1, and :meth:`costs` to
+            order: ``"best fit"``: the longest document first, each into the fullest window that it fits.
+                ``"in order"``: in the order of the data, cut where a window is full.
+            within: With best fit, packs groups of this many consecutive documents.
+            split: Whether a document longer than a window is split; else it is refused, unless ``cut``.
+            cut: Truncates a document longer than a window to its first items.
+            labels: A field of labels, or ``True`` to make labels from the ids. Labels are -100 in the padding
+                and for the first item of each document, as models that shift labels need.
+            pad: The padding value by field: ``{"ids": 2}``. Default: 0.
+            shuffle: A seed: documents of equal length swap places in each epoch.
+            padded: Whether windows are padded to one size. Otherwise fields are ragged, with up to ``window``
+                items (a token budget): give the loader a batch size of 1, and :meth:`costs` to
                 :meth:`feedline.Sampler.alike`.
         """
         return packed(self, field, window, (order, within, split, cut, padded), labels, pad, shuffle)
@@ -370,11 +372,11 @@ class Data:
         return np.array(self._set.costs(by == "squares"), np.uint32)
 
     def unpadded(self, field: str | Sequence[str], *, labels: str | bool | None = None) -> Data:
-        """Documents whose batches are one sequence each, without padding.
+        """Concatenates the documents of each batch to one sequence, without padding.
 
-        In a batch ``batch["ids"].values`` has the items of all documents one behind another,
-        ``batch["position"].values`` their places in their documents, and ``batch["cu_seqlens"].values`` is 0 and
-        then the end of each document that has items, as FlashAttention takes it (``int32``); ``max_seqlen`` is
+        ``batch["ids"].values`` has the concatenated items of all documents, ``batch["position"].values``
+        their positions within their documents, and ``batch["cu_seqlens"].values`` is 0 and then the end of
+        each document that has items, as FlashAttention takes it (``int32``); ``max_seqlen`` is
         :meth:`batch.longest("cu_seqlens") <feedline.Batch.longest>`.
 
         ``field`` and ``labels`` are those of :meth:`packed`.
@@ -383,11 +385,12 @@ class Data:
 
     @property
     def fate(self) -> str | None:
-        """What became of the documents of :meth:`packed`, or of the ids of :func:`feedline.tokens`."""
+        """How many documents of :meth:`packed`, or ids of :func:`feedline.tokens`, were used, split, cut or
+        left out."""
         return self._set.fate
 
     def lengths(self, field: str) -> np.ndarray[Any, Any]:
-        """The number of items that each sample has of a ragged field. Reads every sample once."""
+        """The number of items of each sample in a ragged field. Reads every sample once."""
         return np.array(self._set.lengths(field), np.uint32)
 
     def __repr__(self) -> str:
@@ -414,7 +417,7 @@ def _described(field: Field) -> tuple[str, str, str]:
 
 
 def _index(index: Any) -> int:
-    """A whole number; a mask or a fraction would choose other samples than it says."""
+    """A whole number; a mask or a fraction would select unexpected samples."""
     if isinstance(index, (bool, np.bool_)):
         raise ConfigError("subset takes indices, and this is a mask: give np.flatnonzero(mask)")
     try:
@@ -525,41 +528,44 @@ def open(
     (WebDataset), MosaicML's shards, Megatron's ``.bin`` with the ``.idx`` beside it, llm.c's files, MNIST's
     and CIFAR's files, folders of these, and folders of one file per sample. Encoded pictures are bytes here: :func:`feedline.images` decodes them.
 
-    A name may have a range, a list or stars: ``train-{000..099}.tar``, ``{a,b}.csv``, ``p/*/*.jpg``. Files come in the
-    order of the braces, and what a star stands for sorted by name, folder by folder; ``**`` is any number of folders.
+    A name may have a range, a list or stars: ``train-{000..099}.tar``, ``{a,b}.csv``, ``p/*/*.jpg``. Files
+    come in the order of the braces; the matches of a star are sorted by name, folder by folder. ``**`` is any
+    number of folders.
 
     Args:
         max_length: Max items per sample of the fields that vary in length, such as text: one number, or a
             number per field. ``None`` reads every sample once to find the longest, and keeps the lengths in
-            the user's cache: in ``lengths`` of ``$FEEDLINE_CACHE``, else of ``$XDG_CACHE_HOME/feedline``,
-            else of ``~/.cache/feedline``, and nowhere with ``FEEDLINE_CACHE=off``.
-        split: ``"train"``, ``"validation"`` or ``"test"``, where names of files or folders tell them apart.
+            the folder ``lengths`` of the user's cache: ``$FEEDLINE_CACHE``, else
+            ``$XDG_CACHE_HOME/feedline``, else ``~/.cache/feedline``; ``FEEDLINE_CACHE=off`` keeps nothing.
+        split: ``"train"``, ``"validation"`` or ``"test"``, if the names of files or folders contain these
+            words.
         classes: The classes of folders, or of the label of a manifest, in the order of their numbers.
-        nulls: ``"refuse"`` a missing value of a table, or ``"fill"`` in NaN, zero or nothing.
+        nulls: ``"refuse"`` missing values of a table, or ``"fill"`` them with NaN, zero or an empty value.
         empty_members: Whether a sample of a tar archive may lack a member that others have.
         memory_limit: Plain files of up to this many bytes are held in memory.
-        cache_bytes: The rows of a table whose fields have one size are decoded once and held in memory if all take up
-            to so many bytes, by default 512 MiB. Of a larger one so many bytes of row groups are kept: shuffle it by
-            blocks, see :meth:`feedline.Sampler.block`.
-        types: The types of columns of CSV and JSON Lines, where they are not to be those of their cells:
-            ``{"zip": "text"}``, with ``int64``, ``uint64``, ``float64``, ``bool`` or ``text``.
-        tokenizer: A ``tokenizer.json`` of Hugging Face: the workers make token ids of the field ``text``,
-            which becomes the ragged field ``ids`` (``i64``). See :meth:`Data.packed`. A text on which a
-            regular expression of the tokenizer gives up is a bad sample.
+        cache_bytes: Max bytes of a table's decoded rows in memory, by default 512 MiB. If all fields have one
+            size and all rows fit, they are decoded once and held. Of a larger table, row groups are cached up
+            to this size: shuffle it by blocks, see :meth:`feedline.Sampler.block`.
+        types: Types for single columns of CSV and JSON Lines instead of the inferred ones: ``{"zip":
+            "text"}``, with ``int64``, ``uint64``, ``float64``, ``bool`` or ``text``.
+        tokenizer: A ``tokenizer.json`` of Hugging Face: the workers tokenize the field ``text``, which
+            becomes the ragged field ``ids`` (``i64``). See :meth:`Data.packed`. A text on which a regular
+            expression of the tokenizer gives up is a bad sample.
         text: The field that is tokenized.
         special_tokens: Whether the special tokens of the tokenizer are added, such as ``[CLS]``.
         max_tokens: Keeps the first tokens of each text, special tokens included.
-        class_from: For a pattern of files that are a sample each: the folder that is the class, 1 for the one that
-            holds the file, 2 for the one above that. By default the only folder that the pattern leaves open, as
-            in ``p/*/*.wav``.
-        files: The columns of paths or URLs of a manifest (CSV, JSON Lines, Parquet, Arrow): they become the bytes of
-            the files. A file that is missing is a bad sample.
+        class_from: For a pattern whose files are a sample each, the folder that names the class: 1 is the
+            folder that holds the file, 2 the one above it. Default: the only folder of the pattern with a
+            star, as in ``p/*/*.wav``.
+        files: Columns of paths or URLs of a manifest (CSV, JSON Lines, Parquet, Arrow), which are read as the
+            bytes of the files. A missing file is a bad sample.
         root: As for :func:`feedline.images`.
         label: As for :func:`feedline.images`.
-        listing_age: For a folder of single objects in a store, such as pictures: for how many seconds the list of its
-            objects is kept in the user's cache, so that the next start does not list 100,000 objects again; by default
-            it lists them. Objects that came since are missed until then. One that was replaced or removed is a bad
-            sample, whose error says so, and the next start lists the folder again.
+        listing_age: For a folder in a store whose objects are a sample each, such as pictures: the max age in
+            seconds of a kept listing, so that the next start need not list 100,000 objects again. Default:
+            each start lists the folder. New objects are missed until the listing is older. An object that was
+            replaced or removed is a bad sample, whose error says so; the next start then lists the folder
+            again.
 
     >>> import feedline, numpy as np, os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "squares.npy")
@@ -652,66 +658,70 @@ def images(
 ) -> Data:
     """Opens encoded pictures, which are decoded and transformed on their way: JPEG, PNG, WebP, BMP, GIF.
 
-    ``path`` is a folder with one folder per class, a list of files (``p/*/*.jpg``, ``p/{0000..1999}.jpg``), a tar
-    archive, a table with a column of encoded pictures, or a manifest: a table (CSV, JSON Lines, Parquet, Arrow) with a
-    column of their paths or URLs. A sample has the field ``image``, and the other fields of one size, such as
-    ``label``. The list must end with one size for all pictures. A file that is missing or damaged is a bad sample,
-    see ``Loader(bad_samples=)``.
+    ``path`` is a folder with one folder per class, a list of files (``p/*/*.jpg``, ``p/{0000..1999}.jpg``), a
+    tar archive, a table with a column of encoded pictures, or a manifest: a table (CSV, JSON Lines, Parquet,
+    Arrow) with a column of their paths or URLs. A sample has the field ``image``, and the other fields of one
+    size, such as ``label``. The transforms must give all pictures one size. A missing or damaged file is a
+    bad sample, see ``Loader(bad_samples=)``.
 
-    Masks, depth, boxes and points of a sample move with its picture: the list draws once. Colours change in the
-    picture only. RandAugment and TrivialAugmentWide are refused with them.
+    Masks, depth, boxes and points of a sample move with its picture, by the same random numbers. Colour
+    transforms change only the picture. RandAugment and TrivialAugmentWide are refused with them.
 
     Args:
         transforms: See :mod:`feedline.transforms`. Without ``Normalize`` the pictures stay ``uint8``.
         field: The field or the column that holds the pictures, if neither its name nor its values say so.
-        root: The folder or URL that the paths of a manifest begin at; its own folder by default. Paths that are
-            absolute, and URLs, stay as they are.
-        label: The column of a manifest that becomes the class, ``int64``: the place of its text among the sorted
-            texts, :attr:`Data.classes`; numbers stay as they are. By default the column ``label``, ``class`` or the
-            like, or the only column beside the paths.
+        root: The folder or URL that relative paths of a manifest start from. Default: the manifest's own
+            folder.
+        label: The column of a manifest that becomes the class, ``int64``: the index of its text in the sorted
+            list of texts, :attr:`Data.classes`; numbers are kept. Default: the column ``label``, ``class`` or
+            the like, or the only column other than the paths.
         class_from: As for :func:`feedline.open`.
         split: As for :func:`feedline.open`.
         classes: As for :func:`feedline.open`.
         channels_first: ``[3, height, width]``, as torchvision, else ``[height, width, 3]``, as Pillow.
         scaled_decode: Lets the decoder reduce large JPEGs, which is faster and changes pixels.
         decode: ``"cpu"``: the workers decode and transform. ``"gpu"``: nvJPEG decodes JPEGs on the loader's
-            device, and the transforms run there in one launch; the CPU decodes what nvJPEG refuses.
-            ``"auto"``: GPU and CPU together, or the CPU alone where there is no GPU or no nvJPEG. Order, random
-            numbers and substitutes are the same with all three. Pixels of nvJPEG differ by a few levels: they
-            are exact with ``"cpu"``, with ``"gpu"`` on one kind of GPU, and not with ``"auto"``, where the
-            processor of a picture depends on timing. Masks, boxes and points are moved by the workers, and exact with
-            all three. A batch reserves memory for its largest files: lower it with ``Loader(max_per_batch={"image": bytes})``.
-        mode: ``"rgb"``; ``"gray"``, one channel; ``"rgba"``, with alpha, 255 where a picture has none; ``"u16"``,
-            one channel of 16 bits; ``"index"``, ``[height, width]``: the numbers of a palette or of gray, to the
-            nearest pixel.
-        annotations: COCO's JSON, or the folder of Pascal VOC's XML or of YOLO's text files, of the pictures in the
-            folder ``path``. They add ``boxes`` and ``labels``, ragged, and with COCO ``iscrowd``, ``area``,
-            ``keypoints`` and ``image_id``, with VOC ``difficult``. Labels are COCO's ``category_id``, places in
-            ``classes`` or in the sorted names of VOC, and YOLO's numbers; :attr:`Data.classes` has their names. With
-            ``mask="segmentation"`` COCO's polygons and run lengths become a mask of category ids as pycocotools draws
-            them, 0 without an object and 255 where objects overlap.
-        mask: The folder of masks with the names of the pictures, or a field that holds them, or several fields:
-            palettes and gray become their numbers, ``uint8`` ``[height, width]``. They are resized to the nearest
+            device, and the transforms run there in one launch; the CPU decodes files that nvJPEG refuses.
+            ``"auto"``: GPU and CPU together, or the CPU alone without a GPU or nvJPEG. Order, random numbers
+            and substitutes are the same with all three. Pixels of nvJPEG differ by a few levels: they are
+            reproducible with ``"cpu"``, and with ``"gpu"`` on one kind of GPU, but not with ``"auto"``, where
+            timing decides which processor decodes a picture. The workers move masks, boxes and points, so
+            these are exact with all three. A batch reserves memory for its largest files: lower it with
+            ``Loader(max_per_batch={"image": bytes})``.
+        mode: ``"rgb"``; ``"gray"``, one channel; ``"rgba"``, with alpha, 255 where a picture has none;
+            ``"u16"``, one channel of 16 bits; ``"index"``, ``[height, width]``: palette indices or gray
+            levels, resized to the nearest pixel.
+        annotations: COCO's JSON file, or the folder with Pascal VOC's XML or YOLO's text files, for the
+            pictures in the folder ``path``. Adds the ragged fields ``boxes`` and ``labels``; with COCO also
+            ``iscrowd``, ``area``, ``keypoints`` and ``image_id``, with VOC ``difficult``. Labels are COCO's
+            ``category_id``, YOLO's numbers, or for VOC the index in ``classes`` or in the sorted list of
+            names; :attr:`Data.classes` has the names. With ``mask="segmentation"`` COCO's polygons and run
+            lengths become a mask of category ids as pycocotools draws them, 0 without an object and 255 where
+            objects overlap.
+        mask: A folder of masks with the names of the pictures, or one or several fields that hold masks:
+            palette indices or gray levels, ``uint8`` ``[height, width]``. They are resized to the nearest
             pixel, as ``tv_tensors.Mask``; a border is 0.
         depth: The same, for 16 bits: ``uint16``.
         boxes: The field with lists of four numbers, and their format: ``("bbox", "xywh")``. Formats are
-            ``"xyxy"``, ``"xywh"`` and ``"cxcywh"``, with an ``n`` at the end for numbers from 0 to 1. They become
-            ragged ``float32``. A box is clamped to the picture, and left out if less than ``min_size`` pixels of
-            its width or height remain, or less than a pixel of area, as by torchvision's ``SanitizeBoundingBoxes``.
-            One that is not finite, ends before it begins, or is outside of its file's picture by more than a pixel
-            is a bad sample.
+            ``"xyxy"``, ``"xywh"`` and ``"cxcywh"``, with an ``n`` at the end for numbers from 0 to 1. They
+            become ragged ``float32``. A box is clamped to the picture, and left out if less than ``min_size``
+            pixels of its width or height remain, or less than a pixel of area, as by torchvision's
+            ``SanitizeBoundingBoxes``. A sample is bad if one of its boxes is not finite, ends before it
+            begins, or is more than a pixel outside of the decoded picture.
         box_format: The format of boxes in a batch.
-        points: A field of points, ``[?, 2]``, or of groups of points, ``[?, n, 2]``. One that leaves the picture is
-            left out, with its group, as by torchvision's ``SanitizeKeyPoints``. With a third number, as in COCO, it
-            becomes three zeros, and is not left out. A flip does not exchange left and right of a body.
-        beside: Fields with an item for each box, such as its class, left out with it; without boxes, for each of
-            the points.
+        points: A field of points, ``[?, 2]``, or of groups of points, ``[?, n, 2]``. A point that leaves the
+            picture is left out with its group, as by torchvision's ``SanitizeKeyPoints``. A point with a
+            third number, as in COCO, instead becomes three zeros. A flip does not exchange the left and right
+            of a body.
+        beside: Fields with an item per box, such as its class, which is left out with the box; without boxes,
+            an item per point or group.
         min_size: See ``boxes``.
-        clip_boxes: Cuts boxes that are outside of their file's picture.
-        max_boxes: The max number of boxes or points of a sample. By default every sample is read once to find it.
+        clip_boxes: Cuts boxes to the decoded picture, instead of refusing the sample.
+        max_boxes: The max number of boxes or points per sample. Default: every sample is read once to find
+            it.
         moves: Adds the field ``moves``: how the sample was moved, see :func:`feedline.transforms.moves`.
-        views: So many random views of each picture, which is decoded once, as the fields ``view0``, ``view1`` and so
-            on in place of ``image``; or several lists of transforms, each with the number of its views:
+        views: The number of random views of each picture, which is decoded once: fields ``view0``, ``view1``
+            and so on instead of ``image``. Or several lists of transforms, each with its number of views:
             ``views=[(2, large), (6, small)]``.
         listing_age: As for :func:`feedline.open`.
     """
@@ -768,7 +778,7 @@ def images(
 
 
 def _views(views: Any, steps: list[Any]) -> list[tuple[int, list[tuple[str, dict[str, Any]]]]]:
-    """The number of views of each list of transforms."""
+    """Each list of transforms with its number of views."""
     if isinstance(views, int):
         return [(_options.whole("views", views), steps)]
     if steps:
@@ -798,8 +808,8 @@ def concat(*parts: Data) -> Data:
 def zip(*parts: Data, independent: bool = False) -> Data:
     """The fields of several data sets of one length, side by side.
 
-    Two parts that crop, flip or turn pictures at random are refused: each does so in its own way, and an image
-    would not match its mask. ``independent=True`` allows it, such as for two views of each picture.
+    Two parts that crop, flip or turn pictures at random are refused: each draws its own random numbers, so an
+    image would not match its mask. ``independent=True`` allows it, for example for two views of each picture.
     """
     zipped = _composed(parts, _feedline.DataSet.zip([part._set for part in parts], independent))
     zipped._is_tuple = False
@@ -824,12 +834,12 @@ def mix(
     weights_from_epoch: Mapping[int, Sequence[float]] | None = None,
     weights_from: Mapping[int, Sequence[float]] | None = None,
 ) -> Data:
-    """Samples of several data sets by weights, each set shuffled in epochs of its own.
+    """Mixes data sets by weights. Each set is shuffled and has its own epochs.
 
-    ``samples`` is the length of an epoch; by default the sum of the lengths. Weights may change:
-    ``weights_from_epoch={3: [0, 1]}`` draws by other weights from epoch 3 on, ``weights_from={5000: [0, 1]}`` from
-    sample 5000 of the run on, counted through all epochs and ranks. 0 leaves a set out. A run resumes as ever.
-    A loader that shuffles keeps the weights of an epoch only: leave the order to the mix.
+    ``samples`` is the length of an epoch, by default the sum of the lengths. ``weights_from_epoch={3: [0,
+    1]}`` changes the weights from epoch 3 on, ``weights_from={5000: [0, 1]}`` from sample 5000 of the run on,
+    counted over all epochs and ranks; 0 leaves a set out. Such runs resume, too. The mix is already in random
+    order: a loader with ``shuffle=`` would move changes of weights within an epoch.
 
     >>> import feedline, numpy as np
     >>> few, many = feedline.Data({"x": np.zeros(10)}), feedline.Data({"x": np.ones(1000)})

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Mapped(Copied):
-    """A batch that a device map has made: its tensors have memory of their own."""
+    """A batch made by a device map: its tensors have their own memory."""
 
     __slots__ = ()
 
@@ -43,8 +43,8 @@ class Position(NamedTuple):
 class DeviceMap:
     """Calls ``function`` one batch ahead of the loop, on the thread of the loop.
 
-    Before a batch is handed over, the one behind it is mapped if it has arrived, so that its kernels run
-    beside the step. It is not counted before it is handed over itself, and goes if the epoch is left.
+    Before a batch is handed over, the next one is mapped if it has arrived, so that its kernels run beside
+    the step. It counts only once it is handed over itself, and is dropped if the epoch is left.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class DeviceMap:
         self._is_failed = False
 
     def clear(self) -> None:
-        """Drops what was mapped ahead: another epoch begins."""
+        """Drops the batch that was mapped ahead, since another epoch begins."""
         self._ahead = self._taken = self.position = None
         self._is_failed = False
 
@@ -112,8 +112,8 @@ class DeviceMap:
             return None
 
     def _take(self, next_batch: Callable[[], _feedline.Batch | None]) -> None:
-        """Takes a batch of the loader and maps it. An exception of the function is kept until it is the
-        batch's turn; an interrupt is raised at once, and the batch is mapped again."""
+        """Takes a batch of the loader and maps it. An exception of the function is kept until the batch is
+        due; an interrupt is raised at once, and the batch is mapped again."""
         if self._taken is None:
             position = Position.of(self._inner)
             taken = next_batch()
@@ -183,15 +183,15 @@ class _Lane:
             )
 
     def hand_over(self, event: Any) -> None:
-        """The current stream waits for the work up to ``event``."""
+        """Makes the current stream wait for the work up to ``event``."""
         self._reader().wait_event(event)
 
     @contextlib.contextmanager
     def work(self) -> Iterator[Any]:
-        """Runs on the lane's stream; gives the event that is recorded at its end.
+        """Runs work on the lane's stream; returns the event that is recorded at its end.
 
-        The work runs behind what the loop has queued so far. So it sees the loop's tensors, and memory that
-        the loop has freed is used again after its last use.
+        The work runs after the work that the loop has queued so far. So it sees the loop's tensors, and
+        memory that the loop has freed is reused only after its last use.
         """
         event = self._torch.cuda.Event()
         self._reader()
@@ -210,8 +210,8 @@ class _Lane:
 
 @contextlib.contextmanager
 def _seeded(key: int, lane: _Lane | None) -> Iterator[None]:
-    """Seeds the generators of torch, and sets them back: the loop draws the same numbers with a device map and
-    without. Those of NumPy would take longer than the rest of the call."""
+    """Seeds torch's generators, and restores them, so that the loop draws the same numbers with and without a
+    device map. Not NumPy's: that would take longer than the rest of the call."""
     torch: Any = importlib.import_module("torch")
     generators = [torch.default_generator, *([] if lane is None else [lane.generator])]
     states = [generator.get_state() for generator in generators]
@@ -225,11 +225,11 @@ def _seeded(key: int, lane: _Lane | None) -> Iterator[None]:
 
 
 class _Refused(Exception):
-    """What a device map must not do."""
+    """The error for something that a device map must not do."""
 
 
 def _checked(fields: dict[str, Any], result: Any) -> Mapping[str, Any]:
-    """The fields that the function returned, or has left in its dict if it returned nothing."""
+    """The fields that the function returned, or left in its dict if it returned nothing."""
     import torch
 
     fields = fields if result is None else result
@@ -249,7 +249,7 @@ def _parts(value: Any) -> tuple[Any, ...]:
 
 
 def _address(tensor: Any) -> int | None:
-    """Where a tensor's memory begins; ``None`` if it has none of its own."""
+    """The address of a tensor's memory; ``None`` if it has none."""
     try:
         return int(tensor.untyped_storage().data_ptr()) or None
     except (NotImplementedError, RuntimeError):
@@ -257,7 +257,7 @@ def _address(tensor: Any) -> int | None:
 
 
 def _copied(value: Any, slot: set[int | None]) -> Any:
-    """A field with copies in place of the tensors that are memory of the slot."""
+    """A field with copies of the tensors that are memory of the slot."""
     parts = [part.clone() if (_address(part) or 0) in slot else part for part in _parts(value)]
     if not isinstance(value, tuple):
         return parts[0]

@@ -63,7 +63,7 @@ class SampleError(Error):
 
 
 class DeviceError(Error):
-    """The device is not there, or a call of it failed."""
+    """The device does not exist, or a call of it failed."""
 
 
 class SlotsHeldError(Error):
@@ -98,7 +98,7 @@ _KINDS: dict[str, type[Error]] = {
 
 
 def of_kind(kind: str) -> type[Error]:
-    """The class for a kind of error of the Rust side."""
+    """The class for an error kind of the compiled part."""
     return _KINDS.get(kind, Error)
 
 

@@ -13,7 +13,7 @@ from ._values import numpy_dtype
 
 
 class Framework(NamedTuple):
-    """How a framework takes a field, and copies an array."""
+    """The functions by which a framework takes a field and copies an array."""
 
     name: str
     array: Callable[[Any], Any]
@@ -25,7 +25,7 @@ class Framework(NamedTuple):
 
 
 def framework(name: str | None, is_cuda: bool) -> Framework:
-    """The framework of this name; ``None`` for the one that is imported."""
+    """The framework of this name; for ``None``, the one that is imported."""
     if name is None:
         name = next((name for name in ("torch", "jax") if name in sys.modules), "numpy")
         if name == "numpy" and is_cuda:

@@ -34,7 +34,7 @@ class Line(NamedTuple):
 
 
 class Lines:
-    """How long each line has waited. Called by a loader with the nanoseconds of a wait, where it has ended."""
+    """Sums the waits of each line. A loader calls it with the nanoseconds of each wait."""
 
     def __init__(self) -> None:
         self._waits: dict[tuple[str, int], tuple[int, int]] = {}
@@ -45,13 +45,13 @@ class Lines:
         self._waits[place] = before + waited, batches + 1
 
     def longest(self) -> list[Line]:
-        """The lines, the one that has waited longest first; up to five."""
+        """Up to five lines, the one that has waited longest first."""
         waits = sorted(self._waits.items(), key=lambda item: -item[1][0])[:5]
         return [Line(file, line, linecache.getline(file, line).strip(), *wait) for (file, line), wait in waits]
 
 
 def _caller() -> tuple[str, int]:
-    """The line of the user that calls this package now, through whatever libraries."""
+    """The user's line that is calling this package, possibly through libraries."""
     frame, first = sys._getframe(1), None
     while frame is not None:
         file = frame.f_code.co_filename

@@ -35,7 +35,8 @@ _log = logging.getLogger("feedline")
 
 
 class _Run:
-    """How far an epoch is. A loader and its iterators share it, so that no loader refers to an iterator."""
+    """The state of an epoch. A loader and its iterators share it, so that a loader does not refer to an
+    iterator."""
 
     __slots__ = ("epoch", "first", "goes_on", "is_over", "steps")
 
@@ -61,13 +62,13 @@ class Epoch(Iterator[Any]):
 
     @property
     def steps(self) -> int | None:
-        """The number of batches from the start of this iterator to the end of the epoch; of a
-        :class:`Source` ``None``."""
+        """The number of batches from the start of this iterator to the end of the epoch; ``None`` for a
+        :class:`Source`."""
         return self._run.steps
 
     @property
     def first_step(self) -> int:
-        """The step that this iterator begins at: 0, or where a loaded state goes on.
+        """The step at which this iterator begins: 0, or the step of a loaded state.
 
         A progress bar of the whole epoch: ``tqdm(batches, initial=batches.first_step, total=len(loader))``.
         """
@@ -106,64 +107,65 @@ class Epoch(Iterator[Any]):
 
 
 class Loader:
-    """Loads batches: threads decode them, copy them to the device and hand them over while you compute.
+    """Loads batches: threads decode them and copy them to the device while you compute.
 
-    A loader is iterated once per epoch: ``for batch in loader`` is the next epoch, ``loader.epoch(7)`` epoch
-    7. The order of an epoch depends on the seed and its number only. ``loader.state_dict()`` continues at the
-    next batch, with any number of workers, batch size and ranks.
+    Iterate a loader once per epoch: ``for batch in loader`` is the next epoch, ``loader.epoch(7)`` is epoch
+    7. The order of an epoch depends only on the seed and its number. A run continues from
+    ``loader.state_dict()`` at the next batch, with any number of workers, batch size and ranks.
 
     Args:
-        data: A :class:`Data`, or what it is made of: a dict of arrays, or an object with ``__len__`` and
-            ``__getitem__``; or a :class:`Source`, or an object with only ``__iter__``.
+        data: A :class:`Data`, a dict of arrays, or an object with ``__len__`` and ``__getitem__``; or a
+            :class:`Source`, or an object with only ``__iter__``.
         batch_size: Rows of a batch, on this rank.
-        shuffle: The seed of the order, anew in every epoch; ``True`` is seed 0. Default: in sequence. Of a
-            source it shuffles the shards.
-        shuffle_buffer: Bytes of memory in which the samples of a source are shuffled.
-        split_shards: Whether each rank reads all shards of a source, and takes its part of their samples.
-        sampler: Another order: a :class:`Sampler`.
+        shuffle: Shuffles the samples anew in every epoch, by this seed; ``True`` is seed 0. Default: in
+            sequence. For a source, shuffles the shards.
+        shuffle_buffer: Shuffles the samples of a source within a buffer of this many bytes.
+        split_shards: Lets each rank read all shards of a source, and take its share of their samples.
+            Default: each rank reads its own shards.
+        sampler: A :class:`Sampler` for another order, instead of ``shuffle``.
         seed: The seed of random numbers and of ``sampler``.
         last_batch: ``"keep"`` a short last batch, ``"drop"`` it, or ``"pad"`` it with samples of the epoch. With
             ``"keep"`` each sample comes once, all ranks have the same number of steps and none gets an empty
-            batch: where fewer samples than ranks are left, the step before gives some of its own. Only with
-            batches of one row, or fewer samples than ranks in all, a rank gets a row of padding, and its
-            ``batch.valid_rows`` is 0.
+            batch: if fewer samples than ranks are left, the step before gives up some of its own. Only with
+                batches of one row, or fewer samples than ranks in all, does a rank get a row of padding; its
+                ``batch.valid_rows`` is then 0.
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or a ``torch.device``.
         framework: ``"numpy"``, ``"torch"`` or ``"jax"``. Default: torch or jax, if imported, else NumPy.
-        copy: Gives arrays memory of their own, which you may keep and write.
+        copy: Copies the arrays, so that you may keep and write them.
         collate_fn: Called with the list of the samples of a batch, as by a ``DataLoader``; see :class:`Data`.
-        max_length: Max items of fields whose length varies, for what is not a :class:`Data` yet.
-        workers: Threads that decode; where your own Python code reads the samples, processes. Default: a
-            thread per core, and one or two threads for your own code, which take turns at the interpreter's
-            lock. 0 is one thread.
-        parallel: What reads samples of your own Python code: ``"processes"``, ``"threads"``, or ``"auto"``: as
-            many processes as ``workers`` says, and threads without ``workers``, on a free-threaded build,
-            where the data cannot be sent to a process, which a warning says, and where the first sample, read
-            by threads and by one, shows that they read about as many (downloads, waits, long work without the
-            interpreter's lock). The report and the loader's ``repr`` have what was chosen and measured.
-            ``map_batch`` is called where the samples are read; of data that feedline reads itself, by processes
-            if a batch of the first sample takes it a millisecond or more, mostly with the lock.
+        max_length: Max items of fields that vary in length, if ``data`` is not a :class:`Data`.
+        workers: Number of decoding threads; if your own Python code reads the samples, number of processes.
+            Default: a thread per core; for your own code, one or two threads, which take turns at the
+            interpreter's lock. 0 is one thread.
+        parallel: Whether ``"processes"`` or ``"threads"`` run your own Python code. The default, ``"auto"``,
+            uses ``workers`` processes, but threads in four cases: without ``workers``; on a free-threaded
+            build; if the data cannot be pickled (with a warning); and if a measurement of the first sample
+            shows that threads are about as fast (downloads, waits, long work without the interpreter's lock).
+            The report and the loader's ``repr`` state the choice and the measurement. ``map_batch`` runs
+            where the samples are read; for data that feedline reads itself, in processes if a batch takes it
+            a millisecond or more, mostly with the lock.
         prefetch: Slots for batches on the device. Default: 3 to 8, by size.
         world: ``"env"`` for the ranks of torchrun, Open MPI or Slurm, ``"torch"`` for those of
             ``torch.distributed``, a pair of rank and size, or ``None`` for one process that reads all.
         epochs: The number of epochs, if it is known: nothing is read ahead beyond the last one.
         pad: Pads ragged fields to one width per batch: the value for each field, or (value, multiple).
         max_per_batch: Max items of ragged fields in a batch, to make slots smaller.
-        bad_samples: How many samples, or which share of them, may be unreadable and get a substitute.
+        bad_samples: Max number (``int``) or share (``float``) of unreadable samples that get a substitute.
         skip: Steps to leave out, by epoch: ``{3: range(100, 120)}``.
-        map_batch: Called by a worker with a dict of a batch's NumPy arrays, to change them in place and return
-            nothing, or to return all fields, in the same shapes. The global generators of ``random``, NumPy and
-            torch are seeded for the batch before.
-        device_map: Called with a dict of a batch's tensors on the device, ahead of the step and on a stream of
-            its own, without gradients: returns a dict of the batch's tensors, or changes the dict and returns
-            nothing. It runs on the thread of the loop, where the generators of torch are seeded for the batch
-            and set back. It may read tensors of yours, but not keep those that it gets.
-            Of torch.
+        map_batch: Called by a worker with a dict of a batch's NumPy arrays. It either changes them in place
+            and returns nothing, or returns all fields in the same shapes. Before the call the global
+            generators of ``random``, NumPy and torch are seeded for the batch.
+        device_map: Called with a dict of a batch's torch tensors on the device, ahead of the step, on its own
+            stream and without gradients. It returns a dict of the batch's tensors, or changes the dict and
+            returns nothing. It runs on the thread of the loop; torch's generators are seeded for the batch,
+            and restored afterwards. It may read other tensors, but must not keep those that it gets. For
+            torch only.
         transfer_mode: ``"auto"``, ``"staged"``, ``"zero_copy"`` or ``"resident"``.
         pinned_budget: Max bytes of pinned memory. Default: 2 GiB.
-        record: A folder for the record of the run, 32 bytes per step: ``python -m feedline replay FOLDER --step N``
-            makes the batch of a step again, if the data is a :func:`feedline.open` of one path, and says whether
-            its bytes are those of the run; ``diff`` says where two runs part. See :meth:`note`.
-        held_timeout: Seconds after which a loop that holds every slot gets a :class:`SlotsHeldError`.
+        record: A folder for the record of the run, 32 bytes per step: ``python -m feedline replay FOLDER
+            --step N`` makes the batch of a step again, if the data is a :func:`feedline.open` of one path,
+            and says whether its bytes are the same; ``diff`` finds where two runs differ. See :meth:`note`.
+        held_timeout: Seconds that the loop may hold every slot before it gets a :class:`SlotsHeldError`.
         drop_timeout: Seconds that the end of the loader waits for its threads.
 
     >>> import feedline, numpy as np
@@ -310,7 +312,7 @@ class Loader:
     # Epochs
 
     def epoch(self, epoch: int) -> Epoch:
-        """The batches of an epoch, from its beginning; of the epoch of a loaded state, the rest."""
+        """The batches of an epoch from its beginning; for the epoch of a loaded state, the rest of them."""
         return Epoch(self, self._begin(epoch))
 
     def _begin(self, epoch: int) -> _Run:
@@ -341,7 +343,7 @@ class Loader:
         return current.epoch + 1 if is_taken else current.epoch
 
     def __len__(self) -> int:
-        """Steps of an epoch, the same on every rank; not known of a :class:`Source`."""
+        """Steps of an epoch, the same on every rank; unknown for a :class:`Source`."""
         return _length(self._inner.steps)
 
     def _leave_epoch(self) -> None:
@@ -439,7 +441,8 @@ class Loader:
         self.close()
 
     def report(self) -> Report:
-        """Where the time went so far, with a diagnosis; :class:`Report` prints, and shows in a notebook.
+        """An account of the time so far, with a diagnosis. Print the :class:`Report`, or show it in a
+        notebook.
 
         >>> import feedline, numpy as np
         >>> loader = feedline.Loader({"x": np.arange(100)}, batch_size=10, framework="numpy")
@@ -455,7 +458,7 @@ class Loader:
     def note(self, name: str, value: float) -> None:
         """Records a value of the step on the last batch, such as its loss, for ``python -m feedline spikes``.
 
-        Of a loader with ``record=``, and without ``device_map``, which takes batches ahead of the step.
+        The loader must have ``record=``, and no ``device_map``, since that takes batches ahead of the step.
         """
         if self._device_map is not None:
             raise ConfigError("note() is for the last batch, and device_map has taken the next one: leave it out")
@@ -473,7 +476,7 @@ class Loader:
 
     @property
     def memory(self) -> dict[str, int]:
-        """Bytes that the loader holds, the same over its life: pinned host memory, and device memory."""
+        """Bytes of pinned host memory and of device memory that the loader holds, constant over its life."""
         pinned, device = self._inner.memory
         return {"pinned": pinned, "device": device}
 
@@ -508,7 +511,7 @@ _FIXED = {*_ARGUMENTS, *_options.OF_A_DATALOADER}
 def _samples(
     data: Any, collate_fn: Callable[[list[Any]], Any] | None, max_length: Mapping[str, int] | None
 ) -> Data | Source:
-    """What a loader reads, made of what it was given."""
+    """The data that a loader reads, made from its argument."""
     is_made = isinstance(data, Source) or (isinstance(data, Data) and collate_fn is None)
     if is_made and max_length is not None:
         raise ConfigError(f"give max_length with the samples: feedline.{type(data).__name__}(..., max_length=...)")
@@ -574,8 +577,8 @@ def _decodes_on_lanes(data: Data | Source, gpu: int | None) -> bool:
 
 
 def _load_nvjpeg() -> None:
-    """Loads the nvJPEG of the package ``nvidia-nvjpeg``, if it is installed: the linker does not know its
-    folder, and finds a library that is loaded already."""
+    """Loads the nvJPEG of the package ``nvidia-nvjpeg``, if it is installed: the linker does not search its
+    folder, but finds a loaded library."""
     found = importlib.util.find_spec("nvidia")
     folders = list(found.submodule_search_locations or ()) if found else []
     libraries = [path for folder in folders for path in Path(folder).glob("*/lib/libnvjpeg.so.*")]

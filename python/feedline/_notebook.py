@@ -1,4 +1,4 @@
-"""What a notebook shows of data, loaders and batches: their fields, and pictures."""
+"""Displays data, loaders and batches in a notebook: their fields, and pictures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ SIDE = 112
 
 
 def table(title: str, fields: Sequence[tuple[str, str, str]], samples: Sequence[Any]) -> str:
-    """The title, the rows of ``fields``: name, type and shape, and values of ``samples``: dicts of arrays."""
+    """A table with the title, the rows of ``fields`` (name, type and shape), and the values of ``samples``
+    (dicts of arrays)."""
     head = "<tr><th>field</th><th>type</th><th>shape</th>"
     head += "".join(f"<th>{number}</th>" for number in range(len(samples))) + "</tr>"
     rows = []
@@ -33,7 +34,7 @@ def table(title: str, fields: Sequence[tuple[str, str, str]], samples: Sequence[
 
 
 def first_samples(data: Any, names: Sequence[str]) -> list[dict[str, Any]]:
-    """The first samples, as far as they can be read soon."""
+    """The first samples that can be read within a short time."""
     samples: list[dict[str, Any]] = []
     end = time.monotonic() + PATIENCE
     for index in range(min(len(data), SHOWN)):
@@ -65,7 +66,7 @@ def rows_of(batch: Mapping[str, Any], rows: int) -> list[dict[str, Any]]:
 
 
 def _host(value: Any) -> Any:
-    """An array of any framework as one of NumPy."""
+    """An array of any framework as a NumPy array."""
     if hasattr(value, "detach"):
         value = value.detach().cpu()
         if str(value.dtype) == "torch.bfloat16":

@@ -1,4 +1,4 @@
-"""The arguments of a loader: checked, and those of a DataLoader told by their names here."""
+"""Checks the arguments of a loader, and translates those of a DataLoader."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def bad_samples(value: Any) -> tuple[int | None, float | None]:
 
 
 def mapping(name: str, value: Any, example: str) -> Mapping[Any, Any]:
-    """``value`` as a dict; none is an empty one."""
+    """``value`` as a dict; ``None`` is an empty one."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):

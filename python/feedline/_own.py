@@ -37,7 +37,7 @@ def fingerprint_of(data: Any) -> int | None:
 
 
 def check_random_access(data: Any) -> None:
-    """Refuses what has no samples by index."""
+    """Refuses an object without samples by index."""
     if not hasattr(data, "__getitem__") or not hasattr(data, "__len__"):
         raise ConfigError(
             f"a data set needs __len__ and __getitem__, and {type(data).__name__} has not both: give an "
@@ -81,8 +81,8 @@ class Reader:
         return {name: value for name, value in vars(self).items() if name != "_before"}
 
     def as_before(self) -> Reader:
-        """A reader of the data set as it was before its first sample was read. Many open a file then, which no
-        other process may have: each is to open one of its own."""
+        """A reader of the data set as it was before its first sample was read. Many data sets open a file
+        then; each process must open its own."""
         now = attributes_of(self._data)
         if self._before is None or now is None or _are_same(now, self._before):
             return self
@@ -113,10 +113,10 @@ class Reader:
     def samples(
         self, ids: Sequence[int], draws: Sequence[tuple[int, int]] | None
     ) -> tuple[list[Any], BaseException | None]:
-        """The first of the samples ``ids``: all of a set that reads several in one call, else as many as are
-        read within a few milliseconds. An exception belongs to the sample behind the last one.
+        """The first of the samples ``ids``: all of them if the set reads several in one call, else those that
+        are read within a few milliseconds. An exception belongs to the sample after the last one.
 
-        ``draws`` has the epoch and a seed of each sample of a set that is random.
+        For a random set, ``draws`` has the epoch and a seed of each sample.
         """
         if draws is None and len(ids) > 1 and self.is_batched:
             all_of_them = self._at_once(ids)
@@ -130,7 +130,7 @@ class Reader:
         return samples, None
 
     def _read(self, ids: Sequence[int], draws: Sequence[tuple[int, int]] | None, samples: list[Any]) -> None:
-        """Appends the first of the samples. Looks at the clock ever more rarely while they are quick."""
+        """Appends the first of the samples. Checks the clock more and more rarely while they are quick."""
         data, add, start, step = self._data, samples.append, monotonic(), 1
         while len(samples) < len(ids):
             part = slice(len(samples), len(samples) + step)
@@ -147,8 +147,7 @@ class Reader:
                 step = min(2 * step, _STEP)
 
     def _at_once(self, ids: Sequence[int]) -> list[Any] | None:
-        """The samples by one call; ``None`` if it fails: which sample is bad shows when they are read one by
-        one."""
+        """The samples by one call; ``None`` if it fails: reading them one by one then shows the bad one."""
         try:
             samples = list(self._data.__getitems__(ids))
         except Exception:  # noqa: BLE001
@@ -161,8 +160,8 @@ class Reader:
         draws: Sequence[tuple[int, int]] | None,
         keys: Sequence[int] | None,
     ) -> tuple[int, list[Packed], BaseException | None, bool]:
-        """The number of samples read, the rows of each field, the exception of the sample behind them, and
-        whether they use the global random generators. These are seeded from ``keys``, unless there are none.
+        """The number of samples read, the rows of each field, the exception of the next sample, and whether
+        they use the global random generators. These are seeded from ``keys``, unless there are none.
         """
 
         def read(which: Sequence[int]) -> tuple[list[Any], BaseException | None]:
@@ -271,7 +270,7 @@ class Hook:
         self._watch = SharedWatch()
 
     def as_before(self) -> Hook:
-        """As that of a reader: it has read nothing."""
+        """As a reader's; a hook has no state."""
         return self
 
     @property
@@ -293,7 +292,7 @@ class Hook:
         return [(array.__array_interface__["data"][0], array.nbytes, array) for array in found[0]]
 
     def attempt(self, arrays: Sequence[Any]) -> tuple[list[Any], BaseException | None]:
-        """Calls the function on copies of the columns: a list of the result, or its exception."""
+        """Calls the function on copies of the columns; returns a list of its result, or its exception."""
         try:
             return [self._mapped([array.copy() for array in arrays])], None
         except BaseException as error:  # noqa: BLE001

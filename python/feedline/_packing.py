@@ -1,4 +1,4 @@
-"""Documents in windows, and one behind another: the arguments of ``packed`` and ``unpadded``."""
+"""The arguments of ``packed`` and ``unpadded``."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def unpadded(data: Data, field: str | Sequence[str], labels: str | bool | None) 
 
 
 def names(field: Any) -> list[str]:
-    """The fields that are laid out."""
+    """The fields that are packed."""
     fields = [field] if isinstance(field, str) else list(field) if isinstance(field, Sequence) else []
     if not fields or not all(isinstance(name, str) for name in fields):
         raise ConfigError(f'field is {field!r}: give the name of a field, or a list of names, such as ["ids"]')
@@ -91,7 +91,7 @@ def names(field: Any) -> list[str]:
 
 
 def label(fields: list[str], labels: Any) -> tuple[str, bool] | None:
-    """The field of labels, and whether it is made of the ids."""
+    """The field of labels, and whether it is made from the ids."""
     if labels is None or labels is False:
         return None
     if labels is True:
@@ -102,7 +102,7 @@ def label(fields: list[str], labels: Any) -> tuple[str, bool] | None:
 
 
 def fills(pad: Any, fields: list[str]) -> list[tuple[str, float]]:
-    """What is in the padding of each field."""
+    """The padding value of each field."""
     given = _options.mapping("pad", pad, '{"ids": 0}')
     for name, value in given.items():
         if name not in fields:

@@ -1,4 +1,4 @@
-"""The parts of a sample of pictures: masks, depth, boxes and points, as the compiled part takes them."""
+"""The arguments for masks, depth, boxes and points, in the form of the compiled part."""
 
 from __future__ import annotations
 

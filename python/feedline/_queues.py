@@ -1,7 +1,7 @@
 """CUDA's work queues: kernels of two streams in one queue wait for each other.
 
-CUDA has 8 unless CUDA_DEVICE_MAX_CONNECTIONS says more when it starts. nvJPEG has 14 streams, so with 8 it decodes at
-two thirds of its rate beside a training step.
+CUDA has 8, unless CUDA_DEVICE_MAX_CONNECTIONS sets more before it starts. nvJPEG has 14 streams, so with 8
+queues it decodes at two thirds of its rate beside a training step.
 """
 
 import os

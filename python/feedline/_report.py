@@ -12,7 +12,7 @@ from ._lines import Line
 
 
 class Report:
-    """Where the time of a loader went: every nanosecond has one cause. Created by :meth:`Loader.report`.
+    """An account of a loader's time: every nanosecond has one cause. Created by :meth:`Loader.report`.
 
     Prints as a table with a diagnosis; a notebook shows the page.
     """
@@ -46,8 +46,8 @@ class Report:
     def save_profile(self, path: str | os.PathLike[str]) -> None:
         """Writes the service times of the last batches, a few kilobytes of JSON.
 
-        ``python -m feedline whatif FILE --workers 8`` predicts from them what other settings would give, and
-        ``doctor --profile FILE`` says what limited the run.
+        From it, ``python -m feedline whatif FILE --workers 8`` predicts the effect of other settings, and
+        ``doctor --profile FILE`` names the limit of the run.
         """
         with open(path, "w", encoding="utf-8") as file:
             file.write(self._profile + "\n")
@@ -64,7 +64,7 @@ class Report:
 
 
 def _told(own: dict[str, Any]) -> str:
-    """Who reads the data set of one's own."""
+    """How the user's own data set is read."""
     died = f"; {own['deaths']} died and were replaced" if own["deaths"] else ""
     what = "your data set is read by" if own["is_data"] else "map_batch is called by"
     return f"{what} {own['workers']}{died}"

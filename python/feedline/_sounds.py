@@ -70,28 +70,32 @@ def sounds(
     URLs. A sample has the field ``sound``, ``float32`` from -1 to 1, and the other fields of one size, such as
     ``label``.
 
-    Without ``crop`` the sounds are ragged, as long as they are: ``[frames]``, with channels ``[frames, channels]``, as
-    spectrograms ``[windows, bands]``. Each file is opened once for the longest. With ``crop`` they have one size, and
-    torchaudio's shapes: ``[frames]``, ``[channels, frames]``, ``[bands, windows]``; zeros follow a shorter sound, and
-    ``sound.length`` has the frames or windows that are sound. Only that part of a file is read and decoded.
+    Without ``crop`` the sounds are ragged: ``[frames]``, with channels ``[frames, channels]``, as
+    spectrograms ``[windows, bands]``. Each file is opened once to find the longest. With ``crop`` they have
+    one size, and torchaudio's shapes: ``[frames]``, ``[channels, frames]``, ``[bands, windows]``. A shorter
+    sound is padded with zeros; ``sound.length`` has its number of frames or windows. Only the crop is read
+    and decoded.
 
-    A crop at random is a function of the seed, the epoch and the draw, as the transforms of pictures. A sound that was
-    cut or is damaged, one of another number of channels and one that is longer than ``max_seconds`` are bad samples,
-    see ``Loader(bad_samples=)``.
+    A random crop depends only on the seed, the epoch and the draw. A sound is a bad sample if its file is cut
+    short or damaged, has another number of channels, or is longer than ``max_seconds``; see
+    ``Loader(bad_samples=)``.
 
     Args:
         rate: Frames per second, to which other sounds are resampled, with the values of
             ``torchaudio.functional.resample``. By default the rate of the first sound, which all must have.
         channels: ``"mono"``, the mean of all channels, or the number that each sound must have.
         crop: Frames at ``rate``, or seconds as a ``float``.
-        crop_at: ``"random"``, ``"center"``, or the frame or the second that it begins at, or so late that it is full.
+        crop_at: ``"random"``, ``"center"``, or the frame or second at which the crop begins; earlier if it
+            would exceed the sound.
         mel: Makes a spectrogram of each sound.
         max_seconds: The length of the longest sound that is not cropped.
         field: The field or the column that holds the sounds, if neither its name nor its values say so.
-        beside: Fields of various sizes that samples have too, as ragged fields.
-        text: The field that is said: UTF-8, ``batch[text].text()``; with ``tokenizer`` its ids, ``batch["ids"]``.
+        beside: Further fields of varying size, as ragged fields.
+        text: The field of the transcript: UTF-8, ``batch[text].text()``; with ``tokenizer`` its ids,
+            ``batch["ids"]``.
         tokenizer: The ``tokenizer.json`` of Hugging Face's tokenizers.
-        root: The folder or URL that the paths of a manifest begin at; its own folder by default.
+        root: The folder or URL that relative paths of a manifest start from. Default: the manifest's own
+            folder.
         label: The column of a manifest that becomes the class, as for :func:`feedline.images`; by default the column
             ``label``, ``class`` or the like.
         class_from: As for :func:`feedline.open`.

@@ -12,11 +12,12 @@ from ._packing import ADDED, packed_source
 
 
 class Source:
-    """Samples that are read in sequence, in shards: what a :class:`Loader` reads where there is no length.
+    """Samples without a length, which a :class:`Loader` reads in sequence, shard by shard.
 
     A shard is an object with ``__iter__``, such as a torch ``IterableDataset``, or a function that returns an
-    iterator; it gives the same samples each time. Samples are as those of :class:`Data`. One worker at a time
-    reads; ranks share the shards, so give at least one for each, or ``Loader(split_shards=True)``.
+    iterator; it must give the same samples each time. Samples are like those of :class:`Data`. One worker at
+    a time reads. Ranks share the shards, so there must be at least one per rank, unless
+    ``Loader(split_shards=True)``.
 
     ``Loader(shuffle=7)`` shuffles the order of the shards, and ``shuffle_buffer`` the samples too. A saved
     state has the place in a shard: a resumed loader reads the samples before it again, unless the shard has
@@ -53,7 +54,8 @@ class Source:
 
     @property
     def fate(self) -> str | None:
-        """What became of the documents that were read so far, of a source that is packed; else ``None``."""
+        """For a packed source, how many of the documents read so far were used, split, cut or left out; else
+        ``None``."""
         return self._set.fate
 
     def packed(
@@ -69,10 +71,10 @@ class Source:
         pad: Mapping[str, float] | None = None,
         padded: bool = True,
     ) -> Source:
-        """The documents of a ragged field in windows of one size, as :meth:`Data.packed` makes them, without a
-        pass over all of them: ``within`` documents that follow each other are packed together, by best fit or in
-        order. A window is a sample of the new source: ``shuffle_buffer`` shuffles windows, and a state resumes at
-        any of them. Memory is that of ``within`` documents.
+        """The documents of a ragged field in windows of one size, as :meth:`Data.packed` makes them, without
+        a pass over all of them: groups of ``within`` consecutive documents are packed by best fit or in
+        order. A window is a sample of the new source: ``shuffle_buffer`` shuffles windows, and a state
+        resumes at any of them. Memory is bounded by ``within`` documents.
 
         >>> import feedline
         >>> source = feedline.Source(lambda: ({"ids": [n] * n} for n in (3, 1, 2)), max_length={"ids": 3})

@@ -42,38 +42,38 @@ def table(
 ) -> Data:
     """Opens a table as training data: Parquet, Arrow, CSV, JSON Lines, and every other format.
 
-    Fields are the stacks, then the other columns. Where a step names a stack, it is for all of its columns.
-    A missing value is an error that names row and column, unless ``fill``, ``fill_mean`` or ``mask`` says
-    what it becomes; NaN is a number.
+    Fields are the stacks, then the other columns. A step that names a stack applies to all of its columns. A
+    missing value is an error that names row and column, unless ``fill``, ``fill_mean`` or ``mask`` replaces
+    it; NaN is a number.
 
     Args:
         types: As for :func:`feedline.open`.
         select: The fields to keep, in this order; other columns are not decoded.
         stack: Fields made of several columns: ``{"x": ["age", "income"]}`` is ``float32 [2]``.
         cast: Another type: ``{"x": "float64"}``, or a type of NumPy. No cast loses a whole number.
-        category: Columns whose values are numbered, ``int64``: by their place in the sorted list of values,
+        category: Columns whose values become numbers, ``int64``: their indices in the sorted list of values,
             or in a list of texts, whole numbers or bools that you give. :attr:`Data.categories` has the
-            lists. Codes of CSV stay as they are written: ``007`` and ``7`` are two.
-        unknown: Categories in which a value beyond the list has the number behind the last one.
-        share: Columns whose categories have one list, so that a value has one number in all of them:
+            lists. In CSV, ``007`` and ``7`` are two values.
+        unknown: Categories in which values that the list lacks get the number after the last one.
+        share: Columns that share one list of categories, so that a value has the same number in all of them:
             ``["home", "away"]``, or several such lists.
-        max: The first items that are kept of a list of numbers or categories: ``{"history": 50}``.
-        last: As ``max``, the last items.
+        max: Max items of a list of numbers or categories, of which the first are kept: ``{"history": 50}``.
+        last: As ``max``, but the last items are kept.
         days: Columns of dates or times as days since 1970, ``int32``.
         seconds: Columns of dates or times as seconds since 1970, ``float64``.
-        standardize: Columns less their mean, divided by their standard deviation, ``float32``. Both are those
-            of the values that are there: what is filled in changes neither, unlike after ``fillna`` of pandas.
-        fill: What a missing value becomes: a number, or the text of a category.
-        fill_mean: Columns in which a missing value becomes the mean.
-        mask: Columns in which a missing value becomes 0, and the ``bool`` field ``NAME.present`` false.
-        saved: A JSON file that keeps means, deviations and lists of this data: written if it is not there,
-            else read, and refused if the data is not that which it was written for.
-        fitted: The file that another table, the training set, has ``saved``: the validation set gets the same
+        standardize: Columns from which the mean is subtracted, divided by the standard deviation,
+            ``float32``. Filled-in values do not count for either, unlike after ``fillna`` of pandas.
+        fill: The replacement for missing values, by column: a number, or the text of a category.
+        fill_mean: Columns whose missing values are replaced by the mean.
+        mask: Columns whose missing values are replaced by 0; the ``bool`` field ``NAME.present`` marks them.
+        saved: A JSON file that keeps means, deviations and lists of this data. It is written if it does not
+            exist, else read, and refused if it belongs to other data.
+        fitted: The file that the training set has ``saved``, so that the validation set uses the same
             numbers.
-        fit_on: The rows that means, deviations and lists are made of, which are those for training: ``range(1000)``,
-            a list of rows, or ``("t", start, stop)`` for those whose value of column ``t`` is from ``start`` to below
-            ``stop``; ``None`` for no limit. ``saved`` then keeps which rows these are, and refuses other ones; with
-            ``fitted``, the file must be of these rows of this file.
+        fit_on: The training rows, from which means, deviations and lists are computed: ``range(1000)``, a
+            list of rows, or ``("t", start, stop)`` for the rows whose value of column ``t`` is at least
+            ``start`` and below ``stop`` (``None``: no limit). ``saved`` also keeps these rows, and refuses
+            others; with ``fitted``, the file must be of these rows of the same data.
         split: As for :func:`feedline.open`.
         memory_limit: As for :func:`feedline.open`.
         cache_bytes: As for :func:`feedline.open`.

@@ -30,19 +30,19 @@ def tokens(
 ) -> Data:
     """Windows of streams of token ids: fields ``tokens`` and ``targets``, the next token of each.
 
-    Files state the type of their ids: a ``.bin`` with the ``.idx`` beside it, as Megatron writes them, a file of
-    llm.c, a ``.npy`` of one dimension; or they are bare ids, as nanoGPT writes them, of the type ``dtype``. A file
-    with a header is refused where a type is given. :func:`feedline.open` has the documents of a ``.bin``.
+    Files state the type of their ids: a ``.bin`` with the ``.idx`` beside it, as Megatron writes them, a file
+    of llm.c, a ``.npy`` of one dimension; or they are bare ids of the type ``dtype``, as nanoGPT writes them.
+    With ``dtype``, a file with a header is refused. :func:`feedline.open` reads the documents of a ``.bin``.
 
     Args:
-        files: A file or a URL, or a list of them, each alone or with a weight: how often each of its windows is in
-            an epoch.
+        files: A file or a URL, or a list of them, each alone or with a weight: the number of times that each
+            of its windows occurs in an epoch.
         window: Tokens per window.
         dtype: The type of bare ids, such as ``"uint16"``; ``None`` for files that state it.
         stride: Tokens from the start of a window to that of the next; ``window`` by default.
-        separator: The token that ends a document: no window reaches beyond it. Documents without a window are an
-            error, or left out:
-        skip_short: and counted in :attr:`Data.fate`.
+        separator: The token that ends a document; no window crosses it. Documents too short for a window are
+            an error, unless ``skip_short``.
+        skip_short: Leaves out documents too short for a window; :attr:`Data.fate` counts them.
         memory_limit: Files of up to this many bytes are held in memory.
 
     >>> import feedline, numpy as np, os, tempfile
@@ -68,7 +68,7 @@ def tokens(
 
 
 class PackedTokens(NamedTuple):
-    """What :func:`pack_tokens` has written."""
+    """The result of :func:`pack_tokens`."""
 
     #: Documents.
     documents: int
@@ -92,14 +92,15 @@ def pack_tokens(
 ) -> PackedTokens:
     """Writes texts or ids as Megatron's pair: a ``.bin`` of token ids, and the ``.idx`` beside it.
 
-    Threads tokenize, the documents keep their order, memory is constant. A run that was ended goes on where it was.
-    :func:`feedline.open` has the documents, with all lengths known, and :func:`feedline.tokens` windows.
+    Threads tokenize, the documents keep their order, and memory is constant. Repeating an interrupted call
+    resumes it. :func:`feedline.open` reads the documents, with all lengths known, and :func:`feedline.tokens`
+    windows.
 
     Args:
         path: The texts, as for :func:`feedline.open`.
         to: The file, called ``.bin``; it must not exist.
-        tokenizer: A ``tokenizer.json``; ``None`` where ``path`` has ids already.
-        field: The field of the texts, ``text`` by default; or of the ids, ``ids`` by default.
+        tokenizer: A ``tokenizer.json``; ``None`` if ``path`` already has ids.
+        field: The field of the texts (default ``text``) or of the ids (default ``ids``).
         end: A token that ends each document, such as ``"<|endoftext|>"``.
         dtype: The type of the ids: by default ``uint16`` for a vocabulary below 65,500, else ``int32``.
         threads: 0 for one per core.

@@ -1,4 +1,4 @@
-"""What a value of Python becomes in a batch: arrays, samples, hooks, padding and fills go through here.
+"""Converts values of Python for batches: arrays, samples, results of hooks, padding and fills.
 
 A value is kept exactly, or refused by an error that names its field, both types and what to write. Needs NumPy
 only, so that a worker process can import it.
@@ -65,7 +65,7 @@ def dtype_of(name: str, array: Array) -> str:
 def as_array(name: str, value: Any) -> Array:
     """The value of a field as a plain array in the byte order of the machine; bytes and text are ``uint8``.
 
-    Raises ValueError for what is no array of numbers.
+    Raises ValueError for values that are not arrays of numbers.
     """
     array: Array = value if type(value) is np.ndarray else _converted(name, value)
     dtype = array.dtype
@@ -118,7 +118,7 @@ def _has_lost(value: Sequence[Any], array: Array) -> bool:
 
 
 def _refusal(array: Array) -> str:
-    """What an array of another kind is, and what to give in its place."""
+    """Text about an unsupported kind of array, and its replacement."""
     kind = array.dtype.kind
     if array.dtype.names is not None:
         first = array.dtype.names[0]
@@ -160,7 +160,7 @@ def _ml_dtypes() -> Any:
 
 
 def exact(name: str, array: Array, dtype: np.dtype[Any], whose: str) -> Array:
-    """The array as ``dtype``, which is the type of ``whose``.
+    """The array as ``dtype``, the type of ``whose``.
 
     Raises ValueError for a value that would change.
     """
@@ -177,7 +177,7 @@ def exact(name: str, array: Array, dtype: np.dtype[Any], whose: str) -> Array:
 
 
 def _changed(array: Array, dtype: np.dtype[Any]) -> Array:
-    """Where elements would have another value as ``dtype``."""
+    """A mask of the elements whose value would change as ``dtype``."""
     if _is_float(array.dtype) and array.dtype.kind != "f":
         array = array.astype(np.float32)
     if dtype.kind == "b":
@@ -220,7 +220,7 @@ def _cast(array: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def one(name: str, value: Any, dtype: np.dtype[Any], what: str) -> bytes:
-    """The bytes of one element that stands for ``what``, such as padding: the nearest one for a fraction.
+    """The bytes of one element for ``what``, such as padding; a fraction is rounded to the nearest.
 
     Raises ConfigError for a value that ``dtype`` does not have.
     """
@@ -246,9 +246,7 @@ def _is_rounded(number: float, dtype: np.dtype[Any]) -> bool:
 
 
 def fill(column: str, value: Any) -> int | float | str:
-    """What a missing value of a column becomes, as a plain value of Python.
-
-    Raises ConfigError for what is no number or text.
+    """The replacement for a column's missing values, as a plain value of Python.
     """
     if isinstance(value, str):
         return str(value)

@@ -12,14 +12,15 @@ from ._table import _Names, names, steps
 
 
 class Windows(Data):
-    """Windows of time: what :func:`feedline.windows` returns. :attr:`fate` counts the windows that were left out."""
+    """Windows of time, from :func:`feedline.windows`. :attr:`fate` counts the windows that were left out."""
 
     def targets_in(self, start: float | None = None, stop: float | None = None) -> Data:
-        """The windows whose targets all have times from ``start`` to below ``stop``; without targets, all of their
-        rows. So the windows of ``stop=90`` have no row from 90 on, and those of ``start=90`` may begin before it.
+        """The windows whose targets all have times of at least ``start`` and below ``stop``; for windows
+        without targets, all rows. So windows of ``stop=90`` have no row from 90 on, and inputs of
+        ``start=90`` may begin before 90.
 
-        Means and deviations of all rows are refused: they would know the later ones. Say by ``fit_on`` which rows
-        are for training, or take the numbers of another table by ``fitted``.
+        Refused if means and deviations come from all rows, since later rows would leak into earlier ones.
+        Choose the training rows by ``fit_on``, or use the numbers of another table by ``fitted``.
         """
         start, stop = (
             None if limit is None else _options.number(name, limit) for name, limit in (("start", start), ("stop", stop))
@@ -40,14 +41,15 @@ def windows(
     max_gap: float | None = None,
     **table: Any,
 ) -> Windows:
-    """Opens a table as windows of time: ``inputs`` rows and the ``targets`` rows behind them.
+    """Opens a table as windows of time: ``inputs`` rows and the ``targets`` rows after them.
 
     A sample has the fields ``x``, ``float32 [inputs, columns]``; ``y``, ``float32 [targets, columns]``; ``group``,
     ``int64``, the number of the group in :attr:`Data.categories`, and one for each of several columns; and ``start``,
     the time of the first row.
 
-    Rows are sorted by group and time, whatever their order in the file. Two rows of one group and time are an error.
-    No window has rows of two groups. If they take up to ``cache_bytes``, the columns are decoded once.
+    Rows are sorted by group and time; the file may have any order. Two rows with the same group and time are
+    an error. No window has rows of two groups. The columns are decoded once if they take at most
+    ``cache_bytes``.
 
     Args:
         inputs: Rows of ``x``.
@@ -58,9 +60,8 @@ def windows(
         x: The columns of the inputs.
         y: The columns of the targets.
         group: The column, or the columns, of the group: texts, whole numbers or bools.
-        max_gap: The longest time between two rows that follow each other, such as one and a half steps. Windows over
-            a longer one are left out, and counted in :attr:`Data.fate`. Without it, rows follow each other whatever
-            the time between them.
+        max_gap: The max time between two neighbouring rows, such as one and a half steps. Windows over a
+            longer gap are left out, and counted in :attr:`Data.fate`. Default: no limit.
         table: Steps of :func:`feedline.table`, such as ``standardize``, ``fill``, ``category`` and ``fit_on``. Not
             ``select``, ``stack`` and ``mask``.
 

@@ -1,7 +1,7 @@
 """The transforms of pictures, by the names and options of torchvision.
 
-They run on the workers, in Rust, in the order of the list. Random numbers depend on the loader's seed, the
-epoch and the position in its order only: a resumed run sees the same pictures, with any number of ranks, and a
+They run on the workers, in Rust, in the order of the list. Random numbers depend only on the loader's seed,
+the epoch and the position in its order: a resumed run sees the same pictures, with any number of ranks, and a
 picture that a sampler draws several times in an epoch is cropped anew each time.
 
 >>> from feedline import transforms as T
@@ -49,7 +49,7 @@ class Transform:
     """The base class of the transforms of this module."""
 
     def options(self) -> dict[str, Any]:
-        """The options, as the Rust side takes them."""
+        """The options in the form of the compiled part."""
         return dict(vars(self))
 
     def __repr__(self) -> str:
@@ -193,7 +193,8 @@ class RandomErasing(Transform):
 
 @dataclass(repr=False)
 class Normalize(Transform):
-    """Makes ``float32`` of the levels: ``(level / 255 - mean) / std``. Runs last. Default: ImageNet."""
+    """Normalizes the levels to ``float32``: ``(level / 255 - mean) / std``. Runs last. Default: ImageNet's
+    values."""
 
     mean: tuple[float, ...] = (0.485, 0.456, 0.406)
     std: tuple[float, ...] = (0.229, 0.224, 0.225)
@@ -203,7 +204,7 @@ class Normalize(Transform):
 
 
 def moves(rows: Any) -> list[tuple[str, dict[str, Any]]]:
-    """How a sample was moved: functions of ``torchvision.transforms.v2.functional``, and their arguments.
+    """The moves of a sample, as functions of ``torchvision.transforms.v2.functional`` with their arguments.
 
     ``rows`` is the field ``moves`` of a sample, see :func:`feedline.images`. The functions move any other part of
     the sample in the same way:

@@ -1,4 +1,4 @@
-"""Threads or processes: which of them run Python code, a data set or a function of a batch, and how many."""
+"""Chooses whether threads or processes run Python code (a data set, a function of a batch), and how many."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Leaf(NamedTuple):
     within: Sequence[Leaf] = ()
 
     def all(self) -> list[Leaf]:
-        """This one, and all that it reads."""
+        """This leaf, and all that it reads."""
         return [self, *(one for leaf in self.within for one in leaf.all())]
 
 
@@ -52,7 +52,7 @@ class BatchMap(NamedTuple):
 
 
 class Choice:
-    """How a loader reads its data: until :meth:`end`."""
+    """The choice of a loader, valid until :meth:`end`."""
 
     #: Number of threads; ``None`` for one per core.
     threads: int | None
@@ -104,7 +104,8 @@ class Choice:
             self.processes = 0
 
     def _measure_map(self, mapping: BatchMap | None) -> None:
-        """Of data that feedline reads itself: processes only for a function that holds the lock for long."""
+        """For data that feedline reads itself, chooses processes only for a function that holds the lock for
+        a long time."""
         if mapping is None or mapping.example is None or not can_be_pickled(mapping.hook):
             self.processes = 0
             return
@@ -155,7 +156,7 @@ class Choice:
         return max((reading.deaths for reading in self._readings), default=0)
 
     def report(self) -> dict[str, Any] | None:
-        """What a report says of it; ``None`` if no Python code reads the data."""
+        """The text for a report; ``None`` if no Python code reads the data."""
         if not self.is_own and not self.maps:
             return None
         report: dict[str, Any] = {"workers": str(self), "processes": self.processes, "deaths": self.deaths}
@@ -199,9 +200,10 @@ def _count(is_own: bool, workers: int | None, parallel: str) -> int:
 def _threads(leaves: Sequence[Leaf], workers: int | None) -> int | None:
     """The threads for samples that Python code reads; ``None`` is one per core.
 
-    They take turns at the lock, and each turn costs a wake-up and what the caches of a core have. On the 16 cores of
-    an H100's host one thread reads samples of 1 to 20 us 1.2 to 1.9 times as fast as two. Long rows are copied without
-    the lock: those of 150 KB by two threads twice as fast as by one, and by four no faster.
+    They take turns at the lock, and each turn costs a wake-up and the content of a core's caches. On the 16
+    cores of an H100's host one thread reads samples of 1 to 20 us 1.2 to 1.9 times as fast as two. Long rows
+    are copied without the lock: those of 150 KB by two threads twice as fast as by one, and by four no
+    faster.
     """
     if workers is not None:
         return max(workers, 1)

@@ -21,7 +21,7 @@ class WorkerTraceback(Exception):
 
 
 def packed(error: BaseException) -> bytes:
-    """What another process has to know of an exception."""
+    """An exception, packed for another process."""
     _say_why_without_gpu(error)
     trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     line = describe(error, error.__traceback__)

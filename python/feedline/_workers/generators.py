@@ -1,8 +1,7 @@
 """The global random generators of a process: their states, and their seeds.
 
 NumPy and Python build a state number by number, which takes 45 us and 8 us. So the bytes of a generator are
-copied as they lie in memory, 0.1 us, where a check of the layout against the official state says that they can
-be.
+copied in memory, which takes 0.1 us, if a check against the official state confirms the layout.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class Python:
         self._places = self._found()
 
     def _found(self) -> list[Place]:
-        """Where the state lies; nowhere if that is not known."""
+        """The memory of the state; empty if it is not known."""
         place = id(self._own) + object.__basicsize__, 4 * _WORDS
         if type(self._own) is not random.Random or not _has_lock() or not _is_within(*place, self._own):
             return []
@@ -123,7 +122,8 @@ class NumPy:
 
 
 def _offset_of_gauss() -> int:
-    """Where a generator of NumPy has the second of two normal numbers: a flag, and the number. 0 if nowhere."""
+    """The offset at which a generator of NumPy keeps the second of two normal numbers: a flag, and the
+    number. 0 if unknown."""
     number, key = 1.2345678901, np.arange(_WORDS - 1, dtype=np.uint32)
     one = np.random.RandomState(np.random.MT19937(1))
     offsets = []

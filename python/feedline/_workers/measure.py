@@ -1,4 +1,5 @@
-"""How long a sample of Python code takes, or a function of a batch, and whether threads run it side by side."""
+"""Measures the time of a sample of Python code or of a function of a batch, and whether threads run it in
+parallel."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ _PERHAPS, _TRIES = 0.4, 4
 
 
 class Measured(NamedTuple):
-    """What was measured of a data set."""
+    """The measurement of a data set."""
 
     #: Seconds per sample.
     seconds: float
@@ -51,8 +52,8 @@ def _shown(seconds: float) -> str:
 
 
 def measured(reader: Any, varies: bool, threads: int) -> Measured | None:
-    """Reads the first sample some times, which was read before, so that no fault of another one is met here;
-    ``None`` if it fails."""
+    """Reads the first sample several times; ``None`` if it fails. It was read before, so faults of other
+    samples do not matter here."""
     threads = max(threads, 2)
     before = States()
     try:
@@ -92,7 +93,7 @@ class Hooked:
 
 
 def hook_measured(hook: Any, batch: list[Any], threads: int) -> Measured | None:
-    """As :func:`measured`, of a function of a batch."""
+    """As :func:`measured`, for a function of a batch."""
     found = measured(Hooked(hook, batch), False, threads)
     return None if found is None else found._replace(what="map_batch")
 

@@ -1,7 +1,7 @@
 """A data set in one block of memory, which all workers map.
 
-It is pickled once. The bytes of arrays and of tensors lie beside the pickle and are not copied when it is
-loaded: each worker maps the block privately, so the pages are shared until a worker writes to them.
+It is pickled once. The bytes of arrays and tensors are beside the pickle, and are not copied when it is
+loaded: each worker maps the block privately, so pages are shared until a worker writes to them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Unpicklable(Exception):
 
 
 class Packed:
-    """A pickled object: a block of memory, and what a process has to import before it loads it."""
+    """A pickled object: a block of memory, and the modules to import before loading it."""
 
     def __init__(self, readers: list[Any]) -> None:
         buffers: list[pickle.PickleBuffer] = []

@@ -1,8 +1,8 @@
 """The global random generators of a process, seeded for a sample.
 
-A key is a number of the run's seed, the epoch and the draw, so that a sample that uses `random`, `np.random`
-or torch is the same whichever process or thread reads it. Seeding costs more than a small sample, so a
-generator is left alone until a data set uses it. Then what was read since the last look is read again.
+A key is a hash of the run's seed, the epoch and the draw, so that a sample that uses `random`, `np.random` or
+torch is the same in any process or thread. Seeding costs more than a small sample, so a generator is not
+seeded until a data set uses it. When such use is found, the samples since the last check are read again.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class States:
         self._of = [(one, one.state()) for one in (known if generators is None else generators)]
 
     def changed(self) -> list[Any]:
-        """The generators that have another state now, and those of libraries that were imported meanwhile:
-        of these nothing is known."""
+        """The generators whose state has changed, and those of libraries imported meanwhile, whose earlier
+        state is unknown."""
         new = [one for one in all_generators() if one not in self._all]
         return [one for one, state in self._of if one.state() != state] + new
 
@@ -38,7 +38,8 @@ class States:
 
 
 def first_of(data: Any) -> tuple[Any, float]:
-    """The first sample, which says what the fields are, and its seconds. The generators are left as they were."""
+    """The first sample, which determines the fields, and its time in seconds. The generators keep their
+    state."""
     before = States()
     try:
         start = monotonic()
@@ -53,7 +54,7 @@ Read = Callable[[Sequence[int]], "tuple[list[Any], BaseException | None]"]
 
 
 class Watch:
-    """Which generators a data set has used, in a process that does nothing else."""
+    """Detects the generators that a data set uses, in a process that does nothing else."""
 
     def __init__(self) -> None:
         #: The generators that are seeded before each sample.
@@ -117,11 +118,9 @@ def _in_turn() -> Iterator[None]:
 
 
 class SharedWatch:
-    """As :class:`Watch`, in a process whose other threads use the generators too: they get them back as they
-    were.
+    """As :class:`Watch`, in a process whose other threads use the generators too: their state is restored.
 
-    A generator that has changed may have been used by another thread, so it is looked at after each sample
-    before it counts as used.
+    Another thread may have changed a generator, so it is checked after each sample before it counts as used.
     """
 
     def __init__(self) -> None:
@@ -161,7 +160,7 @@ class SharedWatch:
             return self._suspicious(read, keys, suspects, first) if suspects else found
 
     def _enters(self) -> bool:
-        """Whether no thread has its turn. Then this one is counted as a reader."""
+        """Counts this thread as a reader, unless another thread has its turn; returns whether it did."""
         with self._changed:
             is_quiet = _begun == _ended
             self._readers += is_quiet
@@ -208,8 +207,8 @@ class SharedWatch:
     def _suspicious(
         self, read: Read, keys: Sequence[int], suspects: list[Any], first: States
     ) -> tuple[list[Any], BaseException | None]:
-        """Reads samples, and looks after each whether it has used one of ``suspects``. What these were
-        ``first`` they are again if so: what another thread has drawn before is not drawn again."""
+        """Reads samples, and checks after each whether it has used one of ``suspects``. If so, these get
+        their state ``first`` back, so that numbers drawn by another thread are not repeated."""
         generators, samples, found = [*self._used, *suspects], [], []
         before, seeded = States(generators), _seeding(read, keys, generators)
         try:

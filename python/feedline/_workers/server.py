@@ -67,7 +67,8 @@ def _reply(connection: socket.socket, answer: dict[str, object]) -> None:
 
 
 def _imported(setup: dict[str, object]) -> str | None:
-    """Imports the main script, if the data set is of it, and other modules. Returns what went wrong."""
+    """Imports the main script, if the data set's class is from it, and other modules. Returns the error, if
+    any."""
     sys.argv = list(setup["argv"])  # type: ignore[call-overload]
     warnings.filterwarnings("ignore", message=".*multi-threaded.*", category=DeprecationWarning)
     try:
@@ -100,7 +101,7 @@ def _run_worker(connection: socket.socket, data: int, files: list[int]) -> None:
 
 
 def _end(process: int) -> int | None:
-    """Kills a worker, if it runs, and returns its status: that of its own end, if it had ended before."""
+    """Kills a worker if it still runs, and returns its exit status."""
     with contextlib.suppress(ProcessLookupError, ChildProcessError):
         # A worker whose sockets are closed is about to end.
         until = time.monotonic() + _GRACE

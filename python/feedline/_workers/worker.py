@@ -1,7 +1,7 @@
 """A worker process: reads samples and writes their rows into blocks of shared memory.
 
-It has two lanes, each with a socket for requests and a block for rows, so that a request waits for it while
-it works on another. A request names samples, the epoch and a key of random numbers for each: a worker keeps
+It has two lanes, each with a socket for requests and a block for rows, so that the next request is ready
+while it works. A request names samples, the epoch and a key of random numbers for each: a worker keeps
 nothing from one to the next. `src/processes/lane.rs` is the other end.
 """
 
@@ -71,7 +71,8 @@ class Lane:
         return bytes(rest)
 
     def _received(self, count: int) -> bytes:
-        """Some bytes; ends the process once the loader is gone, which is a reset if it has left an answer unread."""
+        """Receives some bytes; ends the process once the loader is gone (a reset, if it left an answer
+        unread)."""
         with contextlib.suppress(OSError):
             part = self._socket.recv(count)
             if part:
@@ -90,7 +91,7 @@ class Lane:
             os._exit(0)
 
     def begin(self, request: int, size: int) -> None:
-        """Says that a request is begun: if this process dies, it dies of that one."""
+        """Marks a request as begun, so that the loader knows it if this process dies."""
         if self._memory is None or len(self._memory) < size:
             self._rows.clear()
             self._memory = mmap.mmap(self._block, size)
@@ -134,7 +135,7 @@ class Rows:
         return self._out
 
     def write(self, samples: list[Any], first: int) -> tuple[int, BaseException | None]:
-        """Writes samples as the rows from ``first`` on: how many, and why no more."""
+        """Writes samples as the rows from ``first`` on; returns their number, and the error that ended it."""
         if not samples:
             return 0, None
         try:
@@ -223,7 +224,8 @@ class Worker:
 
 
 def _filled(rows: Rows, read: Read, keys: list[int], watch: Watch | None) -> tuple[int, BaseException | None]:
-    """Reads samples into rows: how many, and why no more. Seeds the generators that the data set uses."""
+    """Reads samples into rows; returns their number, and the error that ended the read. Seeds the generators
+    that the data set uses."""
     if watch is None:
         return _fill(rows, read, len(keys))
     while True:
@@ -237,7 +239,7 @@ def _filled(rows: Rows, read: Read, keys: list[int], watch: Watch | None) -> tup
 def _filled_whole(
     rows: Rows, reader: Any, asked: tuple[Any, Any, list[int]], watch: Watch | None
 ) -> tuple[int, BaseException | None]:
-    """As :func:`_filled`, with the rows that a function makes of all samples."""
+    """As :func:`_filled`, with the rows that a function makes from all samples."""
     while True:
         before = None if watch is None else States()
 
@@ -252,7 +254,7 @@ def _filled_whole(
 
 
 def _mapped(rows: Rows, hook: Any, keys: list[int], watch: Watch) -> tuple[int, BaseException | None]:
-    """Calls a function of a batch on the rows, which the loader has written, and writes what it gives."""
+    """Calls a function of a batch on the rows that the loader has written, and writes its result."""
 
     def read(_: Sequence[int]) -> tuple[list[Any], BaseException | None]:
         found: tuple[list[Any], BaseException | None] = hook.attempt(rows.arrays)
@@ -287,7 +289,7 @@ def _fill(rows: Rows, read: Read, count: int) -> tuple[int, BaseException | None
 
 
 def _limit_threads() -> None:
-    """One thread per library: those that read no variable of the environment."""
+    """Limits the libraries that read no environment variable to one thread."""
     torch, cv2 = sys.modules.get("torch"), sys.modules.get("cv2")
     if torch is not None:
         torch.set_num_threads(1)
@@ -297,7 +299,8 @@ def _limit_threads() -> None:
 
 
 def end_with(lanes: list[Lane]) -> None:
-    """Ends this process once a loader has closed its end of a socket, or was killed: also within a sample."""
+    """Ends this process once the loader has closed its end of a socket or was killed, even within a
+    sample."""
     poll = select.poll()
     for lane in lanes:
         poll.register(lane.fileno(), select.POLLRDHUP)

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Checks that every crate imports only crates before it:
 # core -> slots -> backend -> cuda -> device -> {sim, dist, feedline}; feedline -> {report, dlpack} ->
-# {examples, benches}.
+# {examples, benches}. And that the rooms of feedline import each other in one direction only.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 python3 - <<'PYTHON'
-import json, subprocess, sys
+import json, pathlib, re, subprocess, sys
 
 CORE, SLOTS, BACKEND = "feedline-core", "feedline-slots", "feedline-backend"
 CUDA, DEVICE, SIM = "feedline-cuda", "feedline-device", "feedline-sim"
@@ -79,6 +79,23 @@ for package in packages:
             continue
         where = " in its tests" if in_tests else ""
         wrong.append(f"{name} imports {other}{where}: ci/layers.sh does not allow it")
+
+# The rooms of `feedline` that each room may not import; tests may.
+may_not = {
+    "job": {"decode", "transfer", "device_map", "record", "builder", "loader"},
+    "decode": {"transfer", "device_map", "builder", "loader"},
+    "transfer": {"device_map", "builder", "loader"},
+    "record": {"transfer", "device_map", "builder", "loader"},
+}
+for room, others in may_not.items():
+    for path in pathlib.Path("crates/feedline/src", room).rglob("*.rs"):
+        text = re.split(r"^#\[cfg\(.*test.*\)\]\nmod tests \{", path.read_text(), flags=re.M)[0]
+        if "tests" in {*path.parts, path.stem}:
+            continue
+        for other in re.findall(r"^\s*(?:pub(?:\(crate\))? )?use crate::(\w+)", text, re.M):
+            arrows += 1
+            if other in others or other == "LoaderBuilder" and "builder" in others:
+                wrong.append(f"{path} imports {other}: ci/layers.sh does not allow it")
 for line in wrong:
     print(f"layers: {line}", file=sys.stderr)
 if wrong:

@@ -143,6 +143,7 @@ mod decode;
 mod device_map;
 mod epoch;
 mod host_loader;
+mod job;
 mod loader;
 mod numa;
 mod progress;

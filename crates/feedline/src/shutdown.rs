@@ -18,8 +18,8 @@ use feedline_device::slot::SlotRing;
 use feedline_device::{Device, Pinned, forks};
 use feedline_slots::Ring;
 
-use crate::decode::{HostInfo, WorkerPool};
-use crate::transfer::Requests;
+use crate::decode::WorkerPool;
+use crate::job::{HostInfo, Requests};
 
 /// The means to end every wait of the threads.
 pub(crate) struct Closers {

@@ -32,7 +32,7 @@ fn work(queue: &Numbers) -> (u32, u32) {
     let (mut begun, mut joined) = (0, 0);
     while let Some(work) = queue.next(0) {
         match work {
-            Work::Begin(job) => begun += job,
+            Work::Begin(job) | Work::Resume(job) => begun += job,
             Work::Join(share) => joined += share,
         }
     }

@@ -15,17 +15,18 @@ use feedline_device::Device;
 use feedline_device::slot::MAX_SLOTS;
 
 use crate::device_map::DeviceMap;
-use crate::record::Recording;
 use crate::trace::Trace;
 use crate::transfer_mode::against_zero_copy;
 use crate::{Loader, TransferMode};
 
 use self::calls::Calls;
 use self::plan::RaggedForm;
+use self::record::Recording;
 
 mod calls;
 mod devices;
 mod plan;
+mod record;
 
 /// Default limit of a loader's pinned memory, in bytes.
 const PINNED_BUDGET: usize = 2 << 30;
@@ -98,7 +99,7 @@ pub struct LoaderBuilder {
     pub(crate) lanes: usize,
     pub(crate) skips: Vec<(u64, Range<u64>)>,
     pub(crate) trace: Option<Trace>,
-    pub(crate) recording: Recording,
+    recording: Recording,
     /// The forms of ragged fields, by name, in the order in which they were stated.
     forms: Vec<(String, RaggedForm)>,
 }

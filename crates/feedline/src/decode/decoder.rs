@@ -5,23 +5,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use feedline_core::{
-    BadSamples, BatchInfo, BatchSampler, CopyRows, Error, ErrorKind, Layout, Result, SourcePosition, Stage,
-    Stop, Substituted, catch_panic, timeline::now,
+    BadSamples, BatchInfo, BatchSampler, CopyRows, Error, ErrorKind, Layout, Result, Stage, Stop,
+    Substituted, catch_panic, timeline::now,
 };
 use feedline_device::Pinned;
 use feedline_device::zero_copy::Rest;
-use feedline_slots::{FillLease, ReadyLease, WAKE_UP, copy_rows, stream_rows};
+use feedline_slots::{FillLease, WAKE_UP, copy_rows, stream_rows};
 
-use super::batch::{Split, Undecoded};
 use super::fill::Filling;
-use super::input::{HostInfo, Input};
+use super::input::Input;
 use super::map_batch::MapBatch;
 use super::prefetch::Prefetch;
-use super::source::SourceReader;
+use super::split::Split;
 use super::worker::Worker;
+use crate::job::{Delivery, Filled, HostInfo, QUIET, Requests};
 use crate::record::ContentHash;
 use crate::trace::{BatchId, LoaderTrace};
-use crate::transfer::{QUIET, Requests};
 
 /// Up to this many workers copy long rows by non-temporal stores; if there are more, all use plain stores.
 ///
@@ -60,47 +59,6 @@ pub(crate) struct Decoder {
     pub(crate) on_end: Box<dyn Fn(Result<()>) + Send + Sync>,
 }
 
-/// A decoded batch in its host slot.
-pub(crate) type Filled = ReadyLease<Pinned, HostInfo>;
-
-/// A message to the transfer thread.
-pub(crate) enum Message {
-    /// The outcome of batch `number`; `None` if the batch is no longer wanted.
-    Decoded { number: u64, outcome: Result<Option<Delivery<Filled>>> },
-    /// The reader of a source is free for another worker; its last worker read for `request`.
-    Reader { reader: Box<SourceReader>, request: u64 },
-    /// The source has no record yet: queue the batch again a moment later.
-    NotYet(Box<Undecoded>),
-    /// The consumer has a new request.
-    Wake,
-}
-
-/// An item that a stage delivers to the next one.
-pub(crate) enum Delivery<B> {
-    /// A batch.
-    Batch(B),
-    /// There is no batch: the epoch of a source has ended.
-    EpochEnd { request: u64, source_position: SourcePosition },
-}
-
-impl<B> Delivery<B> {
-    /// The same with another type of batch.
-    pub(crate) fn map<C>(self, of: impl FnOnce(B) -> C) -> Delivery<C> {
-        match self {
-            Self::Batch(batch) => Delivery::Batch(of(batch)),
-            Self::EpochEnd { request, source_position } => Delivery::EpochEnd { request, source_position },
-        }
-    }
-
-    /// The same with another type of batch, unless `of` fails.
-    pub(crate) fn try_map<C>(self, of: impl FnOnce(B) -> Result<C>) -> Result<Delivery<C>> {
-        Ok(match self {
-            Self::Batch(batch) => Delivery::Batch(of(batch)?),
-            Self::EpochEnd { request, source_position } => Delivery::EpochEnd { request, source_position },
-        })
-    }
-}
-
 impl Decoder {
     /// `worker` worked on the batch of `info` from `start` to `end`.
     pub(super) fn record(
@@ -115,27 +73,15 @@ impl Decoder {
         }
     }
 
-    /// Does `work` on batch `number`, and sends the outcome if `work` returns one.
+    /// Does `work` on batch `number`, and hands in the outcome if `work` returns one.
     ///
     /// Each call of user code has a guard of its own, which names the sample. A panic that gets this far is a
     /// bug, and must not hang the loader.
-    ///
-    /// Without `wake`, the transfer thread may not be woken for the outcome. Returns whether it has to be.
-    pub(super) fn send_outcome(
-        &self,
-        number: u64,
-        wake: bool,
-        work: impl FnOnce() -> Result<Option<Delivery<Filled>>>,
-    ) -> bool {
+    pub(super) fn hand_in(&self, number: u64, work: impl FnOnce() -> Result<Option<Delivery<Filled>>>) {
         let outcome = catch_panic("a decode worker panicked", work).and_then(|result| result);
-        match &outcome {
-            Ok(None) => return false,
-            Ok(Some(_)) => {}
-            Err(_) => self.requests.set_failed(number),
+        if !matches!(outcome, Ok(None)) {
+            self.requests.hand_in(number, outcome);
         }
-        let wake = wake || !self.is_busy_with(self.requests.host_slots());
-        self.requests.post(Message::Decoded { number, outcome }, wake);
-        !wake
     }
 
     pub(super) fn input(&self) -> Result<&Input> {
@@ -152,8 +98,9 @@ impl Decoder {
     }
 
     /// Whether the workers are busy for longer than a wake-up takes with `queued` batches, each of which is
-    /// short.
+    /// short. This loader has at most one in each host slot.
     pub(super) fn is_busy_with(&self, queued: usize) -> bool {
+        let queued = queued.min(self.requests.host_slots());
         let (time, queued) = (self.batch_time(), u32::try_from(queued).unwrap_or(u32::MAX));
         let workers = u32::try_from(self.workers()).unwrap_or(u32::MAX);
         time < QUIET && time.saturating_mul(queued) >= WAKE_UP.saturating_mul(workers)
@@ -191,12 +138,11 @@ impl Decoder {
         split
     }
 
-    /// Finishes batch `number`: stores the substitutes and the proof in its info, calls the hook of the user,
+    /// Finishes a batch: stores the substitutes and the proof in its info, calls the hook of the user,
     /// brings ragged fields into their form, packs the rows for the device, and stores the `busy` nanoseconds
     /// of the workers.
     pub(super) fn finish(
         &self,
-        number: u64,
         mut lease: FillLease<Pinned, HostInfo>,
         substituted: Vec<Substituted>,
         busy: u64,
@@ -210,8 +156,8 @@ impl Decoder {
         }
         let start = now();
         info.prove();
-        // After a failure some rows are not read, and the batch is not delivered.
-        if let Some(map_batch) = self.map_batch.as_ref().filter(|_| !self.requests.is_after_failure(number)) {
+        // Of a batch that is not wanted some rows may not be read.
+        if let Some(map_batch) = self.map_batch.as_ref().filter(|_| self.requests.wants(info)) {
             let (bytes, info) = lease.parts_mut();
             map_batch.run(&self.batch_sampler, &self.layout, (bytes, info), worker)?;
         }

@@ -11,12 +11,12 @@ use std::time::Duration;
 use feedline_core::{BatchProof, Error, ErrorKind, ReadError, Result, Rows, catch_panic, timeline::now};
 use feedline_slots::Monitor;
 
-use super::batch::Undecoded;
-use super::decoder::{Decoder, Delivery, Filled};
+use super::decoder::Decoder;
 use super::filler::{BatchFiller, DataDescription, Fill, FillCounts, FillOutcome, FillRequest};
-use super::input::{HostInfo, Input};
+use super::input::Input;
 use super::pool::WorkerPool;
 use super::worker::{Activity, Worker};
+use crate::job::{Delivery, Filled, HostInfo, Job};
 use crate::record::ContentHash;
 
 /// The longest wait of a thread before it looks whether the loader has ended.
@@ -62,7 +62,7 @@ impl Filling {
     ///
     /// The room is reserved after a batch was queued and before it is taken: a filler that several loaders
     /// share keeps no room for idle ones, and no batch waits for room while workers are idle.
-    fn next(&self, pool: &WorkerPool, decoder: &Arc<Decoder>) -> Option<(Reserved<'_>, Undecoded)> {
+    fn next(&self, pool: &WorkerPool, decoder: &Arc<Decoder>) -> Option<(Reserved<'_>, Job)> {
         loop {
             let is_closed = self
                 .closed
@@ -144,6 +144,7 @@ fn run(decoder: Arc<Decoder>, pool: WorkerPool, lane: usize) {
         if let Some(batch) = fill((reserved, batch), filling, &decoder, &pool, &worker) {
             pool.give_back(&decoder, batch);
         }
+        decoder.requests.wake_for_outcomes(false);
     }
     // Before the decoder, whose end tells the loader that it may join the threads of its pool.
     drop(pool);
@@ -151,14 +152,14 @@ fn run(decoder: Arc<Decoder>, pool: WorkerPool, lane: usize) {
 
 /// Lets the filler write `batch`, and sends it on; returns it if the workers have to decode it.
 fn fill(
-    (reserved, batch): (Reserved<'_>, Undecoded),
+    (reserved, batch): (Reserved<'_>, Job),
     filling: &Filling,
     decoder: &Arc<Decoder>,
     pool: &WorkerPool,
     worker: &Worker<'_>,
-) -> Option<Undecoded> {
-    if batch.is_unwanted(decoder) {
-        batch.decode(decoder, worker, (|| 0, |_, _| {}));
+) -> Option<Job> {
+    if !batch.is_wanted(&decoder.requests) {
+        batch.give_up(decoder);
         return None;
     }
     let mut batch = with_samples(batch, decoder, worker)?;
@@ -180,19 +181,16 @@ fn fill(
         Ok(outcome) => outcome,
     };
     counts.filled(outcome.servers, took, outcome.network);
-    decoder.send_outcome(batch.number, true, || finish(batch, start, decoder, worker));
+    decoder.hand_in(batch.timeline.number, || finish(batch, start, decoder, worker));
     None
 }
 
 /// The batch with its ids and, for a source, its records; `None` if something else is delivered in its place.
-fn with_samples(batch: Undecoded, decoder: &Decoder, worker: &Worker<'_>) -> Option<Undecoded> {
-    let (number, mut ready) = (batch.number, None);
-    decoder.send_outcome(number, true, || {
-        let (read, delivery) = match decoder.input()? {
-            Input::Source(source) => match batch.with_records(&**source, decoder, worker)? {
-                Ok(batch) => (Some(batch), None),
-                Err(delivery) => (None, delivery),
-            },
+fn with_samples(batch: Job, decoder: &Decoder, worker: &Worker<'_>) -> Option<Job> {
+    let (number, mut ready) = (batch.timeline.number, None);
+    decoder.hand_in(number, || {
+        let (read, instead) = match decoder.input()? {
+            Input::Source(source) => batch.with_records(&**source, decoder, worker)?,
             Input::Dataset(_) | Input::ZeroCopy(..) => {
                 let mut batch = batch;
                 batch.sample(&decoder.batch_sampler);
@@ -201,19 +199,18 @@ fn with_samples(batch: Undecoded, decoder: &Decoder, worker: &Worker<'_>) -> Opt
             }
         };
         ready = read;
-        Ok(delivery)
+        Ok(instead)
     });
     ready
 }
 
 /// Calls the filler with the rows of `batch`.
 fn write(
-    (reserved, batch): (Reserved<'_>, &mut Undecoded),
+    (reserved, batch): (Reserved<'_>, &mut Job),
     filling: &Filling,
     decoder: &Decoder,
     pool: &WorkerPool,
 ) -> Result<FillOutcome> {
-    let number = batch.number;
     let (bytes, host_info) = batch.lease.parts_mut();
     let (info, data) = (&host_info.batch, filling.describe(decoder));
     let mut rows = Rows::new(&decoder.layout, bytes, info.ids.len());
@@ -223,7 +220,6 @@ fn write(
         info,
         records: data.is_source.then(|| &host_info.records.bytes[..info.ids.len()]),
         draws: host_info.draws(),
-        number,
         requests: &decoder.requests,
         has_idle_workers: &|| pool.has_idle_workers(),
         counts: &filling.counts,
@@ -232,7 +228,7 @@ fn write(
 }
 
 /// Whether the rows of `batch` are those that `outcome` describes, and their ids those of the batch.
-fn is_right(batch: &mut Undecoded, outcome: &FillOutcome, decoder: &Decoder) -> bool {
+fn is_right(batch: &mut Job, outcome: &FillOutcome, decoder: &Decoder) -> bool {
     let (bytes, HostInfo { batch: info, .. }) = batch.lease.parts_mut();
     let content = ContentHash::EVERY.of_slab(&decoder.layout, bytes, info.ids.len());
     outcome.order == BatchProof::of(info.epoch, &info.ids).order() && outcome.content == content
@@ -240,19 +236,19 @@ fn is_right(batch: &mut Undecoded, outcome: &FillOutcome, decoder: &Decoder) -> 
 
 /// Finishes `batch` as a worker does.
 fn finish(
-    batch: Undecoded,
+    batch: Job,
     start: u64,
     decoder: &Decoder,
     worker: &Worker<'_>,
 ) -> Result<Option<Delivery<Filled>>> {
-    let Undecoded { number, mut lease, .. } = batch;
+    let Job { mut lease, .. } = batch;
     let info = &mut lease.info_mut().batch;
     let substituted = std::mem::take(&mut info.substituted);
     worker.begin_batch(start, &mut info.timeline);
     worker.set_idle_since(now());
     decoder.record(worker, "fill", &lease.info().batch, (start, now()));
     // No worker was busy with it.
-    decoder.finish(number, lease, substituted, 0, worker)
+    decoder.finish(lease, substituted, 0, worker)
 }
 
 impl Filling {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use feedline_core::{BatchContent, BatchInfo, ReadError, Result, Rows, Spec};
 use serde::{Deserialize, Serialize};
 
-use crate::transfer::Requests;
+use crate::job::Requests;
 
 /// Fills whole batches beside the workers of a loader; set by
 /// [`LoaderBuilder::filler`](crate::LoaderBuilder::filler).
@@ -103,7 +103,6 @@ pub struct FillRequest<'a> {
     /// The draw of each row: see [`Context::draw`](feedline_core::Context::draw). With the seed and the epoch
     /// it keys the random numbers of the row's sample.
     pub draws: &'a [u64],
-    pub(super) number: u64,
     pub(super) requests: &'a Requests,
     pub(super) has_idle_workers: &'a dyn Fn() -> bool,
     pub(super) counts: &'a FillCounts,
@@ -113,7 +112,7 @@ impl FillRequest<'_> {
     /// Whether the batch is still wanted: false after a stop, another request, or the failure of an earlier
     /// batch.
     pub fn is_wanted(&self) -> bool {
-        !self.requests.is_stale(self.info.request) && !self.requests.is_after_failure(self.number)
+        self.requests.wants(self.info)
     }
 
     /// Whether a worker sleeps for want of work, and would decode the batch now if it were given back.

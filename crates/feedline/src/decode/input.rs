@@ -1,15 +1,15 @@
-//! The data to decode, and the samples of one batch.
+//! The data to decode.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use feedline_core::{
-    BatchInfo, BatchSampler, Context, DType, Dataset, LastBatch, Prefetched, ReadError, Row, Rows, Source,
-    Spec, StableDataset,
+    BatchSampler, Context, DType, Dataset, LastBatch, Prefetched, ReadError, Row, Rows, Source, Spec,
+    StableDataset,
 };
 use feedline_device::zero_copy::{GatherOrder, StridedColumns};
 
-use super::source::SourceReader;
+use crate::job::SourceReader;
 
 /// The data of a loader.
 #[derive(Clone)]
@@ -20,25 +20,6 @@ pub(crate) enum Input {
     ZeroCopy(Arc<StableDataset>, GatherOrder),
     /// Records in sequence; the batch sampler is over shards, one per step.
     Source(Arc<dyn Source>),
-}
-
-/// The description of the batch in a host slot.
-#[derive(Debug, Default)]
-pub(crate) struct HostInfo {
-    pub(crate) batch: BatchInfo,
-    /// The global position in the epoch of each row of a data set; empty if the workers do not read the rows,
-    /// and for a source.
-    pub(crate) draws: Vec<u64>,
-    /// The raw records of a source.
-    pub(crate) records: Records,
-}
-
-/// The raw records of one batch of a source. The slot's next batch reuses their memory.
-#[derive(Debug, Default)]
-pub(crate) struct Records {
-    pub(crate) ids: Vec<u64>,
-    /// Record `i` belongs to sample `ids[i]`; buffers of older batches may follow.
-    pub(crate) bytes: Vec<Vec<u8>>,
 }
 
 impl Input {
@@ -92,30 +73,6 @@ impl Input {
             Self::Dataset(dataset) | Self::ZeroCopy(dataset, _) => dataset.fingerprint(),
             Self::Source(source) => source.fingerprint(),
         }
-    }
-}
-
-impl HostInfo {
-    /// The draw of each row, which keys its random numbers; that of a record is its id.
-    pub(super) fn draws(&self) -> &[u64] {
-        if self.draws.is_empty() { &self.batch.ids } else { &self.draws }
-    }
-}
-
-impl Records {
-    /// Forgets the records and keeps their memory.
-    pub(crate) fn clear(&mut self) {
-        self.ids.clear();
-    }
-
-    /// An empty buffer for the next record.
-    pub(super) fn next(&mut self) -> &mut Vec<u8> {
-        let index = self.ids.len();
-        if index == self.bytes.len() {
-            self.bytes.push(Vec::new());
-        }
-        self.bytes[index].clear();
-        &mut self.bytes[index]
     }
 }
 

@@ -9,8 +9,8 @@ use feedline_core::{
     Stage, catch_panic,
 };
 
-use super::input::HostInfo;
 use super::worker::Worker;
+use crate::job::HostInfo;
 
 /// Keeps the random numbers of batches apart from those of samples.
 const STREAM: u64 = u64::from_le_bytes(*b"a batch ");
@@ -135,26 +135,23 @@ impl MapBatch {
         let Some(&first) = info.ids.first() else { return Ok(()) };
         let mut batch = FilledBatch { rows: Rows::filled(layout, bytes, info.ids.len()), info };
         let context = Context::new(batch_sampler.options().seed, info.epoch);
-        let mut context = context.with_scratch(worker.take_scratch());
         let at = position(batch_sampler, info);
         // Names the hook if it never returns.
         worker.begin(info.step, first);
-        let mapped = catch_panic("map_batch panicked", || {
-            context.with_stream(STREAM, |context| {
-                context.begin(0, at);
-                let place = batch.rows.place();
-                (self.0)(&mut batch, context)?;
-                if batch.rows.place() != place {
-                    return Err("it has put other rows in the place of those of the batch".into());
-                }
-                // A row that was replaced, and none after it.
-                batch.rows.check_written().map_err(|(_, error)| error.into())
+        let mapped = worker.read(context, &[], |context| {
+            catch_panic("map_batch panicked", || {
+                context.with_stream(STREAM, |context| {
+                    context.begin(0, at);
+                    let place = batch.rows.place();
+                    (self.0)(&mut batch, context)?;
+                    if batch.rows.place() != place {
+                        return Err("it has put other rows in the place of those of the batch".into());
+                    }
+                    // A row that was replaced, and none after it.
+                    batch.rows.check_written().map_err(|(_, error)| error.into())
+                })
             })
         });
-        worker.end();
-        if mapped.is_ok() {
-            worker.keep_scratch(context.into_scratch());
-        }
         let failed = |error: ReadError| Error::new(ErrorKind::Sample, "map_batch failed").with_source(error);
         mapped
             .and_then(|mapped| mapped.map_err(failed))

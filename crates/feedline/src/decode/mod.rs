@@ -8,15 +8,16 @@
 //! | the worker threads | `pool.rs` |
 //! | the queue of their work | `queue.rs` |
 //! | one worker: its activity and scratch memory | `worker.rs` |
-//! | a batch to decode, by one worker or by several | `batch.rs` |
+//! | decoding a batch | `batch.rs` |
+//! | when a batch is split; a batch that several workers decode | `split.rs` |
 //! | what the workers share about a loader; the end of a batch | `decoder.rs` |
 //! | a range of rows read by one worker; errors, panics, substitutes | `rows.rs` |
 //! | the threads of a batch filler, and its trait | `fill.rs`, `filler.rs` |
-//! | the samples of a batch, of a data set or a source | `input.rs` |
+//! | the data: a data set or a source | `input.rs` |
 //! | samples that the data set prepares ahead | `prefetch.rs` |
 //! | the user's hook on a filled batch | `map_batch.rs` |
-//! | the records of a source, read in sequence | `source.rs` |
-//! | the same, shuffled within a number of bytes | `shuffle_buffer.rs` |
+//!
+//! The jobs, the requests and the reader of a source are in `../job`.
 
 mod batch;
 mod decoder;
@@ -28,20 +29,18 @@ mod pool;
 mod prefetch;
 mod queue;
 mod rows;
-mod shuffle_buffer;
-mod source;
+mod split;
 #[cfg(test)]
 mod tests;
 mod worker;
 
-#[doc(hidden)] // For feedline-report.
-pub use batch::piece_rows;
-pub(crate) use batch::{CACHED, Undecoded};
-pub(crate) use decoder::{Decoder, Delivery, Filled, Message};
+pub(crate) use decoder::Decoder;
 pub(crate) use fill::{Filling, start as start_filling};
-pub(crate) use input::{HostInfo, Input};
+pub(crate) use input::Input;
 pub use map_batch::FilledBatch;
 pub(crate) use map_batch::{MapBatch, position};
 pub(crate) use pool::ActiveWorkers;
 pub use pool::{MAX_WORKERS, WorkerPool, Workers};
-pub(crate) use source::SourceReader;
+pub(crate) use split::CACHED;
+#[doc(hidden)] // For feedline-report.
+pub use split::piece_rows;

@@ -8,10 +8,11 @@ use std::thread::JoinHandle;
 use feedline_core::timeline::now;
 use feedline_core::{Error, ErrorKind, Result};
 
-use super::batch::{Split, Undecoded};
 use super::decoder::Decoder;
 use super::queue::{Queue, Work};
+use super::split::Split;
 use super::worker::{Activity, Reading, Worker};
+use crate::job::Job;
 
 /// The largest number of workers in a pool.
 pub const MAX_WORKERS: usize = 1024;
@@ -89,10 +90,8 @@ thread_local! {
     static POOL: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Work, and the loader that it belongs to.
-type OfLoader<T> = (Arc<Decoder>, T);
-
-type PoolQueue = Queue<OfLoader<Undecoded>, OfLoader<Arc<Split>>>;
+/// Jobs and split batches, each with its loader.
+type PoolQueue = Queue<(Arc<Decoder>, Job), (Arc<Decoder>, Arc<Split>)>;
 
 /// A handle that sets the number of active workers. Keeps no thread alive.
 pub(crate) struct ActiveWorkers {
@@ -116,10 +115,10 @@ impl WorkerPool {
     /// started end.
     pub fn new(workers: Workers) -> Result<Self> {
         let count = workers.count()?;
-        let queue = Queue::new(QUEUE_CAPACITY).choosing(Undecoded::choose_slot);
+        let queue = Queue::new(QUEUE_CAPACITY).choosing(Job::choose_slot);
         let queue = Arc::new(queue.preferring(
-            |(decoder, _): &OfLoader<Undecoded>| decoder.requests.is_waited_for(),
-            |(decoder, _): &OfLoader<Arc<Split>>| decoder.requests.is_waited_for(),
+            |(decoder, _): &(Arc<Decoder>, Job)| decoder.requests.is_waited_for(),
+            |(decoder, _): &(Arc<Decoder>, Arc<Split>)| decoder.requests.is_waited_for(),
         ));
         let activity: Arc<[Activity]> = (0..count).map(|_| Activity::idle()).collect();
         let spawn = |index| {
@@ -160,7 +159,7 @@ impl WorkerPool {
     }
 
     /// Queues a batch of `decoder`.
-    pub(crate) fn begin(&self, decoder: &Arc<Decoder>, batch: Undecoded, wake: bool) {
+    pub(crate) fn begin(&self, decoder: &Arc<Decoder>, batch: Job, wake: bool) {
         // The queue stays open while a handle exists, and this is one.
         let _ = self.queue.begin((decoder.clone(), batch), wake);
         if let Some(filling) = &decoder.filling {
@@ -169,9 +168,9 @@ impl WorkerPool {
     }
 
     /// Takes a batch of `decoder` that no worker has begun, for its filler.
-    pub(super) fn take(&self, decoder: &Arc<Decoder>) -> Option<Undecoded> {
+    pub(super) fn take(&self, decoder: &Arc<Decoder>) -> Option<Job> {
         let taken = self.queue.take(|(other, _)| Arc::ptr_eq(other, decoder));
-        taken.map(|(_, batch)| batch)
+        taken.map(|(_, job)| job.taken())
     }
 
     /// Whether [`take`](Self::take) would return a batch.
@@ -180,7 +179,7 @@ impl WorkerPool {
     }
 
     /// Queues a batch of `decoder` that its filler has taken, for a worker.
-    pub(super) fn give_back(&self, decoder: &Arc<Decoder>, batch: Undecoded) {
+    pub(super) fn give_back(&self, decoder: &Arc<Decoder>, batch: Job) {
         // The queue stays open while a handle exists, and this is one.
         let _ = self.queue.give_back((decoder.clone(), batch));
     }
@@ -226,50 +225,40 @@ fn work(queue: &Arc<PoolQueue>, activity: &Activity, index: usize) {
     let worker = Worker::new(activity, index);
     let mut next = queue.next(index);
     while let Some(work) = next {
-        let (decoder, is_posted) = match work {
-            Work::Begin((decoder, batch)) => {
-                let share = |split, others| queue.share((decoder.clone(), split), others);
-                let is_posted = batch.decode(&decoder, &worker, (|| queue.unused(), share));
-                (decoder, is_posted)
+        let decode = |decoder: &Arc<Decoder>, job: Job| {
+            let share = |split, others| queue.share((decoder.clone(), split), others);
+            job.decode(decoder, &worker, (|| queue.unused(), share));
+        };
+        let decoder = match work {
+            Work::Begin((decoder, job)) => {
+                decode(&decoder, job.taken());
+                decoder
+            }
+            Work::Resume((decoder, job)) => {
+                decode(&decoder, job);
+                decoder
             }
             Work::Join((decoder, split)) => {
                 split.join(&decoder, &worker);
-                (decoder, false)
+                decoder
             }
         };
-        let mut at_once = None;
-        if is_posted {
-            // The transfer thread was not woken for the batch. This worker wakes it, unless it has more of
-            // the same work at once.
-            let queued;
-            (at_once, queued) = queue.try_next(index);
-            let is_busy = match &at_once {
-                Some(Work::Begin((other, _))) => Arc::ptr_eq(other, &decoder) && decoder.is_busy_with(queued),
-                Some(Work::Join(_)) | None => false,
-            };
-            decoder.requests.wake_at(now(), is_busy);
-        }
-        if at_once.is_none() && decoder.prefetch.is_on() {
-            at_once = prefetch_until_work(queue, &decoder, &worker);
+        // Nobody was woken for what this worker has handed in. It wakes the transfer thread now, unless it
+        // has more of the same work at once.
+        let (mut at_once, queued) = queue.try_next(index);
+        let is_busy = match &at_once {
+            Some(Work::Begin((other, _))) => Arc::ptr_eq(other, &decoder) && decoder.is_busy_with(queued),
+            Some(Work::Resume(_) | Work::Join(_)) | None => false,
+        };
+        decoder.requests.wake_for_outcomes(is_busy);
+        // Until there is other work, it prepares samples of later batches.
+        while at_once.is_none() && decoder.prefetch.is_on() && decoder.prefetch.after_batch(&decoder, &worker)
+        {
+            worker.set_idle_since(now());
+            (at_once, _) = queue.try_next(index);
         }
         drop(decoder);
         next = at_once.or_else(|| queue.next(index));
-    }
-}
-
-/// Prepares samples of later batches of `decoder` until there is other work, which is returned, or no more to
-/// prepare.
-fn prefetch_until_work(
-    queue: &PoolQueue,
-    decoder: &Arc<Decoder>,
-    worker: &Worker<'_>,
-) -> Option<Work<OfLoader<Undecoded>, OfLoader<Arc<Split>>>> {
-    loop {
-        let (work, _) = queue.try_next(worker.index());
-        if work.is_some() || !decoder.prefetch.after_batch(decoder, worker) {
-            return work;
-        }
-        worker.set_idle_since(now());
     }
 }
 

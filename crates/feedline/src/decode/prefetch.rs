@@ -12,7 +12,7 @@ use feedline_core::{Context, Dataset, Prefetched, StableDataset, catch_panic, ti
 use super::decoder::Decoder;
 use super::input::Input;
 use super::worker::Worker;
-use crate::transfer::Request;
+use crate::job::Request;
 
 /// The ids that a worker passes on from when its own samples are pending. Ids of 256 samples take 10 us, so
 /// that this takes less time than most groups.
@@ -184,14 +184,9 @@ impl Prefetch {
         let start = now();
         let watch = worker.begin(request.step, ids.first().copied().unwrap_or_default());
         let context = Context::new(decoder.batch_sampler.options().seed, request.epoch).watched(watch);
-        let mut context = context.with_scratch(worker.take_scratch());
-        let outcome =
-            catch_panic("the data set panicked in prefetch", || dataset.prefetch(ids, &mut context));
-        worker.end();
-        // A call that panicked may have left its scratch half written.
-        if outcome.is_ok() {
-            worker.keep_scratch(context.into_scratch());
-        }
+        let outcome = worker.read(context, &[], |context| {
+            catch_panic("the data set panicked in prefetch", || dataset.prefetch(ids, context))
+        });
         let outcome = outcome.unwrap_or(Prefetched::Never);
         if outcome == Prefetched::Never {
             self.is_off.store(true, Ordering::Relaxed);

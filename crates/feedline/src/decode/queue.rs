@@ -11,6 +11,8 @@ use feedline_slots::Monitor;
 pub(crate) enum Work<J, S> {
     /// A batch to begin.
     Begin(J),
+    /// A batch that was taken and given back.
+    Resume(J),
     /// A batch that another worker has begun, to decode some of its rows.
     Join(S),
 }
@@ -53,7 +55,7 @@ impl<J, S: Clone> State<J, S> {
             return self.join(at);
         }
         if let Some(at) = self.returned.iter().position(is_job) {
-            return self.returned.remove(at).map(Work::Begin);
+            return self.returned.remove(at).map(Work::Resume);
         }
         if let Some(at) = self.jobs.iter().position(is_job) {
             if let Some(job) = self.jobs.remove(at) {
@@ -66,7 +68,7 @@ impl<J, S: Clone> State<J, S> {
             return self.join(0);
         }
         if let Some(job) = self.returned.pop_front() {
-            return Some(Work::Begin(job));
+            return Some(Work::Resume(job));
         }
         (self.choose)(worker, &mut self.jobs);
         self.jobs.pop_front().map(Work::Begin)
@@ -318,11 +320,11 @@ mod tests {
         queue.give_back(1).unwrap();
         assert!(!queue.has(|&job| job == 1) && queue.has(|&job| job == 2));
         let all: Vec<_> = (0..4).map(|_| queue.next(0).unwrap()).collect();
-        assert_eq!(all, [1, 0, 2, 3].map(Work::Begin));
+        assert_eq!(all, [Work::Resume(1), Work::Begin(0), Work::Begin(2), Work::Begin(3)]);
         queue.give_back(5).unwrap();
         queue.give_back(6).unwrap();
         queue.remove(|&job| job == 5, |()| false);
-        assert_eq!(queue.next(0), Some(Work::Begin(6)));
+        assert_eq!(queue.next(0), Some(Work::Resume(6)));
         queue.close();
         assert_eq!(queue.give_back(7), Err(7));
     }
@@ -362,7 +364,9 @@ mod tests {
                     scope.spawn(move || {
                         while let Some(work) = queue.next(0) {
                             match work {
-                                Work::Begin(job) => begun[job].fetch_add(1, Ordering::Relaxed),
+                                Work::Begin(job) | Work::Resume(job) => {
+                                    begun[job].fetch_add(1, Ordering::Relaxed)
+                                }
                                 Work::Join(share) => joined[share].fetch_add(1, Ordering::Relaxed),
                             };
                             tell.send(()).unwrap();

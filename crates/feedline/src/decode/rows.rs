@@ -13,7 +13,8 @@ use feedline_core::{
 };
 
 use super::decoder::Decoder;
-use super::input::{HostInfo, Input};
+use super::input::Input;
+use crate::job::HostInfo;
 
 /// Reads the samples of one batch into its rows. Several workers may read rows of it at once.
 pub(super) struct Reader<'a> {

@@ -17,7 +17,7 @@ use feedline_testkit::fixtures::{self, Fine};
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
 
 use super::*;
-use crate::transfer::{Request, Requests};
+use crate::job::{Delivery, Filled, HostInfo, Job, Message, Request, Requests, SourceReader};
 
 mod panics;
 
@@ -103,7 +103,7 @@ impl Rig {
 
     fn begin_with(&self, number: u64, step: u64, reader: Option<Box<SourceReader>>) {
         let request = Request { number: REQUEST, epoch: EPOCH, step, ..Request::default() };
-        let batch = Undecoded::new(number, request, self.slots.acquire().unwrap(), (None, reader));
+        let batch = Job::new(number, request, self.slots.acquire().unwrap(), (None, reader));
         self.pool.begin(&self.decoder, batch, true);
     }
 
@@ -376,13 +376,13 @@ fn a_worker_decodes_the_first_batch_into_the_slot_that_it_filled_last() {
     let (rig, other) = (Rig::new(fine(), 1), Rig::new(fine(), 1));
     let batch = |rig: &Rig, number, filled_by| {
         let lease = rig.slots.acquire().unwrap();
-        (rig.decoder.clone(), Undecoded::new(number, Request::default(), lease, (filled_by, None)))
+        (rig.decoder.clone(), Job::new(number, Request::default(), lease, (filled_by, None)))
     };
     let mut queue =
         VecDeque::from([batch(&rig, 0, Some(1)), batch(&other, 5, Some(2)), batch(&rig, 1, Some(2))]);
     let mut chosen_by = |worker| {
-        Undecoded::choose_slot(worker, &mut queue);
-        queue.iter().map(|(_, batch)| (batch.number, batch.lease.index())).collect::<Vec<_>>()
+        Job::choose_slot(worker, &mut queue);
+        queue.iter().map(|(_, batch)| (batch.timeline.number, batch.lease.index())).collect::<Vec<_>>()
     };
     for worker in [0, 1] {
         assert_eq!(chosen_by(worker), [(0, 0), (5, 0), (1, 1)], "worker {worker} has no other slot");

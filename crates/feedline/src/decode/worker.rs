@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use feedline_core::{Scratch, Timeline, timeline::now};
+use feedline_core::{Context, ErrorKind, Result, Scratch, Timeline, timeline::now};
 
 const IDLE: u64 = u64::MAX;
 
@@ -142,13 +142,22 @@ impl<'a> Worker<'a> {
         self.prefetch_ns.take()
     }
 
-    /// Takes the scratch memory for a batch.
-    pub(crate) fn take_scratch(&self) -> Scratch {
-        self.scratch.take()
-    }
-
-    /// Keeps the scratch memory for the next batch.
-    pub(crate) fn keep_scratch(&self, scratch: Scratch) {
-        self.scratch.set(scratch);
+    /// Calls `read` with `context`, which gets the worker's scratch memory, for samples of these `draws`. The
+    /// worker has then finished reading.
+    ///
+    /// A read that panicked may have left the scratch memory half written: the next one starts anew.
+    pub(crate) fn read<T>(
+        &self,
+        context: Context,
+        draws: &[u64],
+        read: impl FnOnce(&mut Context) -> Result<T>,
+    ) -> Result<T> {
+        let mut context = context.with_scratch(self.scratch.take()).with_draws(draws);
+        let result = read(&mut context);
+        self.activity.step.store(IDLE, Ordering::Relaxed);
+        if !result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Panic) {
+            self.scratch.set(context.into_scratch());
+        }
+        result
     }
 }

@@ -13,11 +13,11 @@ use feedline_device::{Device, Event, Stream};
 use super::output::Output;
 use super::{DeviceBatch, Map, Outbox, PinnedBatch};
 use crate::Ready;
-use crate::decode::{Delivery, Filled};
+use crate::job::{Delivery, Filled, Requests};
 use crate::shutdown::Running;
 use crate::spans::enter;
 use crate::trace::{BatchId, Lane as TraceLane, LoaderTrace};
-use crate::transfer::{Next, Requests, TimedCopies};
+use crate::transfer::{Next, TimedCopies};
 
 /// The lanes of a loader, before their threads are started.
 pub(crate) struct DeviceLanes {
@@ -84,7 +84,7 @@ pub(crate) struct Lane {
 }
 
 /// A batch to map, with its output slot.
-struct Job {
+struct Task {
     number: u64,
     arrived: Arrived,
     slot: WriteLease,
@@ -142,8 +142,8 @@ impl DeviceLanes {
 impl Lanes {
     fn run(&self, mut lane: Lane) {
         let ran = catch_panic("a lane of the device map panicked", || {
-            while let Some(job) = self.take() {
-                if !self.map(&mut lane, job) {
+            while let Some(task) = self.take() {
+                if !self.map(&mut lane, task) {
                     break;
                 }
             }
@@ -160,14 +160,14 @@ impl Lanes {
 
     /// Takes the next batch that is still wanted, and a slot for its output; `None` at the end. One lane at a
     /// time, so that batches get slots in the order of delivery.
-    fn take(&self) -> Option<Job> {
+    fn take(&self) -> Option<Task> {
         let mut intake = self.intake.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let delivery = self.batches.recv().ok()?;
             let number = *intake;
             *intake += 1;
             let arrived = match delivery {
-                Delivery::Batch(arrived) if !self.work.requests.is_stale(arrived.info().request) => arrived,
+                Delivery::Batch(arrived) if self.work.requests.wants(arrived.info()) => arrived,
                 Delivery::Batch(unwanted) => {
                     unwanted.release(&self.work.requests);
                     if self.outbox.put(number, Ok(None)) {
@@ -185,7 +185,7 @@ impl Lanes {
             };
             let taken = now();
             match self.work.slots.acquire() {
-                Ok(slot) => return Some(Job { number, arrived, slot, taken, begun: now() }),
+                Ok(slot) => return Some(Task { number, arrived, slot, taken, begun: now() }),
                 Err(error) if error.kind() == ErrorKind::Stopped => return None,
                 Err(error) => {
                     self.outbox.put(number, Err(error.at_stage(Stage::DeviceMap)));
@@ -197,9 +197,9 @@ impl Lanes {
 
     /// Maps a batch and delivers it. Returns false if the lane must end: after an error, the state of its
     /// closure is unknown.
-    fn map(&self, lane: &mut Lane, job: Job) -> bool {
-        let (number, step) = (job.number, job.arrived.info().step);
-        let mapped = catch_panic("a lane of the device map panicked", || lane.map(self, job));
+    fn map(&self, lane: &mut Lane, task: Task) -> bool {
+        let (number, step) = (task.number, task.arrived.info().step);
+        let mapped = catch_panic("a lane of the device map panicked", || lane.map(self, task));
         let mapped = mapped.and_then(|mapped| mapped);
         let mapped = mapped.map_err(|error| {
             let stage = error.stage().unwrap_or(Stage::DeviceMap);
@@ -238,8 +238,8 @@ impl Lane {
     }
 
     /// Makes the output of a batch.
-    fn map(&mut self, lanes: &Lanes, job: Job) -> Result<Loaded> {
-        let Job { arrived, mut slot, taken, mut begun, .. } = job;
+    fn map(&mut self, lanes: &Lanes, task: Task) -> Result<Loaded> {
+        let Task { arrived, mut slot, taken, mut begun, .. } = task;
         if let Arrived::Filled(_) = arrived {
             // The last batch's launch may wait for the readers of its slot; that time is charged to the
             // consumer.

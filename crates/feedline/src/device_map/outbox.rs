@@ -6,7 +6,7 @@ use crossbeam_channel::Sender;
 use feedline_core::Result;
 use feedline_device::slot::{Loaded, SlotRing};
 
-use crate::decode::Delivery;
+use crate::job::Delivery;
 use crate::transfer::Reorder;
 
 /// Delivers the batches of all lanes in order.

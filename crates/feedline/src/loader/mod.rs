@@ -12,13 +12,13 @@ use feedline_device::Device;
 use feedline_device::slot::{Held, Loaded, SlotRing};
 
 use crate::builder::LoaderBuilder;
-use crate::decode::{ActiveWorkers, Delivery, Input};
+use crate::decode::{ActiveWorkers, Input};
 use crate::epoch::Epoch;
+use crate::job::{Delivery, Request, Requests};
 use crate::progress::Progress;
 use crate::record::{RankWriter, lock};
 use crate::report::Ledger;
 use crate::shutdown::{Running, StopHandle};
-use crate::transfer::{Request, Requests};
 use crate::transfer_mode::ChosenMode;
 use crate::tune::Tuner;
 

@@ -8,8 +8,8 @@ use feedline_device::slot::{Held, Loaded};
 
 use super::Loader;
 use crate::Batch;
-use crate::decode::Delivery;
 use crate::epoch::TryNext;
+use crate::job::Delivery;
 use crate::spans::enter;
 
 /// How much longer the slots may be held while another thread is seen to work with a batch.

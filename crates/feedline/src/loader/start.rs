@@ -12,16 +12,15 @@ use feedline_slots::Ring;
 
 use super::{Loader, MemoryUse};
 use crate::builder::LoaderBuilder;
-use crate::decode::{
-    ActiveWorkers, CACHED, Decoder, Filling, HostInfo, SourceReader, WorkerPool, start_filling,
-};
+use crate::decode::{ActiveWorkers, CACHED, Decoder, Filling, WorkerPool, start_filling};
 use crate::device_map::{DeviceLanes, MapWork, Outcome, streams};
+use crate::job::{HostInfo, Requests, SourceReader};
 use crate::numa::{Node, node_of};
 use crate::progress::Progress;
 use crate::report::{Ledger, Setup};
 use crate::shutdown::{Closers, Running};
 use crate::trace::{LoaderTrace, Trace};
-use crate::transfer::{Next, Requests, Transfer};
+use crate::transfer::{Next, Transfer};
 use crate::transfer_mode::{Chosen, ChosenMode, slot_bytes};
 use crate::tune::Tuner;
 

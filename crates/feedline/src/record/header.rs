@@ -5,13 +5,11 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use feedline_core::{
-    BadSamples, BatchSampler, Dataset, Error, ErrorKind, LastBatch, Layout, Result, Sampler, Source, Spec,
-    ragged::Form, random::DRAWS_VERSION,
+    Dataset, Error, ErrorKind, LastBatch, Result, Sampler, Source, Spec, ragged::Form, random::DRAWS_VERSION,
 };
 use serde_json::{Value, json};
 
-use super::RecordOptions;
-use crate::builder::LoaderBuilder;
+use super::{RecordOptions, Run};
 use crate::decode::Input;
 
 /// Max samples whose files are looked up, evenly spread over the set.
@@ -19,30 +17,24 @@ const ASKED: u64 = 1 << 16;
 /// Max number of files in a header.
 const MAX_FILES: usize = 4096;
 
-/// The options of the run of `builder`, whose set has this `fingerprint`.
-pub(super) fn describe(
-    options: &RecordOptions,
-    builder: &LoaderBuilder,
-    batch_sampler: &BatchSampler,
-    layout: &Layout,
-    fingerprint: u64,
-    content: &str,
-) -> Value {
+/// The header of `run`, whose rows are hashed as `content` says.
+pub(super) fn describe(options: &RecordOptions, run: &Run<'_>, content: &str) -> Value {
+    let Run { batch_sampler, layout, fingerprint, .. } = *run;
     let sampling = batch_sampler.options();
     let (rank, world) = (sampling.world.rank(), sampling.world.size());
-    let (samples, shards, files) = match &builder.input {
+    let (samples, shards, files) = match run.input {
         Input::Dataset(set) | Input::ZeroCopy(set, _) => (Some(set.len()), None, files(&**set)),
         Input::Source(source) => (None, Some(source.shards()), shard_files(&**source)),
     };
     let order = batch_sampler.records();
     // Counted without skips, as the steps of a run are.
     let per_step = sampling.batch as u64 * u64::from(world);
-    let steps = match builder.last_batch {
+    let steps = match run.last_batch {
         LastBatch::Drop => batch_sampler.positions() / per_step,
         LastBatch::Keep | LastBatch::Pad => batch_sampler.positions().div_ceil(per_step),
     };
     let skips: Vec<_> =
-        builder.skips.iter().map(|(epoch, steps)| json!([epoch, steps.start, steps.end])).collect();
+        run.skips.iter().map(|(epoch, steps)| json!([epoch, steps.start, steps.end])).collect();
     json!({
         "feedline": env!("CARGO_PKG_VERSION"),
         "started": SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
@@ -57,8 +49,8 @@ pub(super) fn describe(
         "sampler_digest": hex(batch_sampler.digest()),
         "seed": sampling.seed,
         "draws_version": DRAWS_VERSION,
-        "batch": builder.batch_size,
-        "last_batch": match builder.last_batch {
+        "batch": run.batch_size,
+        "last_batch": match run.last_batch {
             LastBatch::Keep => "keep",
             LastBatch::Drop => "drop",
             LastBatch::Pad => "pad",
@@ -69,8 +61,8 @@ pub(super) fn describe(
         "skips": skips,
         "split_shards": order.split,
         "shuffle_buffer": order.buffer_bytes,
-        "substitutes": builder.bad_samples != BadSamples::Fail,
-        "map_batch": builder.map_batch.is_some(),
+        "substitutes": run.has_substitutes,
+        "map_batch": run.has_map_batch,
         "content": content,
         "content_every": options.content_every,
     })

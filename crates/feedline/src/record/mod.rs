@@ -37,13 +37,12 @@ mod header;
 pub mod read;
 mod writer;
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use feedline_core::source::place;
-use feedline_core::{BatchSampler, Dataset, Error, ErrorKind, Layout, Result};
+use feedline_core::{BatchSampler, Error, ErrorKind, LastBatch, Layout, Result};
 
-use crate::builder::LoaderBuilder;
 use crate::decode::Input;
 use crate::transfer_mode::ChosenMode;
 
@@ -79,7 +78,8 @@ impl Default for RecordOptions {
     }
 }
 
-/// Records a run; pass it to [`LoaderBuilder::record`]. Clones write the same record.
+/// Records a run; pass it to [`LoaderBuilder::record`](crate::LoaderBuilder::record). Clones write the same
+/// record.
 ///
 /// The record is a folder with one file per rank. If the folder holds the record of an earlier part of the
 /// run, the loader continues it: steps that a resumed run repeats replace the recorded ones, and a run that
@@ -98,12 +98,19 @@ struct Shared {
     writers: Mutex<Vec<(u32, RankWriter)>>,
 }
 
-/// The recording options of a builder.
-#[derive(Clone, Default)]
-pub(crate) struct Recording {
-    pub(crate) recorder: Option<Recorder>,
-    /// Whether batches are hashed without a record.
-    pub(crate) hashes: bool,
+/// What the header of a record says of its run.
+pub(crate) struct Run<'a> {
+    pub(crate) input: &'a Input,
+    pub(crate) batch_sampler: &'a BatchSampler,
+    pub(crate) layout: &'a Layout,
+    pub(crate) fingerprint: u64,
+    pub(crate) batch_size: usize,
+    pub(crate) last_batch: LastBatch,
+    /// The steps of an epoch that are skipped.
+    pub(crate) skips: &'a [(u64, Range<u64>)],
+    /// Whether samples that cannot be read have substitutes.
+    pub(crate) has_substitutes: bool,
+    pub(crate) has_map_batch: bool,
 }
 
 /// The writer of one rank, for its loader.
@@ -144,20 +151,14 @@ impl Recorder {
         })
     }
 
-    /// Opens the file of the rank that `builder` describes, whose set has this `fingerprint`.
+    /// Opens the file of this rank of `run`, and decides how its rows are hashed in mode `mode`.
     ///
     /// # Errors
     /// `Config` if a loader of this rank is recorded already; as [`Writer::open`].
-    fn open(
-        &self,
-        builder: &LoaderBuilder,
-        batch_sampler: &BatchSampler,
-        layout: &Layout,
-        fingerprint: u64,
-        content: &str,
-    ) -> Result<RankWriter> {
+    pub(crate) fn open(&self, run: &Run<'_>, mode: &ChosenMode) -> Result<(Option<ContentHash>, RankWriter)> {
         let Shared { folder, options, writers } = &*self.shared;
-        let rank = batch_sampler.options().world.rank();
+        let (hash, how) = self.content_of(run.input, mode);
+        let rank = run.batch_sampler.options().world.rank();
         let path = folder.join(file_name(rank));
         let mut writers = lock(writers);
         if let Some(at) = writers.iter().position(|(other, _)| *other == rank) {
@@ -173,11 +174,11 @@ impl Recorder {
             Error::new(ErrorKind::Data, why).with_source(error).at_path(folder)
         })?;
         let first = if rank == 0 { None } else { read::RankRecord::read(&folder.join(file_name(0)))? };
-        let header = header::describe(options, builder, batch_sampler, layout, fingerprint, content);
+        let header = header::describe(options, run, how);
         let writer = Arc::new(Mutex::new(Writer::open(&path, header, first)?));
         let at = writers.partition_point(|(other, _)| *other < rank);
         writers.insert(at, (rank, writer.clone()));
-        Ok(writer)
+        Ok((hash, writer))
     }
 
     /// How the rows of `input` are hashed in `mode`, and the name of this way.
@@ -199,51 +200,6 @@ impl Recorder {
 impl std::fmt::Debug for Recorder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Recorder({})", self.shared.folder.display())
-    }
-}
-
-impl LoaderBuilder {
-    /// The hash of rows, and the writer of the record; `None` for each that is not requested.
-    pub(crate) fn open_record(
-        &self,
-        mode: &ChosenMode,
-        batch_sampler: &BatchSampler,
-        layout: &Layout,
-        fingerprint: u64,
-    ) -> Result<(Option<ContentHash>, Option<RankWriter>)> {
-        let Some(recorder) = &self.recording.recorder else {
-            return Ok((ContentHash::new(u64::from(self.recording.hashes)), None));
-        };
-        let (content, how) = recorder.content_of(&self.input, mode);
-        let writer = recorder.open(self, batch_sampler, layout, fingerprint, how)?;
-        Ok((content, Some(writer)))
-    }
-
-    /// Records the steps of the loader into the folder of `recorder`: see [`record`](crate::record). Default:
-    /// nothing is recorded.
-    ///
-    /// `build` then refuses to continue the record of a run with other data, and names the file that has
-    /// changed.
-    pub fn record(mut self, recorder: &Recorder) -> Self {
-        self.recording.recorder = Some(recorder.clone());
-        self
-    }
-
-    /// The file of sample `id`, if known.
-    #[doc(hidden)] // For feedline-record.
-    pub fn sample_path(&self, id: u64) -> Option<&Path> {
-        match &self.input {
-            Input::Dataset(set) | Input::ZeroCopy(set, _) => set.path(id),
-            Input::Source(source) => source.path(place(id).0),
-        }
-    }
-
-    /// Hashes the rows of every batch, without a record, and delivers them without a device map.
-    #[doc(hidden)] // For feedline-record.
-    pub fn hash_content(mut self) -> Self {
-        self.recording.hashes = true;
-        self.device_map = None;
-        self
     }
 }
 

@@ -4,7 +4,7 @@
 //! | part | file |
 //! | --- | --- |
 //! | the thread, and its loop | `mod.rs` |
-//! | requests, the next batch to decode, the reorder buffer | `schedule.rs` |
+//! | the next batch to decode, the reorder buffer | `schedule.rs` |
 //! | the times of copies on the device | `timed.rs` |
 //!
 //! The two waits of this stage must not be confused:
@@ -29,10 +29,11 @@ use feedline_device::zero_copy::StridedColumns;
 use feedline_device::{Pinned, Stream};
 use feedline_slots::{Backoff, Ring, WAKE_UP};
 
+pub(crate) use self::schedule::Reorder;
 use self::schedule::Schedule;
-pub(crate) use self::schedule::{QUIET, Reorder, Request, Requests};
 pub(crate) use self::timed::TimedCopies;
-use crate::decode::{Decoder, Delivery, Filled, HostInfo, Message, SourceReader, Undecoded, WorkerPool};
+use crate::decode::{Decoder, WorkerPool};
+use crate::job::{Delivery, Filled, HostInfo, Job, Message, Request, SourceReader};
 use crate::report::CopyRates;
 use crate::spans::enter;
 use crate::trace::{BatchId, Lane};
@@ -102,7 +103,7 @@ struct Run<'a> {
     /// The worker that filled each host slot last.
     filled_by: Vec<Option<u32>>,
     /// A batch of a source that had no record; to be begun again.
-    not_yet: Option<Box<Undecoded>>,
+    not_yet: Option<Box<Job>>,
 }
 
 impl Transfer {
@@ -241,7 +242,7 @@ impl Run<'_> {
         Ok(count)
     }
 
-    fn give(&mut self, batch: Undecoded, wake: bool) {
+    fn give(&mut self, batch: Job, wake: bool) {
         self.with.pool.begin(&self.with.decoder, batch, wake);
     }
 
@@ -334,7 +335,7 @@ impl Run<'_> {
         let is_batch = matches!(delivery, Delivery::Batch(_));
         if let Delivery::Batch(filled) = &mut delivery {
             let batch = &mut filled.info_mut().batch;
-            if self.with.decoder.requests.is_stale(batch.request) {
+            if !self.with.decoder.requests.wants(batch) {
                 // Dropping the batch releases its slot.
                 return Ok(true);
             }

@@ -20,6 +20,7 @@ use feedline_testkit::watchdog::LIMIT;
 
 use super::*;
 use crate::decode::{Input, Workers};
+use crate::job::Requests;
 
 /// Samples of [`fine`], in three batches.
 const LEN: u64 = 12;

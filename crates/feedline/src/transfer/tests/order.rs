@@ -11,7 +11,7 @@ use feedline_testkit::fixtures::streams::{Generator, Hooked};
 use feedline_testkit::{fixtures, watchdog::LIMIT, with_watchdog};
 
 use super::{BATCH, LEN, Rig, STEPS, Setting, fine, until};
-use crate::decode::Message;
+use crate::job::Message;
 
 #[test]
 fn a_request_is_delivered_in_order_and_nothing_beyond_it_is_read() {
@@ -187,7 +187,7 @@ fn a_message_that_wakes_nobody_is_received_while_a_read_does_not_return() {
         rig.ask(1, 0, 1);
         let inbox = &rig.requests.inbox;
         until("the thread sleeps", || gate.waiting() == 1 && inbox.is_asleep());
-        rig.requests.post(Message::Wake, false);
+        rig.requests.inbox.send(Message::Wake, false);
         until("the message is received", || inbox.is_empty());
         gate.open();
         assert_eq!([rig.take(), rig.take(), rig.take()], [(0, 0), (0, 1), (0, 2)]);

@@ -9,7 +9,7 @@ use feedline_core::random::key;
 use feedline_core::source::Next;
 use feedline_core::{Error, ErrorKind, Random, Result, SourcePosition};
 
-use super::input::Records;
+use super::Records;
 
 const TAG: u64 = u64::from_le_bytes(*b"buffered");
 
@@ -137,10 +137,10 @@ impl ShuffleBuffer {
         &mut self,
         records: &mut Records,
         read: &mut ReadNext<'_>,
-        is_stale: &dyn Fn() -> bool,
+        is_wanted: &dyn Fn() -> bool,
     ) -> Result<Next> {
         if self.taken == self.current.ids.len() {
-            match self.fill(read, is_stale)? {
+            match self.fill(read, is_wanted)? {
                 Next::Record => {}
                 other => return Ok(other),
             }
@@ -158,9 +158,9 @@ impl ShuffleBuffer {
     }
 
     /// Reads the rest of the next block, and makes it the current one.
-    fn fill(&mut self, read: &mut ReadNext<'_>, is_stale: &dyn Fn() -> bool) -> Result<Next> {
+    fn fill(&mut self, read: &mut ReadNext<'_>, is_wanted: &dyn Fn() -> bool) -> Result<Next> {
         while !self.next.is_full {
-            if is_stale() || self.read_one(read)? == Next::Later {
+            if !is_wanted() || self.read_one(read)? == Next::Later {
                 return Ok(Next::Later);
             }
         }
@@ -222,7 +222,7 @@ mod tests {
             Ok((next, id, SourcePosition { position: 0, offset: number, taken: 0 }))
         };
         let (mut records, mut max) = (Records::default(), 0);
-        while buffer.next(&mut records, &mut read, &|| false).unwrap() == Next::Record {
+        while buffer.next(&mut records, &mut read, &|| true).unwrap() == Next::Record {
             let held = |block: &Block| {
                 let words = block.ids.capacity() + block.ends.capacity();
                 block.bytes.len() + 8 * words + 4 * block.order.capacity()
@@ -257,7 +257,7 @@ mod tests {
             record.push(1);
             Ok((Next::Record, 0, SourcePosition { position: 0, offset: 1, taken: 0 }))
         };
-        let error = buffer.next(&mut Records::default(), &mut read, &|| false).unwrap_err();
+        let error = buffer.next(&mut Records::default(), &mut read, &|| true).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Cursor);
         assert!(error.message().contains("after record 1048576 of a block"), "{error}");
     }

@@ -9,8 +9,8 @@ use feedline_core::{
     World, catch_panic, panic_text,
 };
 
-use super::input::{HostInfo, Records};
 use super::shuffle_buffer::ShuffleBuffer;
+use super::{HostInfo, Records};
 
 /// Reads this rank's shards of a source in order, batch by batch.
 ///
@@ -78,22 +78,22 @@ impl SourceReader {
     }
 
     /// Reads the records of the next batch of `source` into `host_info`, which may already hold some of
-    /// them. Stores the id of the sample being read in `watch`, and stops early once `is_stale` says
-    /// that the batch is not wanted.
+    /// them. Stores the id of the sample being read in `watch`, and stops early once the batch is no longer
+    /// wanted.
     ///
     /// `Record`: the records of a batch are read. `Later`: the source has no record at the moment. `End`: the
     /// epoch has no further batch.
-    pub(super) fn read(
+    pub(crate) fn read(
         &mut self,
         source: &dyn Source,
         host_info: &mut HostInfo,
         watch: &AtomicU64,
-        is_stale: impl Fn() -> bool,
+        is_wanted: impl Fn() -> bool,
     ) -> Result<Next> {
         let HostInfo { batch: info, records, .. } = host_info;
         let mut at_end = false;
         while records.ids.len() < self.batch && !at_end {
-            if is_stale() {
+            if !is_wanted() {
                 return Ok(Next::Later);
             }
             let next = match &mut self.buffer {
@@ -103,7 +103,7 @@ impl SourceReader {
                         let (next, id) = self.records.next(source, record, watch)?;
                         Ok((next, id, self.records.source_position))
                     };
-                    buffer.next(records, &mut read, &is_stale)
+                    buffer.next(records, &mut read, &is_wanted)
                 }
             };
             match next.map_err(|error| error.at_batch(info.step))? {

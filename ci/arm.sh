@@ -48,4 +48,4 @@ fi
 arguments=()
 for package in "${packages[@]}"; do arguments+=(--package "$package"); done
 # Tests that are slow under emulation keep their limits: the watchdog waits while a test computes.
-cargo test --target "$target" --no-fail-fast "${arguments[@]}"
+ci/tested.sh cargo test --target "$target" --no-fail-fast "${arguments[@]}"

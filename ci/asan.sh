@@ -42,7 +42,7 @@ for name in "${forgetful[@]}"; do
     skipped+=(--skip "$name")
 done
 run() {
-    cargo +nightly test --target x86_64-unknown-linux-gnu --tests --no-fail-fast "${packages[@]}" -- "$@"
+    ci/tested.sh cargo +nightly test --target x86_64-unknown-linux-gnu --tests --no-fail-fast "${packages[@]}" -- "$@"
 }
 run "${skipped[@]}"
 ASAN_OPTIONS="$ASAN_OPTIONS:detect_leaks=0" run "${forgetful[@]}"

@@ -23,11 +23,11 @@ if [ ! -x "$python" ]; then
 fi
 [ -x "$python" ] && export FEEDLINE_PYTHON=$PWD/$python
 cargo build --locked -p feedline-dlpack --example dlpack_batches
-cargo test --locked -p feedline-dlpack
+ci/tested.sh cargo test --locked -p feedline-dlpack
 
 cd bridges
 cargo fmt --all --check
-cargo test --locked --workspace
+../ci/tested.sh cargo test --locked --workspace
 cargo run --locked -p feedline-burn --example burn_compare -- 0.05 2 1
 cargo clippy --locked --workspace --all-targets -- -D warnings
 RUSTDOCFLAGS=-Dwarnings cargo doc --locked --workspace --no-deps

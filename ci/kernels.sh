@@ -38,12 +38,12 @@ if [ "$status" -eq 3 ]; then
 fi
 [ "$status" -eq 0 ] || exit "$status"
 # Without NVRTC these tests are not run; here it is present.
-cargo test -q --workspace --test compiled
+ci/tested.sh cargo test -q --workspace --test compiled
 mkdir -p "$cache"
 
 cases=$cache/augment.cases
 rm -f "$cases"
-FEEDLINE_AUGMENT_CASES=$(cd "$cache" && pwd)/augment.cases cargo test -q --workspace --test augment
+FEEDLINE_AUGMENT_CASES=$(cd "$cache" && pwd)/augment.cases ci/tested.sh cargo test -q --workspace --test augment
 
 cxx=${CXX:-g++}
 if ! command -v "$cxx" >/dev/null; then

@@ -17,7 +17,7 @@ export RUST_BACKTRACE=0
 # Isolation is off, because tests read the clock and the environment.
 check() {
     echo "miri: ${model:-stacked borrows (the default)}: ${*:2}"
-    MIRIFLAGS="-Zmiri-disable-isolation $1 $model" cargo +nightly miri test "${@:2}" | tee -a "$log"
+    MIRIFLAGS="-Zmiri-disable-isolation $1 $model" ci/tested.sh cargo +nightly miri test "${@:2}" | tee -a "$log"
 }
 
 # Pointers made from integers are forbidden where there is no device.

@@ -6,19 +6,12 @@ cd "$(dirname "$0")/.."
 exec </dev/null
 
 failed=()
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-
-# `cargo test` succeeds also if its filter runs no test.
-ran_tests() {
-    [[ " $* " != *" cargo test "* ]] || grep -q '^test result: ok. [1-9]' "$log"
-}
 
 step() { # NAME COMMAND...
     local name=$1 start=$SECONDS
     shift
     printf '\n== %s: %s\n' "$name" "$*"
-    if "$@" 2>&1 | tee "$log" && ran_tests "$@"; then
+    if "$@"; then
         printf '== ok: %s, %d s\n' "$name" $((SECONDS - start))
     else
         printf '== FAILED: %s, %d s\n' "$name" $((SECONDS - start))
@@ -36,19 +29,19 @@ step wine ci/wine.sh
 step public-api ci/public-api.py
 step semver ci/semver.sh
 step package ci/package.sh
-step killed env FEEDLINE_KILLS=50 cargo test -p feedline --test failing killed -- --nocapture
-step recorded env FEEDLINE_KILLS=200 cargo test -p feedline-record --test record killed -- --nocapture
-step metrics cargo test -p feedline --features metrics,tracing --test threads metrics
-step object-store cargo test --package feedline-datasets --all-features --test object_store
-step object-store-zoo cargo test --package feedline-tools --features object-store --test zoo
-step object-store-page cargo test --package feedline-tools --features object-store --test tools -- page buckets
+step killed env FEEDLINE_KILLS=50 ci/tested.sh cargo test -p feedline --test failing killed -- --nocapture
+step recorded env FEEDLINE_KILLS=200 ci/tested.sh cargo test -p feedline-record --test record killed -- --nocapture
+step metrics ci/tested.sh cargo test -p feedline --features metrics,tracing --test threads metrics
+step object-store ci/tested.sh cargo test --package feedline-datasets --all-features --test object_store
+step object-store-zoo ci/tested.sh cargo test --package feedline-tools --features object-store --test zoo
+step object-store-page ci/tested.sh cargo test --package feedline-tools --features object-store --test tools -- page buckets
 step bridges ci/bridges.sh
 step python ci/python.sh
 step servers ci/servers.sh
-step launchers ci/slurm.sh cargo test -p feedline-examples --test training launchers
+step launchers ci/tested.sh ci/slurm.sh cargo test -p feedline-examples --test training launchers
 step loom ci/loom.sh 3
 step sim env FEEDLINE_SEEDS=100000 ci/sim.sh
-step random env FEEDLINE_RANDOM_SECONDS=1800 cargo test -p feedline --test batches -- random_loaders ragged_loaders --nocapture
+step random env FEEDLINE_RANDOM_SECONDS=1800 ci/tested.sh cargo test -p feedline --test batches -- random_loaders ragged_loaders --nocapture
 step fuzz ci/fuzz.sh 120
 step tsan ci/tsan.sh
 step tsan-planted ci/tsan.sh --planted

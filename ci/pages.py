@@ -4,7 +4,7 @@
 Pages are the tracked .md files. A path is a tracked file or folder: from the page, from the root, or the end of one,
 as `decode/batch.rs`. Every part of another name, as `Loader` and `epoch` of `Loader::epoch`, occurs in the code. Names
 of others that the code lacks are listed below. Blocks of code are tested elsewhere. The list of rooms.md is checked by
-`way.py`.
+`way.py`. Every script of ci/ is called by another, or named by a page.
 """
 
 import itertools
@@ -102,6 +102,18 @@ def main():
             for path in re.findall(r"`([\w./{},-]+\.(?:rs|py|pyi|cu|sh|md))`", comment[1]) if comment else []:
                 for one in expanded(path):
                     check_path(name, line, one)
+    # A script of ci/ is called by another, or a page says when to call it.
+    callers = [name for name in names if name == ".ci/run" or name.startswith(("ci/", ".github/")) or name.endswith(".md")]
+    texts = {name: (ROOT / name).read_text() for name in callers if not name.startswith("benches/runs/")}
+    for name in names:
+        script = pathlib.PurePosixPath(name).name
+        is_script = name.startswith("ci/") and name.endswith((".sh", ".py"))
+        if is_script and not any(
+            re.search(rf"\b{re.escape(script)}\b|^import {script[:-3]}$", text, re.M)
+            for caller, text in texts.items()
+            if caller != name
+        ):
+            wrong.append(f"{name}: no script calls it, and no page names it")
     listed, files, types = way.check()
     wrong += listed
     print("\n".join(wrong))

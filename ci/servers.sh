@@ -16,7 +16,7 @@ fi
 
 cargo fmt --check
 cargo clippy --locked --all-targets -- -D warnings
-cargo test --locked
+../ci/tested.sh cargo test --locked
 RUSTDOCFLAGS=-Dwarnings cargo doc --locked --no-deps
 if command -v cargo-deny >/dev/null; then
     cargo deny --locked check --config ../deny.toml --hide-inclusion-graph bans licenses sources

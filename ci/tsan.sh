@@ -73,5 +73,5 @@ packages=(-p feedline-slots -p feedline-backend -p feedline-device -p feedline-s
 # The first three measure the memory of the process, which the sanitizer changes; the last runs the compiler.
 skipped=(--skip a_steady_pipeline_allocates_nothing --skip memory_is_flat --skip in_constant_memory
     --skip misuse_does_not_compile)
-cargo +nightly test --target $target --tests --no-fail-fast "${packages[@]}" -- "${skipped[@]}"
+ci/tested.sh cargo +nightly test --target $target --tests --no-fail-fast "${packages[@]}" -- "${skipped[@]}"
 echo "tsan: no data race in the tests of: ${packages[*]}"

@@ -9,6 +9,6 @@ if [ -z "${TURBOJPEG_SOURCE:-}" ] && ! { command -v cmake && command -v nasm; } 
     exit 0
 fi
 cargo clippy --locked --package feedline-images --features turbojpeg --all-targets -- -D warnings
-cargo test --locked --package feedline-images --features turbojpeg
+ci/tested.sh cargo test --locked --package feedline-images --features turbojpeg
 cargo check --locked --package benches --no-default-features --features turbojpeg
 echo "turbojpeg: the tests of images pass with libjpeg-turbo"

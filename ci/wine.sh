@@ -38,4 +38,4 @@ C
 "$compiler" -shared -o "$CARGO_TARGET_DIR/bcryptprimitives.dll" "$CARGO_TARGET_DIR/random.c" -ladvapi32
 WINEPATH=$("$wine" winepath -w "$CARGO_TARGET_DIR")
 export WINEPATH
-cargo test --target "$target" --no-fail-fast --lib --tests "${arguments[@]}"
+ci/tested.sh cargo test --target "$target" --no-fail-fast --lib --tests "${arguments[@]}"

@@ -15,7 +15,7 @@ pub const ALONE: &str = "one batch again and again";
 /// Each kind of samples, and how often an image is drawn whenever it is read.
 const KINDS: [(&str, u32); 3] = [("in memory", 0), ("drawn", 1), ("drawn 16 times", 16)];
 
-/// What the command line says.
+/// The command-line options.
 pub struct Options {
     /// Length of one run.
     pub length: Duration,
@@ -124,8 +124,7 @@ impl Clock {
 }
 
 /// Runs every feed on each kind of samples, in rounds that go forwards and backwards through `feeds`, and
-/// prints the medians. A ratio is that of two runs of one round; the first of `feeds` is what the others are
-/// compared with.
+/// prints the medians. A ratio compares two runs of one round: a feed, and the first of `feeds`.
 pub fn table(
     options: &Options,
     feeds: &[&str],

@@ -26,7 +26,7 @@ import shutil
 import subprocess
 import sys
 
-# Raise them only for what a user would miss.
+# Raise them only for items that a user would miss.
 LIMIT = 378
 ROOT_LIMIT = 45
 

@@ -1,4 +1,5 @@
-//! Metrics of a loader for Prometheus: `http://127.0.0.1:9090/metrics` while the program loads, or one print.
+//! Metrics of a loader for Prometheus: printed once, or served at `http://127.0.0.1:9090/metrics` while the
+//! program loads.
 //!
 //! ```sh
 //! cargo run --features metrics --example metrics           # prints the metrics once

@@ -110,7 +110,7 @@ def main():
     if has_gpu:
         torch.cuda.set_device(device)
     if world > 1:
-        # Without a timer of its own, which cannot ask a stream that is captured.
+        # Turns off NCCL's own timer, which cannot query a stream that is being captured.
         os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")
         dist.init_process_group("nccl" if has_gpu else "gloo", device_id=device if has_gpu else None)
 

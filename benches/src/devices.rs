@@ -1,4 +1,4 @@
-//! `raw` to all GPUs of the host at once, against bare copies from pinned memory on all of them.
+//! `raw` to all GPUs of the host at once; the baseline copies from pinned memory to all of them.
 
 use std::sync::Mutex;
 

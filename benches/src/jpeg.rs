@@ -23,7 +23,7 @@ const SAMPLES: u64 = 1 << 24;
 /// Samples per batch.
 const BATCH: usize = 64;
 
-/// What decodes JPEG, on both sides.
+/// The JPEG decoder of both sides.
 const DECODER: &str = if cfg!(feature = "turbojpeg") { "libjpeg-turbo" } else { "own" };
 
 /// Decoding alone, and with a random-resized-crop to 224 and a flip, in each form of decoding; as many
@@ -42,7 +42,7 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     let crops = [
         ("crop 224", cropped.clone()),
         ("crop 224, nearest chroma", cropped.clone().chroma(Chroma::Nearest)),
-        // Of large photographs a half, a quarter or an eighth is decoded.
+        // Decodes large photographs at a half, a quarter or an eighth of their size.
         ("crop 224, scaled decode", cropped.scaled_decode()),
     ];
     let crops = crops.map(|(name, transforms)| Work::Crop(name, transforms));
@@ -67,7 +67,7 @@ pub(crate) fn read(folder: &Path) -> Result<std::sync::Arc<[Vec<u8>]>> {
     encoded.collect::<Result<Vec<_>>>().map(Into::into)
 }
 
-/// What is done with each file.
+/// The work on each file.
 #[derive(Clone)]
 enum Work {
     /// The whole picture is decoded in scratch memory; the row gets its first byte.

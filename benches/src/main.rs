@@ -63,7 +63,8 @@ const BENCHES: [(&str, Bench); 13] = [
     ("augment", augment::run),
 ];
 
-/// Those that run only by name: they take minutes, or files or formats that the repository does not have.
+/// Benchmarks that run only by name: they take minutes, or need files or formats that the repository does not
+/// have.
 const BY_NAME: &[(&str, Bench)] = &[
     ("scale", scale::run),
     ("devices", devices::run),

@@ -96,7 +96,7 @@ fn ahead(stream: &Stream) -> Result<impl FnMut(&mut DeviceBatch<'_>) -> Result<(
     Ok(move |batch: &mut DeviceBatch<'_>| kernels.cast(batch.field("image")?, SCALE, batch.output("image")?))
 }
 
-/// The step behind the cast: three layers of 512.
+/// The step after the cast: three layers of 512.
 struct Layers {
     kernels: Kernels,
     pixels: Buffer<f32>,

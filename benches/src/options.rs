@@ -8,7 +8,7 @@ use feedline::{Device, Error, ErrorKind, Result, TransferMode};
 use lexopt::ValueExt;
 use lexopt::prelude::{Long, Short, Value};
 
-/// What `--help` prints.
+/// The text of `--help`.
 pub const HELP: &str = "\
 Measures feedline and its baselines.
 

@@ -1,4 +1,4 @@
-//! What a record costs: the fed step with and without it, and the rate of the hash.
+//! The cost of a record: the fed step with and without it, and the rate of the hash.
 
 use std::time::Duration;
 

@@ -57,7 +57,7 @@ fn one(options: &Options, report: &mut Report, (row_bytes, batch, bar): (usize, 
         }
         compute.synchronize()
     };
-    // Whole epochs: a part of one leaves prefetched batches behind.
+    // Whole epochs only: a part of one would leave prefetched batches for the next turn.
     let turn = steps(options, &mut feed)?.div_ceil(epoch_steps) * epoch_steps;
     let mut seconds = Vec::new();
     for _ in 0..options.reps {

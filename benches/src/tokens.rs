@@ -12,7 +12,7 @@ use crate::setting::{DEPTH, Setting};
 
 /// Tokens of a window.
 const WINDOW: usize = 2048;
-/// Windows of a batch: 4 MiB, of which the targets are half.
+/// Windows per batch: 4 MiB, half of them targets.
 const BATCH: usize = 512;
 
 /// Runs the benchmark in each transfer mode, staged with each number of workers.

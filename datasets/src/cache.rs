@@ -169,9 +169,9 @@ impl<T> Cache<T> {
         let decoding = largest.saturating_mul(held.decoding + 1);
         let ahead = held.parts.iter().filter(|(part, _)| self.is_ahead(&held, *part));
         let ahead = ahead.fold(decoding, |sum, (_, bytes)| sum.saturating_add(*bytes));
-        // Parts needed by the samples of the last prefetches: all those of a window in a block shuffle, one
-        // or two in sequential order. The end of a window is read at the same time as the beginning of the
-        // next one; in sequential order each worker reads another part.
+        // Counts the parts that the last prefetches asked for: all parts of a window in a block shuffle, one
+        // or two in sequential order. They count twice, because the next window begins while this one ends,
+        // and because workers in sequential order read different parts.
         let wanted = self.wanted.load(Ordering::Relaxed).saturating_sub(4 * held.parts.len() as u64);
         let window = self.parts.iter().filter(|part| part.wanted_at.load(Ordering::Relaxed) > wanted).count();
         let in_use = held.parts.iter().filter(|(part, _)| self.parts[*part].is_in_use()).count();

@@ -18,7 +18,7 @@ mod example;
 
 use example::{Kind, List, features};
 
-/// Bytes before the content of a record: its length and the checksum of that.
+/// Bytes before the content of a record: its length, and a checksum of the length.
 const BEFORE: u64 = 12;
 /// Bytes after the content: its checksum.
 const BEHIND: u64 = 4;

@@ -1,6 +1,6 @@
-//! Every reader of this crate, over ten epochs in random order with two workers: it gives the bytes of the
-//! first reading, whatever was read before, and takes no more memory from epoch to epoch. A new reader that
-//! is not listed here makes the test fail.
+//! Every reader of this crate, over ten epochs in random order with two workers: it always gives the bytes of
+//! the first reading, and its memory does not grow from epoch to epoch. A new reader that is not listed here
+//! makes the test fail.
 //!
 //! One test: it looks at the memory of the whole process.
 
@@ -126,7 +126,7 @@ fn chats(dir: &Path) -> Chats {
         .unwrap()
 }
 
-/// Every reader by the name of its type, and what it reads.
+/// Every reader: the name of its type, and the files it reads.
 fn readers(dir: &Path) -> Vec<(&'static str, &'static str, Box<dyn Reader>)> {
     let [compressed, parquet] = tables(dir);
     let of = |path: PathBuf| open(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));

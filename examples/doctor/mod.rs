@@ -24,7 +24,7 @@ usage: doctor [options]
 
 Takes a few seconds and up to 0.5 GB of memory. exit code: 0, also without a GPU; 2 for a wrong option";
 
-/// What `--help` prints.
+/// The text of `--help`.
 pub(crate) fn help() -> String {
     HELP.replace("SAVED_BY", named("mlp --profile FILE", "loader.report().save_profile(FILE)"))
 }
@@ -38,7 +38,7 @@ struct Findings {
     no_gpu: Option<String>,
     libraries: Vec<libraries::Library>,
     advice: Vec<String>,
-    /// What limited the run of `--profile`.
+    /// The diagnosis of the run of `--profile`.
     run: Option<Diagnosis>,
 }
 

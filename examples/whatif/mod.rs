@@ -28,7 +28,7 @@ usage: whatif FILE [options]
 FILE holds the service times of a run: SAVED_BY. The replay is in virtual time.
 exit code: 0 done, 2 an error";
 
-/// What `--help` prints.
+/// The text of `--help`.
 pub(crate) fn help() -> String {
     HELP.replace(
         "SAVED_BY",

@@ -1,4 +1,4 @@
-//! What every reader promises, whatever bytes its file has.
+//! The guarantees of every reader, for any bytes in its file.
 
 use std::path::{Path, PathBuf};
 
@@ -36,7 +36,7 @@ pub fn beside(
     open(&path).and_then(|reader| read(&*reader))
 }
 
-/// What the error of a damaged file promises.
+/// Checks the guarantees of an error about a damaged file.
 pub fn check_error(error: &Error) {
     let message = error.to_string();
     assert!(matches!(error.kind(), ErrorKind::Data | ErrorKind::Config), "{message}");
@@ -45,7 +45,7 @@ pub fn check_error(error: &Error) {
     assert!(!message.contains('\n'), "more than a line: {message}");
 }
 
-/// Reads the first and the last samples; each has what the schema says.
+/// Reads the first and the last samples, and checks them against the schema.
 pub fn read(reader: &dyn Reader) -> Result<()> {
     let mut values = Values::new();
     let fields = reader.schema().fields();

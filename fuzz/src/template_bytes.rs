@@ -3,7 +3,7 @@
 use feedline_core::ErrorKind;
 use feedline_datasets::ChatTemplate;
 
-/// The template, and behind a zero byte the messages.
+/// `data` is the template, a zero byte, and the messages.
 pub fn check(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let (source, messages) =

@@ -372,7 +372,7 @@ def timed(batches: Iterator[torch.Tensor], step: Callable[[torch.Tensor], None],
             for _ in range(10):
                 step(next(batches))
             count += 10
-            # Without this the host runs ahead of the GPU, and the time is that of the host.
+            # Without this the host runs ahead of the GPU, and only the host is timed.
             torch.cuda.current_stream().synchronize()
         parts.append((time.perf_counter() - start) / count)
     return 1e3 * statistics.median(parts)

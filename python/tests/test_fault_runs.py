@@ -125,7 +125,7 @@ def with_a_fault(folder: Path, fault: str, at: int, chance: Any, size: int, coun
         else:
             assert fault not in ("raise", "shape", "memory")
             return seen
-    # As a run that is started again.
+    # The run is started again.
     with loader_of(data, int(chance.integers(1, 20)), count) as loader:
         loader.load_state_dict(state)
         for batch in loader:

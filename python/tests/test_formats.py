@@ -20,7 +20,7 @@ import feedline
 
 SAMPLES, BATCH = 400, 8
 
-#: What a writer returns: the path to open, and each sample as it must arrive.
+#: The result of a writer: the path to open, and each sample as it must arrive.
 Written = tuple[Path, list[dict[str, Any]]]
 
 

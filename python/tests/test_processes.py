@@ -280,7 +280,7 @@ def test_tensors_of_a_data_set() -> None:
         for one, other, index in loader:
             assert torch.equal(one, x[index]) and torch.equal(other, x[index, ::2].float())
             del one, other, index
-    # Its class is in torch, which the fork server imports once.
+    # The class is in torch, which the fork server imports once.
     half = torch.utils.data.TensorDataset(torch.arange(500).bfloat16(), torch.arange(500))
     pytest.importorskip("ml_dtypes", reason="not run: ml_dtypes is not installed")
     with feedline.Loader(half, 50, framework="torch", workers=1) as loader:

@@ -195,7 +195,7 @@ if saved.exists():
 for epoch in range(loader.next_epoch, 3):
     for one in loader.epoch(epoch):
         state = {**loader.state_dict(), "seen": one["id"].tolist()}
-        # Both at once: a run that dies between the two would count a batch twice.
+        # Writes both in one file: a run that dies between two writes would count a batch twice.
         name = folder / f"{epoch}-{state['samples']:04}.json"
         name.with_suffix(".part").write_text(json.dumps(state))
         os.replace(name.with_suffix(".part"), name)

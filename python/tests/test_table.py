@@ -171,7 +171,7 @@ def test_a_saved_result_gives_the_validation_set_the_numbers_of_the_training_set
     state = feedline.Loader(first, 8, framework="numpy").state_dict()
     with pytest.raises(feedline.StateError):
         feedline.Loader(second.take(ROWS - 1), 8, framework="numpy").load_state_dict(state)
-    # Other data is not what the file was made of, and what to do is said.
+    # Other data does not match the file; the error says what to do.
     with pytest.raises(feedline.Error, match=r"made of other data, .* remove the file, .* `fitted` in place"):
         opened(write(tmp_path, "val", val), unknown="city", saved=saved)
     saved.unlink()

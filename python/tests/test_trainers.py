@@ -72,7 +72,7 @@ def test_accelerate_saves_the_loader_with_the_rest(tmp_path: Path) -> None:
         model, optimizer, prepared = accelerator.prepare(
             model, torch.optim.SGD(model.parameters(), lr=0.1), data
         )
-        # It is not a DataLoader of torch: what it gives is on its device already.
+        # It is not a DataLoader of torch: its batches are on their device already.
         assert prepared is data
         accelerator.register_for_checkpointing(data)
         return accelerator, model, optimizer, data

@@ -39,7 +39,7 @@ CHANGED = [
     (np.zeros(2, np.float32), np.array([1.0, 1e39])),
 ]
 
-#: As above, and it has it.
+#: Pairs as above whose value fits and is kept.
 KEPT = [
     (np.int8(5), 100),
     (5, np.uint64(7)),

@@ -62,15 +62,15 @@ pub struct Servers {
     network: Arc<OnceLock<Arc<Network>>>,
 }
 
-/// What arrives from a server.
+/// A message from a server.
 enum Event {
     Piece(Message),
     End(Result<Answer, Failure>),
 }
 
 impl Servers {
-    /// Servers at `addresses`, each `HOST:PORT`. A name that stands for several addresses, such as that of a
-    /// headless service of Kubernetes, stands for as many servers. Names are looked up every ten seconds; if
+    /// Servers at `addresses`, each `HOST:PORT`. A name with several addresses, such as the name of a
+    /// headless service of Kubernetes, counts as that many servers. Names are looked up every ten seconds; if
     /// that fails, the addresses before it are kept.
     ///
     /// # Errors

@@ -26,7 +26,7 @@ const DO_GET: &str = "/arrow.flight.protocol.FlightService/DoGet";
 /// Bytes before a message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
 
-/// Max bytes of a message: a piece of a batch, of which a server sends several.
+/// Max bytes of a message. A server sends a batch in several pieces, one per message.
 const MAX_MESSAGE: usize = 2 << 30;
 
 /// Numbers of the fields of Flight's messages.
@@ -102,7 +102,7 @@ fn check(headers: &http::HeaderMap) -> Result<(), Status> {
 pub struct Message {
     /// The header of Arrow.
     pub header: Bytes,
-    /// What a server says about the rows.
+    /// The server's metadata of the rows.
     pub metadata: Bytes,
     /// The buffers of the columns.
     pub body: Chunks,

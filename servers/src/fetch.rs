@@ -128,7 +128,7 @@ impl Received {
         }
     }
 
-    /// Copies what was kept; `answer` is the end.
+    /// Copies the pieces that were kept; `answer` is the end.
     ///
     /// # Errors
     /// As [`add`](Self::add).

@@ -47,7 +47,7 @@ impl Name {
 /// ```
 ///
 /// # Errors
-/// `Config` for a list that is none.
+/// `Config` for anything else.
 pub fn expand_hosts(list: &str) -> Result<Vec<String>> {
     let wrong = || config(&format!("\"{list}\" is not a host list: it looks like node[01-04,7],gpu1"));
     let mut hosts = Vec::new();

@@ -22,7 +22,7 @@ pub(crate) const PER_SERVER: usize = 16;
 /// How often names are looked up.
 const LOOK_UP: Duration = Duration::from_secs(10);
 
-/// The time to connect; also that of the comparison while a loader is built.
+/// The limits for connecting, and for the comparison while a loader is built.
 pub(crate) const CONNECT: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(5));
 
 /// Windows of HTTP/2 for a batch, and for a connection.

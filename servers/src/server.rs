@@ -118,8 +118,7 @@ impl Server {
     /// its own.
     ///
     /// # Errors
-    /// `Config` for an address that cannot be used, a certificate that is none, or no data; as
-    /// `feedline_datasets::open`.
+    /// `Config` for an unusable address, an invalid certificate, or no data; as `feedline_datasets::open`.
     pub fn bind(self, address: &str) -> Result<Running> {
         let workers =
             self.workers.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
@@ -230,7 +229,7 @@ impl Running {
     }
 }
 
-/// Ends at once: what is being answered is cut.
+/// Ends at once, and cuts the running answers.
 impl Drop for Running {
     fn drop(&mut self) {
         let running = self.running.get_mut().unwrap_or_else(PoisonError::into_inner).take();

@@ -26,7 +26,7 @@ pub(crate) struct Set {
     row_ns: AtomicU64,
 }
 
-/// What the rows are decoded from.
+/// The source of the rows.
 pub(crate) enum Content {
     /// Samples of the set.
     Dataset(StableDataset),
@@ -64,7 +64,7 @@ impl Set {
         &self.data
     }
 
-    /// A number that differs from that of other sets.
+    /// A number that no other set has.
     pub(crate) fn key(&self) -> u64 {
         self.key
     }
@@ -80,7 +80,7 @@ impl Set {
     }
 }
 
-/// What a server has been told to serve.
+/// The sets that a server has been told to serve.
 pub(crate) struct Sets {
     transforms: String,
     paths: Vec<Files>,
@@ -177,7 +177,7 @@ impl Sets {
     /// # Errors
     /// `Config` for the difference to each set that is served.
     pub(crate) fn find(&self, asked: &Data) -> Result<Arc<Set>> {
-        // First what does not depend on the set, so that nothing is opened for it.
+        // Compares first the parts that do not depend on the set, so that a refusal opens nothing.
         asked.check(&Data {
             is_source: asked.is_source,
             samples: asked.samples,

@@ -24,7 +24,7 @@ pub(crate) struct Asked {
     pub(crate) records: Option<Vec<Bytes>>,
 }
 
-/// The samples of one request, and what is decoded of them.
+/// The samples of one request, and their decoded rows.
 pub(crate) struct Batch {
     pub(crate) set: Arc<Set>,
     pub(crate) asked: Asked,

@@ -11,7 +11,7 @@ use crate::fetch::{Answer, Failure};
 /// The first and the longest time for which a server that failed is not asked.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 
-/// The time for which a server that refused is not asked: it has to be started anew with other options.
+/// The time for which a server that refused is not asked again. It must be restarted with other options.
 const REFUSED: Duration = Duration::from_secs(5);
 
 /// Service times that the limit of a second request is computed from.
@@ -30,14 +30,14 @@ pub(crate) struct Server {
     service: Duration,
     network: Duration,
     failures: u32,
-    /// Not asked before.
+    /// The server is not asked before this time.
     until: Option<Instant>,
     is_gone: bool,
     batches: u64,
     last_error: Option<String>,
 }
 
-/// What is known of a server.
+/// The state of a server, as the client knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerStatus {

@@ -1,4 +1,4 @@
-//! The ticket of a batch: what a server must have, and which samples to decode.
+//! The ticket of a batch: the data that a server must have, and the samples to decode.
 //!
 //! A ticket names samples, not steps, so a server knows neither sampler nor world nor batch size: the order
 //! is the trainer's alone. It never names a path. The samples of a source come with their records, which the
@@ -28,12 +28,12 @@ pub struct Ticket {
     /// The samples, in the order of the rows. Without samples the answer is the schema alone.
     pub ids: Vec<u64>,
     /// The draw of each sample, which keys its random numbers with the seed and the epoch: its position in
-    /// the trainer's epoch. Without draws, that of each sample is its number.
+    /// the trainer's epoch. Without draws, each sample's draw is its number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub draws: Vec<u64>,
 }
 
-/// What both sides must agree on.
+/// The facts on which both sides must agree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Data {
@@ -57,7 +57,7 @@ pub struct Data {
     pub form: Form,
 }
 
-/// How a server makes a data set of its files. A set of a program has none.
+/// How a server makes a data set from its files. A set that is made by a program has no form.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub enum Form {
@@ -66,10 +66,10 @@ pub enum Form {
     Stored,
     /// The training set of the example trainer: pictures decoded and scaled, and their classes.
     Labelled {
-        /// The field of the images; by its content if there is none.
+        /// The field of the images; without a name, it is recognized by its content.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         input: Option<String>,
-        /// The field of the classes; by its content if there is none.
+        /// The field of the classes; without a name, it is recognized by its content.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         label: Option<String>,
         /// Number of classes.
@@ -91,7 +91,7 @@ pub struct FieldOf {
     pub name: String,
     /// The type of an element, such as `u8`.
     pub dtype: String,
-    /// The shape of a sample; of a ragged field, that of an item.
+    /// The shape of a sample; for a ragged field, of an item.
     pub shape: Vec<usize>,
     /// Max items of a sample, for a ragged field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -133,7 +133,7 @@ impl Data {
         }
     }
 
-    /// Compares the data of a ticket with `own`, that of the server.
+    /// Compares the data of a ticket with `own`, the server's data.
     ///
     /// # Errors
     /// `Config` for the first difference, with both sides.
@@ -201,7 +201,7 @@ impl Ticket {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// The JSON text, and behind the end of its line the records of a source, each after its length in four
+    /// The JSON text in one line, then the records of a source. Before each record is its length in four
     /// bytes, little-endian.
     pub fn with_records(&self, records: Option<&[Vec<u8>]>) -> Vec<u8> {
         let mut bytes = self.to_json();

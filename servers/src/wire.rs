@@ -1,7 +1,7 @@
-//! Rows as Arrow columns: the schema of a spec, and record batches whose buffers are those of a slab.
+//! Rows as Arrow columns: the schema of a spec, and record batches that use the buffers of a slab.
 //!
 //! A batch is a stream of one schema message and of one message per piece of rows, in any Flight client a
-//! record batch. The metadata of each message has what the trainer checks the rows against.
+//! record batch. The metadata of each message has the hashes against which the trainer checks the rows.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -86,7 +86,8 @@ impl Piece {
         self.message.data_body.len() + self.message.data_header.len() + self.message.app_metadata.len()
     }
 
-    /// The piece of the rows in `slab`, from row `first` of the batch on; the layout has exactly these rows.
+    /// A message with the rows in `slab`; they begin at row `first` of the batch. The layout has exactly
+    /// these rows.
     pub fn of_slab(layout: &Layout, slab: Vec<u8>, first: usize, busy_ns: u64) -> Self {
         let rows = layout.capacity();
         let hashes: Vec<u64> = (0..rows).map(|row| row_hash(layout, &slab, row)).collect();
@@ -115,7 +116,7 @@ fn row_hash(layout: &Layout, slab: &[u8], row: usize) -> u64 {
     })
 }
 
-/// The Arrow type of an element; that of bfloat16 is the one of its bits.
+/// The Arrow type of an element; bfloat16 has the integer type of its bits.
 fn element(dtype: DType) -> DataType {
     match dtype {
         // A byte each, as in a slot.
@@ -137,8 +138,8 @@ fn elements(field: &Field) -> usize {
     field.item_bytes() / field.dtype().size()
 }
 
-/// The schema of a spec. A shape becomes a list of fixed size, and that of a fixed field Arrow's extension
-/// type for tensors.
+/// The schema of a spec. A shape becomes a list of fixed size; the shape of a fixed field becomes Arrow's
+/// extension type for tensors.
 pub fn schema(spec: &Spec) -> Schema {
     let column = |field: &Field| {
         let item = |data_type| Arc::new(ArrowField::new("item", data_type, false));
@@ -282,7 +283,7 @@ pub fn piece_of(message: &Message) -> Result<PieceHeader> {
 /// Copies the rows of `message` into `rows`, and adds their hashes to `content`.
 ///
 /// # Errors
-/// `Data` for a message that does not hold what it says, or other rows than those of the spec.
+/// `Data` for a message that contradicts its header, or whose rows do not match the spec.
 pub fn write_piece(message: &Message, rows: &mut Rows<'_>, content: &mut BatchContent) -> Result<()> {
     let described = PieceHeader::read(&message.metadata);
     let (header, hashes) = described.ok_or_else(|| bad("a message has no description of its rows"))?;

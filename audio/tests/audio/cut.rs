@@ -4,7 +4,7 @@ use feedline_core::ErrorKind;
 
 use super::*;
 
-/// Of these formats a file claims no length: it has the frames that are there.
+/// Formats whose files state no length; a cut file has the frames that are left.
 const UNCLAIMED: [&str; 2] = ["mono.aac", "untagged.mp3"];
 
 #[test]
@@ -26,7 +26,7 @@ fn a_file_that_is_cut_anywhere_is_one_error_or_has_the_frames_that_are_there() {
                 }
                 Ok(part) => {
                     let frames = part[0].len();
-                    // Tags and padding behind the sound may be cut.
+                    // The cut may hit only the tags and the padding after the sound.
                     let is_all = frames == all[0].len();
                     assert!(is_all || UNCLAIMED.contains(&name.as_str()), "{name} at {len}: {frames} frames");
                     assert_eq!(part[0], all[0][..frames], "{name} at {len}");

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Of the values files every so many frames.
+/// The files of values hold every 37th frame.
 const EVERY: usize = 37;
 
 #[test]

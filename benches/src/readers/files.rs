@@ -246,7 +246,7 @@ pub fn folder(folder: &Path, samples: u64) -> Outcome<PathBuf> {
     Ok(root)
 }
 
-/// A number with three digits behind the point.
+/// A number with three decimals.
 fn number(id: u64, column: usize) -> f64 {
     (splitmix64(id * COLUMNS as u64 + column as u64) % 1_000_000) as f64 / 1000.0 - 500.0
 }

@@ -87,7 +87,7 @@ const FORMATS: [Format; 14] = [
 const TEXT: Format =
     Format { name: "text", sample_bytes: LINE_ROW, write: files::text, plain: samples::text };
 
-/// Of a Parquet file whose cache holds a quarter of its row groups.
+/// A Parquet file with a cache for a quarter of its row groups.
 const PARQUET_BEYOND: Format =
     Format { name: "parquet beyond", sample_bytes: IMAGE_ROW, write: files::parquet, plain: tables::parquet };
 
@@ -144,7 +144,7 @@ fn one(
     let builder = match (order, together) {
         (Order::Sequential, _) => builder,
         (Order::Shuffled, None) => builder.shuffle(1),
-        // As the plain loop: samples that are decoded together are shuffled together.
+        // Shuffles like the plain loop: samples that are decoded together stay together.
         (Order::Shuffled, Some(block)) => builder.sampler(Sampler::block(block, block)?).seed(1),
     };
     let setting = Setting { batch: BATCH, workers: Workers::Count(workers), depth: DEPTH };

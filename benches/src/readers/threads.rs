@@ -13,7 +13,7 @@ use crate::baseline::Bare;
 use crate::options::Options;
 use crate::setting::DEPTH;
 
-/// A loop over a file: puts one sample after the other into blocks, until there is none left to fill.
+/// A loop over a file: writes its samples into blocks until all blocks are full.
 pub type Plain = Box<dyn Fn(&mut Sink<'_>) -> Outcome<()> + Send + Sync>;
 
 /// Plain threads.
@@ -25,12 +25,12 @@ pub struct Threads {
     batch: usize,
     samples: u64,
     bare: Vec<Mutex<Bare>>,
-    /// What the threads have done so far.
+    /// The blocks that the threads have filled so far.
     blocks: AtomicU64,
     cpu_ns: AtomicU64,
 }
 
-/// What a thread takes its blocks from.
+/// Gives a thread its next block to fill.
 pub struct Sink<'a> {
     threads: &'a Threads,
     bare: &'a mut Bare,
@@ -42,7 +42,7 @@ pub struct Sink<'a> {
     ids: Vec<u64>,
 }
 
-/// A batch in pinned memory: its fields, one behind the other.
+/// A batch in pinned memory: its fields, one after the other.
 pub struct Block<'a> {
     threads: &'a Threads,
     bytes: &'a mut [u8],

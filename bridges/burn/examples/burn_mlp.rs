@@ -63,7 +63,7 @@ impl InferenceStep for Mlp {
 /// Images as `[rows, pixels]`, from 0 to 1, and labels.
 fn tensors(fields: &Fields, device: &Device) -> feedline::Result<Digits> {
     let images = fields.int::<3>("image", device)?.float().flatten::<2>(1, 2) / 255.0;
-    // As the device's own integers, which burn's loss and metrics take.
+    // burn's loss and metrics take the device's own integers.
     Ok((images, Tensor::from_data(fields.data("label")?, device)))
 }
 

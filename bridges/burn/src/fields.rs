@@ -77,7 +77,7 @@ impl Fields {
         self.share(shape, |batch| Ok(batch.padded::<T>(name)?.0))
     }
 
-    /// What `of` takes of this batch, as data.
+    /// The field that `of` picks from this batch, as data.
     fn share<T: Element + burn::tensor::Element>(
         &self,
         shape: Vec<usize>,

@@ -52,7 +52,7 @@ impl AllocationController for SlotField {
     }
 }
 
-/// What `of` takes of the batch, as burn's bytes, which keep the batch.
+/// The field that `of` picks from the batch, as burn's bytes. They keep the batch alive.
 pub(crate) fn bytes<T: Element>(
     batch: &Arc<HostBatch>,
     of: impl for<'a> FnOnce(&'a HostBatch) -> feedline::Result<&'a [T]>,

@@ -1,4 +1,4 @@
-//! Tensors of burn: types, shapes, memory, bytes under chaos, and what is refused.
+//! Tensors of burn: types, shapes, memory, bytes under chaos, and refusals.
 
 use std::sync::Arc;
 use std::time::Duration;

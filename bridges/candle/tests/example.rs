@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-/// What an example prints.
+/// Runs an example; returns its output.
 fn run(name: &str, arguments: &[&str]) -> String {
     // Cargo builds examples before tests, beside their folder.
     let mut program = std::env::current_exe().unwrap();

@@ -1,4 +1,4 @@
-//! Tensors on the CPU: types, shapes, bytes under chaos, and what is refused.
+//! Tensors on the CPU: types, shapes, bytes under chaos, and refusals.
 
 use std::time::Duration;
 

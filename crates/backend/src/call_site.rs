@@ -7,10 +7,10 @@ thread_local! {
     static CURRENT: Cell<Option<&'static Location<'static>>> = const { Cell::new(None) };
 }
 
-/// While it lives, device calls of this thread count as made at one source line.
+/// While this lives, device calls of this thread are counted at one source line.
 ///
-/// A method cannot see its caller through a trait object, so the safe layer notes it here. The outermost
-/// one counts: the line in the user's code, not that of a call inside it.
+/// A method cannot see its caller through a trait object, so the safe layer notes it here. The outermost one
+/// counts: the line in the user's code.
 ///
 /// ```
 /// use feedline_backend::CallSite;

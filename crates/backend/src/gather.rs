@@ -37,8 +37,8 @@ pub struct Gather {
     device_ids: bool,
 }
 
-/// Maximum number of ids among the parameters of a launch. A kernel reads more ids from memory: fastest from
-/// that of the device ([`Gather::with_device_ids`]).
+/// Maximum number of ids among the parameters of a launch. A kernel reads more ids from memory; device memory
+/// is fastest ([`Gather::with_device_ids`]).
 pub const MAX_LAUNCH_IDS: usize = 768;
 
 /// Whether the ids of `rows` rows of a source of `samples` rows can be parameters of a launch. An id has 32

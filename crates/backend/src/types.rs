@@ -38,7 +38,7 @@ pub enum Priority {
     /// The same priority as other streams.
     #[default]
     Normal,
-    /// Work runs before that of other streams, if the device supports priorities.
+    /// Work runs before the work of other streams, if the device supports priorities.
     High,
 }
 

@@ -108,8 +108,9 @@ impl Recorder {
         self.state().current.take().map(|recording| recording.needed).unwrap_or_default()
     }
 
-    /// The stream for the calling thread's work on the memory `used`, or `None` for the stream itself. A
-    /// recording accepts batches of its own slot only, because no other batch is held while it is replayed.
+    /// The recording stream for the calling thread's work on the memory `used`; `None` if the stream itself
+    /// takes it. A recording accepts batches of its own slot only, because no other batch is held while it is
+    /// replayed.
     pub(crate) fn target(&self, used: impl Iterator<Item = Use>, name: &str) -> Result<Option<StreamId>> {
         if !self.recording.load(Ordering::Acquire) {
             return Ok(None);

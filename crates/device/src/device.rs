@@ -123,7 +123,7 @@ impl Device {
         self.core.backend.copies_rows_of(row_bytes)
     }
 
-    /// Creates a stream. Its work runs concurrently with that of other streams.
+    /// Creates a stream. Its work runs concurrently with other streams.
     ///
     /// # Errors
     /// A device failure.

@@ -80,8 +80,8 @@ impl Pinned {
         Ok(())
     }
 
-    /// Takes the memory at `address`, of this block's size, and returns the address of its own. Host memory
-    /// is the device memory of the host device, so a batch need not be copied there.
+    /// Replaces this block's memory by the memory at `address`, which has the same size. Returns the old
+    /// address. Host memory is the device memory of the host device, so a batch need not be copied there.
     ///
     /// # Safety
     /// The device is the host device. `address` is from its allocator, and the caller owns it. Nothing holds

@@ -180,8 +180,8 @@ impl<T: Element> SharedBuffer<T> {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the owner's stream wait for all readers. This borrows mutably, so no view is alive, and the work
-    /// submitted to each reader so far includes every use.
+    /// Makes the owner's stream wait for all readers. The mutable borrow proves that no view is alive, so
+    /// every use was submitted before.
     fn join(&mut self) -> Result<()> {
         let readers = self.readers.get_mut().unwrap_or_else(PoisonError::into_inner);
         while let Some(reader) = readers.streams.last() {

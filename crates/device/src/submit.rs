@@ -14,7 +14,7 @@ use crate::view::{Input, Output, View, ViewMut};
 /// The stream for a library's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Submission {
-    /// The backend's stream for the work: that of the [`Stream`], or the one that records for it.
+    /// The backend's stream for the work: the [`Stream`]'s own, or the one that records for it.
     pub stream: StreamId,
     /// Whether the work is recorded for a graph, and runs only when the graph is launched.
     pub recorded: bool,
@@ -141,7 +141,7 @@ impl Stream {
         self.core().recorder.need(needed);
     }
 
-    /// Reports an error that cannot be returned, such as one of a drop, to the device's
+    /// Reports an error that cannot be returned, such as an error in a drop, to the device's
     /// [`DeviceStats`](crate::DeviceStats).
     #[doc(hidden)] // For crates that add work of another library.
     pub fn report(&self, error: Error) {

@@ -236,7 +236,8 @@ unsafe impl Send for Exported {}
 // SAFETY: as above.
 unsafe impl Sync for Exported {}
 
-/// What a tensor points to. The managed tensor is the first field, so a pointer to it is one to the owner.
+/// The memory that a tensor points to. The managed tensor is the first field, so its address is the owner's
+/// address.
 #[repr(C)]
 struct Owner {
     managed: DLManagedTensorVersioned,

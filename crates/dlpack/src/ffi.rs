@@ -31,7 +31,7 @@ pub struct DLPackVersion {
 pub struct DLDevice {
     /// The kind of device: [`CPU`], [`CUDA`], or another one of DLPack's.
     pub device_type: i32,
-    /// Its number; 0 for the CPU.
+    /// The device's number; 0 for the CPU.
     pub device_id: i32,
 }
 

@@ -21,15 +21,15 @@ use feedline_testkit::{Census, pattern};
 #[global_allocator]
 static HEAP: CountingAllocator = CountingAllocator::new();
 
-/// The pipeline's threads, the thread that takes the batches, and that of its stream. The kernel truncates
-/// thread names to 15 bytes.
+/// The threads of the pipeline, of the consumer, and of the consumer's stream. The kernel truncates thread
+/// names to 15 bytes.
 type Threads<const N: usize> = [&'static str; N];
 const THREADS: Threads<5> = ["fl-decode", "fl-transfer", "fl-stream-copy", "consumer", "fl-stream-compu"];
 
 const BATCH: usize = 16;
 const STEPS: u64 = 64;
 
-/// What each of `threads` allocated while `work` ran.
+/// The number of allocations of each of `threads` while `work` ran.
 fn allocations<const N: usize>(threads: Threads<N>, work: impl FnOnce()) -> [(&'static str, Allocations); N] {
     // Arrays, because allocations of this thread count too.
     let before = threads.map(|name| HEAP.of_threads(name));
@@ -295,7 +295,7 @@ fn filling_every_slot_for_the_first_time_allocates_nothing() {
         };
         let [(name, made)] = allocations(["fl-decode"], fill);
         assert_eq!(made, Allocations::default(), "{name}");
-        // Nor does holding four batches at once.
+        // Holding four batches at once allocates nothing either.
         let mut all: [Option<Batch>; DEPTH] = Default::default();
         let hold = || all.iter_mut().for_each(|place| *place = Some(batches.next().unwrap().unwrap()));
         let [(name, made)] = allocations(["fl-decode"], hold);

@@ -1,7 +1,7 @@
 //! Misuse that does not compile: one file per misuse, with the compiler's messages.
 //!
-//! The messages are those of one compiler version; `TRYBUILD=overwrite` updates them for another. Every
-//! file must be rejected for the reason in its first line.
+//! The messages belong to one compiler version; `TRYBUILD=overwrite` updates them for another. Every file
+//! must be rejected for the reason in its first line.
 
 use std::time::Duration;
 

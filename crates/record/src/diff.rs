@@ -25,14 +25,14 @@ pub struct Difference {
     pub step: u64,
     /// The first rank that differs.
     pub rank: u32,
-    /// What differs there.
+    /// The part of the step that differs.
     pub part: Part,
     /// The options in which the runs differ, each in a few words: the likely reasons. Empty if all are the
     /// same.
     pub causes: Vec<String>,
 }
 
-/// What differs between two steps.
+/// A part of a step that can differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Other samples.
@@ -73,7 +73,7 @@ impl Run {
         Ok(Comparison { equal_steps, steps, difference: None })
     }
 
-    /// The first rank at which step `step` differs, and what differs there.
+    /// The first rank at which step `step` differs, and the part that differs.
     fn part(&self, other: &Self, step: u64) -> Result<Option<(u32, Part)>> {
         let world = self.header(step).world();
         for rank in 0..world.min(other.header(step).world()) {

@@ -9,7 +9,7 @@ use feedline::{
 use feedline_core::{BatchSampler, BatchSamplerOptions, Budget, named, random::DRAWS_VERSION};
 use serde_json::Value;
 
-/// The options of the steps of a run: what its batches follow from.
+/// The options that determine the batches of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Header {
     value: Value,
@@ -22,7 +22,7 @@ pub struct RecordedField {
     pub name: String,
     /// The type of an element.
     pub dtype: DType,
-    /// The shape of a sample; of a ragged field, that of an item.
+    /// The shape of a sample; for a ragged field, of an item.
     pub shape: Vec<usize>,
     /// Max items of a sample, for a ragged field.
     pub max_per_sample: Option<usize>,
@@ -94,7 +94,7 @@ impl Header {
         }
     }
 
-    /// The sampler of the run; `own` is that of the caller, for one that the record cannot hold.
+    /// The sampler of the run; `own` is the caller's, for a sampler that the record cannot hold.
     ///
     /// # Errors
     /// `Config` if the record does not hold the sampler, and there is no other; or if the other gives another
@@ -194,10 +194,10 @@ impl Header {
         Ok(builder)
     }
 
-    /// Checks that a loader reads a set like that of the run.
+    /// Checks that a loader's set has the samples and fields of the run.
     ///
     /// # Errors
-    /// `Config` for another number of samples, or other fields.
+    /// `Config` if the number of samples or the fields differ.
     pub(crate) fn check(&self, loader: &Loader) -> Result<()> {
         let located = |why: String| {
             let error = Error::new(ErrorKind::Config, why);

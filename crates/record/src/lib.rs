@@ -1,5 +1,5 @@
-//! What did the model see: reads the record of a run, makes its batches again, compares runs, and explains
-//! them.
+//! Reads the record of a run, to show what the model saw: makes its batches again, compares runs, and
+//! explains them.
 //!
 //! A loader writes the record ([`feedline::record`]); the program `feedline` (package `feedline-tools`) has a
 //! command for each part of this crate.

@@ -8,12 +8,12 @@ use feedline::{Cursor, Error, ErrorKind, HostBatch, HostLoader, LoaderBuilder, R
 
 use crate::Run;
 
-/// Whether a batch that was made again is that of the run.
+/// Whether a batch that was made again equals the batch of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The samples and their bytes are those of the run.
+    /// The samples and their bytes are equal.
     Equal,
-    /// The samples are those of the run; the record has no hash of their bytes.
+    /// The samples are equal; the record has no hash of their bytes.
     SameSamples,
     /// The bytes differ.
     OtherBytes {
@@ -43,7 +43,7 @@ pub struct Replayed {
     pub step: u64,
     /// The batch.
     pub batch: HostBatch,
-    /// Whether it is that of the run.
+    /// Whether it equals the batch of the run.
     pub verdict: Verdict,
     /// The file of each row, if known.
     pub paths: Vec<Option<PathBuf>>,

@@ -49,9 +49,9 @@ impl Place<'_> {
     }
 }
 
-/// What all parts of a run share.
+/// Entries that all parts of a run share.
 const OF_A_RUN: [&str; 5] = ["seed", "sampler_digest", "fingerprint", "samples", "shards"];
-/// What all ranks share at a step.
+/// Entries that all ranks share at a step.
 const OF_A_STEP: [&str; 4] = ["batch", "world", "last_batch", "skips"];
 
 /// The first of `keys` in which two headers differ, in a few words.
@@ -216,7 +216,7 @@ impl Run {
     /// Writes the samples of the step at `place`, and returns the proof of the valid ones.
     ///
     /// # Errors
-    /// `Data` if the proof is not that of the record.
+    /// `Data` if the proof differs from the record's.
     pub(crate) fn fill_ids(
         &self,
         place: &Place<'_>,

@@ -13,9 +13,9 @@ const METADATA: &str = "__metadata__";
 /// The fields of `batch` as a safetensors file: a tensor per field, `NAME.offsets` or `NAME.lengths` for
 /// ragged ones, and `ids` with the sample of each row.
 ///
-/// A field keeps its name. A tensor that is no field, and whose name a field has, gets the first name with
-/// `_` behind it that is free: `ids_` beside a field `ids`. So does a field `__metadata__`, which is not the
-/// name of a tensor in this format.
+/// A field keeps its name. If a field has the name of another tensor, that tensor gets `_` appended until its
+/// name is free: `ids_` beside a field `ids`. So does a field `__metadata__`, because the format reserves
+/// this name.
 ///
 /// # Errors
 /// The loss of the device.

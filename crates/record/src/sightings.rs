@@ -25,9 +25,9 @@ pub struct Sighting {
 pub enum How {
     /// In its turn.
     Drawn,
-    /// In place of a sample that could not be read.
+    /// It came in place of this sample, which could not be read.
     InPlaceOf(u64),
-    /// Not at all: it could not be read, and this sample came in its place.
+    /// It could not be read, and this sample came in its place.
     ReplacedBy(u64),
 }
 

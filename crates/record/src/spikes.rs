@@ -10,7 +10,7 @@ use crate::Run;
 const WINDOW: usize = 48;
 /// A value with fewer neighbours on a side is not judged.
 const MIN: usize = 8;
-/// Deviations from the median of the neighbours, of which a spike has more than this many.
+/// A spike is more than this many deviations away from the median of its neighbours.
 const FACTOR: f64 = 8.0;
 /// The median deviation of normal values as a share of their standard deviation.
 const MEDIAN_SHARE: f64 = 0.6745;
@@ -20,7 +20,7 @@ const MEDIAN_SHARE: f64 = 0.6745;
 pub struct Spike {
     /// The number of the step.
     pub step: u64,
-    /// Its value.
+    /// The value of the step.
     pub value: f64,
     /// The median of the values before it.
     pub before: f64,
@@ -36,9 +36,9 @@ pub struct SkipRange {
 }
 
 impl Run {
-    /// The steps whose value noted under `name`, such as a loss, leaves those of its neighbours: it is above
-    /// the median of the 48 values before it, and above that of the 48 after it, by more than eight of their
-    /// standard deviations, which are estimated from the median deviation; or it is not a number.
+    /// The steps at which the value noted under `name`, such as a loss, is a spike: not a number, or more
+    /// than eight standard deviations above the median of the 48 values before it, and above the median of
+    /// the 48 after it. The standard deviation is estimated from the median deviation.
     pub fn spikes(&self, name: &str) -> Vec<Spike> {
         spikes(&self.notes(name))
     }

@@ -14,7 +14,7 @@ pub struct FieldValues<'a> {
     pub name: &'a str,
     /// The type of an element.
     pub dtype: DType,
-    /// The shape of a row; of a ragged field, that of an item.
+    /// The shape of a row; for a ragged field, of an item.
     pub shape: &'a [usize],
     /// The bytes of all rows.
     pub bytes: &'a [u8],
@@ -92,7 +92,7 @@ impl FieldValues<'_> {
         self.shape.iter().product::<usize>() * self.dtype.size()
     }
 
-    /// Whether rows have lengths of their own.
+    /// Whether rows differ in length.
     pub(crate) fn is_ragged(&self) -> bool {
         self.numbers.is_some()
     }

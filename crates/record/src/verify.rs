@@ -13,11 +13,11 @@ use crate::{Replayed, Run, Verdict};
 pub struct ChangedSample {
     /// The sample.
     pub sample: u64,
-    /// Its file.
+    /// The sample's file.
     pub path: Option<PathBuf>,
 }
 
-/// What was found in a data set that was read against a record or a manifest.
+/// The result of comparing a data set with a record or a manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Number of samples whose bytes were compared.
@@ -39,7 +39,7 @@ impl Verified {
     }
 }
 
-/// What is known of a sample.
+/// Facts about a sample.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Known {
     Nothing,
@@ -96,7 +96,7 @@ impl Run {
         Ok(verified)
     }
 
-    /// The ranges of `steps` that hold a sample of which nothing is known.
+    /// The ranges of `steps` that hold a sample without a known hash.
     fn undecided(&self, rank: u32, steps: Range<u64>, known: &[Known]) -> Result<Vec<Range<u64>>> {
         let mut ranges: Vec<Range<u64>> = Vec::new();
         for number in steps {
@@ -114,7 +114,7 @@ impl Run {
 }
 
 impl Verified {
-    /// Adds what a step says of its samples.
+    /// Adds the facts that a step gives about its samples.
     fn add(&mut self, replayed: &Replayed, known: &mut [Known], paths: &mut BTreeMap<u64, Option<PathBuf>>) {
         let ids = replayed.batch.ids();
         let mut set = |id: u64, is: Known| {

@@ -61,8 +61,8 @@ pub struct Monitor<T> {
     backoff: Backoff,
 }
 
-/// What a spinning thread reads without the lock. On cache lines of its own: otherwise, threads that spin
-/// would slow down the one that holds the lock.
+/// The values that a spinning thread reads without the lock. They have their own cache lines; otherwise
+/// spinning threads would slow down the holder of the lock.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Signals {

@@ -98,7 +98,7 @@ mod tests {
         let mut other = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
         let watch = OtherWork::watch();
         let start = Instant::now();
-        // Ends once it is seen: on a machine with other work at once.
+        // Ends once other work is seen, on a busy machine at once.
         while !watch.is_present() && start.elapsed() < Duration::from_secs(30) {
             std::thread::yield_now();
         }
@@ -106,7 +106,7 @@ mod tests {
         other.kill().unwrap();
         other.wait().unwrap();
         assert!(is_present);
-        // Also when it is a small part of the time since then.
+        // Other work is reported even if it was a small part of the time since then.
         let later = OtherWork { was_present: AtomicBool::new(true), before: None, ..OtherWork::watch() };
         assert!(later.cores() == 0.0 && later.is_present());
     }

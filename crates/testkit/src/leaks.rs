@@ -133,8 +133,7 @@ impl Census {
         (!names.is_empty()).then(|| format!("leaked threads: {names:?}"))
     }
 
-    /// This census with another time that [`assert_same`](Self::assert_same) waits for the end of what is
-    /// left; 30 seconds by default.
+    /// Sets how long [`assert_same`](Self::assert_same) waits for leftovers to end; 30 seconds by default.
     pub fn with_limit(self, limit: Duration) -> Self {
         Self { limit, ..self }
     }

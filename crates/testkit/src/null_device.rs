@@ -14,7 +14,7 @@ pub struct NullDevice {
     gpu: Option<Gpu>,
 }
 
-/// What a null device claims as a GPU.
+/// The properties that a null device reports when it poses as a GPU.
 struct Gpu {
     is_coherent: bool,
 }

@@ -72,7 +72,7 @@ impl std::error::Error for Wrong {}
 mod tests {
     use super::*;
 
-    /// Fixes the definition, which must stay the same as that of the kernels.
+    /// Fixes the definition: the kernels use the same one.
     #[test]
     fn the_bytes_match_the_kernels() {
         let got: Vec<u8> = bytes(part_key(1, 2, 3), 4).take(9).collect();

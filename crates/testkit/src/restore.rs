@@ -63,7 +63,7 @@ pub trait Pipeline {
     fn run(&mut self, from: From, most: usize) -> Vec<Step>;
 }
 
-/// What [`everywhere`] did, so that a test can assert the coverage.
+/// Counts of the actions of [`everywhere`], so that a test can assert the coverage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
     /// Number of recorded steps.

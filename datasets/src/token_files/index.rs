@@ -45,7 +45,8 @@ pub(crate) struct Index {
     starts: Array,
     /// The unit of the starts: bytes, or ids.
     unit: u64,
-    /// The first sequence of each document, and the end; without it a document is a sequence.
+    /// The number of each document's first sequence, then the number of sequences. Without this list, each
+    /// document is one sequence.
     list: Option<Array>,
     modes: Option<Array>,
 }

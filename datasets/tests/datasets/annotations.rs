@@ -88,7 +88,7 @@ fn cocos_file_is_read_in_the_order_of_ids() {
     assert_eq!((empty[0].0.len(), longs(&empty[5].0)), (0, vec![5]));
     assert_eq!(floats(&last[0].0), [1.0, 2.0, 3.5, 4.0, 5.0, 6.0, 7.0, 8.0]);
     assert_eq!((longs(&last[1].0), &last[2].0[..]), (vec![3, 1], &[1, 0][..]));
-    // Without an area it is that of the box.
+    // Without an area, the box gives it.
     assert_eq!(floats(&last[3].0), [9.5, 56.0]);
     assert_eq!(floats(&last[4].0), [1.0, 2.0, 2.0, 3.0, 4.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
     assert_eq!((last[4].1.as_slice(), longs(&last[5].0)), (&[2, 2, 3][..], vec![9]));
@@ -203,7 +203,8 @@ fn annotations_that_do_not_fit_are_refused_with_their_file_and_place() {
     refused(write(root, "boxes.xml", b""), "these are no annotations");
 }
 
-/// Polygons, run lengths as numbers and as text, and overlaps: `golden/coco_masks.py` writes what is wanted.
+/// Polygons, run lengths as numbers and as text, and overlaps: `golden/coco_masks.py` writes the expected
+/// masks.
 #[test]
 fn masks_of_cocos_objects_are_pycocotools_to_the_pixel() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/coco_masks.json");

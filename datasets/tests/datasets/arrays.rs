@@ -179,7 +179,7 @@ fn what_is_no_array_of_numbers_is_refused_with_the_byte() {
         let path = write(dir.path(), name, bytes);
         let error = match open(&path) {
             Err(error) => error,
-            // What only a sample shows is found when it is read.
+            // A fault that only a sample shows is found when the sample is read.
             Ok(reader) => reader.read(0, &mut feedline_datasets::Values::new()).unwrap_err(),
         };
         let line = error.to_string();

@@ -56,7 +56,7 @@ fn lies_and_bombs_are_answered_within_a_second_and_64_mib() {
         ("text.gz", bomb(b"a text")),
     ];
     let mut paths = cases.map(|(name, bytes)| write(dir.path(), name, &bytes)).to_vec();
-    // Three sparse gibibytes behind headers that claim more: nothing of them is read.
+    // Three sparse gibibytes after headers that claim more: none of it is read.
     for (name, bytes) in [
         ("large.npy", npy("<f8", false, &format!("({claim},)"), &[])),
         ("large.idx", vec![0, 0, 8, 2, 0, 1, 0, 0, 0, 1, 0, 0]),

@@ -26,7 +26,7 @@ fn a_stated_list_has_values_of_the_columns_type_each_once() {
         ("n", texts(&["2", "1"]), [1, 0, 1]),
         ("n", vec![Class::from(1), 7.into()], [0, 2, 0]),
         ("t", texts(&["b", "a"]), [1, 0, 2]),
-        // Of digits only, which does not make it another column.
+        // Texts of digits only still make a column of texts.
         ("t", texts(&["1"]), [1, 1, 0]),
         // A list of texts makes the column text.
         ("n", texts(&["one", "1"]), [1, 2, 1]),
@@ -101,7 +101,7 @@ fn codes_of_csv_with_zeros_before_them_are_categories_of_their_own() {
             "18446744073709551615\n018446744073709551615\n0\n",
             &["0", "018446744073709551615", "18446744073709551615"],
         ),
-        // As numbers are written: in the order of numbers.
+        // Written as numbers, they are in the order of numbers.
         ("11\n3\n-2\n", &["-2", "3", "11"]),
         ("0\n10\n9\n", &["0", "9", "10"]),
     ] {

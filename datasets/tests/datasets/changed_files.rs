@@ -194,7 +194,7 @@ fn a_file_that_its_writer_has_locked_is_refused_and_one_that_is_read_is_not() {
     let error = Records::open(&path, spec()).unwrap_err();
     assert_eq!((error.kind(), error.path()), (ErrorKind::Data, Some(path.as_path())));
     assert!(error.message().contains("another process has locked the file"), "{error}");
-    // A lock of a moment, such as that of a process that the writer has just forked, is waited for.
+    // The reader waits for a short lock, such as one held by a process that the writer has just forked.
     std::thread::scope(|scope| {
         let opened = scope.spawn(|| Records::open(&path, spec()).map(drop));
         std::thread::sleep(std::time::Duration::from_millis(100));

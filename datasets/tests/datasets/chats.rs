@@ -16,7 +16,7 @@ fn numbers(bytes: &[u8]) -> Vec<i64> {
 
 /// The JSON text of a field, or nothing.
 fn part(of: &str, name: &str) -> String {
-    // Of the source: `serde_json` here may sort keys and round numbers.
+    // Takes the value from the text, because `serde_json` may sort keys and round numbers here.
     raw(of, name).unwrap_or_default().to_owned()
 }
 
@@ -387,7 +387,7 @@ fn expressions_give_what_python_gives_or_an_error_that_names_them() {
         ("{{ m.content.upper }}", "ERR `m.content.upper`"),
         ("{{ 1 / 0 }}", "ERR ZeroDivisionError"),
         ("{{ range(1000000) }}", "ERR Range too big"),
-        // What is not read is named.
+        // An error names the unsupported expression.
         ("{{ strftime_now('%Y') }}", "ERR cannot be run in `strftime_now('%Y')`"),
         ("{{ [1] | groupby('x') }}", "ERR cannot be run in `groupby('x')`"),
         (

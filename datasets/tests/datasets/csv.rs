@@ -113,7 +113,7 @@ fn a_byte_order_mark_is_skipped_at_the_start_and_refused_elsewhere() {
         assert!(reader.schema().to_string().ends_with(" i64 []"), "{text:?}: {}", reader.schema());
         assert_eq!(read(&*reader, 0), [1i64, 2].map(i64::to_le_bytes), "{text:?}");
     }
-    // Two files, one behind the other.
+    // Two files, one after the other.
     for (text, line, byte) in [("a,b\n1,2\n\u{FEFF}3,4\n", 3, 8), ("\u{FEFF}\u{FEFF}1,2\n3,4\n", 1, 0)] {
         let path = write(dir.path(), "x.csv", text.as_bytes());
         let error = open(&path).unwrap_err();
@@ -134,7 +134,7 @@ fn a_quote_that_never_closes_is_refused_with_its_line() {
         (stray.clone(), 1002, never),
         // In the first column, where the row has other cells too.
         (format!("a,b\n{}\"1000,x\n{}", rows(0, 1000), rows(1001, 5000)), 1002, never),
-        // Beyond what is read to find the delimiter.
+        // The fault is after the part that is read to find the delimiter.
         (format!("a,b\n{}1,\"oops\n{}", rows(0, 30_000), rows(0, 10)), 30_002, never),
         (stray + "5000,\"fine\"\n5001,x\n", 1002, goes_on),
         ("a,b\n1,x\n2,\"some tex".into(), 3, never),
@@ -217,7 +217,7 @@ fn the_header_of_pandas_has_an_index_without_a_name() {
             assert_eq!((&found[..], reader.len()), (names, rows), "{text:?}");
         }
     }
-    // A stated header has names by place where it has none.
+    // With a stated header, an empty name becomes a name by position.
     let path = write(dir.path(), "x.csv", b"a,,b\n1,2,3\n");
     let options = CsvOptions { header: Some(true), ..Default::default() };
     assert_eq!(Csv::open_with(path, options).unwrap().schema().to_string(), "a i64 [], c1 i64 [], b i64 []");

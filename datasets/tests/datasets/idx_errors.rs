@@ -1,4 +1,4 @@
-//! Every bad file gives one clear error: what is wrong, where, and what to do.
+//! Every bad file gives one clear error: the mistake, its place, and the remedy.
 
 use crate::common::{gather, gz, idx, images, labels, write};
 use feedline_core::{Dataset, ErrorKind};

@@ -70,7 +70,7 @@ fn lines_that_are_no_objects_are_refused_with_their_byte() {
         ("[1]", "expected an object"),
         ("{\"a\":}", "line 2: the text is not a JSON object"),
         ("{\"a\":1} x", "trailing characters"),
-        // One of two values would be lost, and which depends on the parser.
+        // One of two values would be lost; which one depends on the parser.
         ("{\"a\":3,\"a\":null}", "line 2: key \"a\" is there twice"),
         ("{\"a\":3,\"a\":3}", "line 2: key \"a\" is there twice"),
         ("{\"a\":\"\\ud800\"}", "line 2: key \"a\" has half of a surrogate pair"),
@@ -193,7 +193,7 @@ proptest! {
         let path = write(dir.path(), "x.jsonl", &bytes);
         match open(&path) {
             Err(error) => prop_assert_eq!(error.path(), Some(path.as_path())),
-            // What was read to find the types is read again.
+            // The part that was read to find the types is read again.
             Ok(reader) => {
                 let options = JsonLinesOptions { nulls: Nulls::Fill, ..Default::default() };
                 let filled = match JsonLines::open_with(&path, options) {

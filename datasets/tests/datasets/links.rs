@@ -27,7 +27,7 @@ fn links_in_an_archive_have_the_content_of_their_target() {
         label.clone(),
         link("a/1.txt", b'1', "a/0.txt"),
         file("a/1.cls", b"1"),
-        // Of a link, from its own folder, and one that comes later.
+        // A link to a link, relative to its own folder, whose target comes later.
         link("a/2.txt", b'2', "../a/./1.txt"),
         link("a/2.cls", b'2', "3.cls"),
         link("a/3.txt", b'1', "./a/2.txt"),

@@ -99,7 +99,7 @@ fn pictures_of_a_manifest_are_decoded_and_a_missing_one_is_an_error_of_its_row()
     assert_eq!(rows.column_mut(1).to_vec()[..], [0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]);
     let (at, error) = set.read_many(&[0, 2], &mut rows, &mut Context::new(0, 0)).unwrap_err();
     assert!(at == 1 && error.to_string().contains("row 2"), "{error:?}");
-    // Another root, and paths that need none.
+    // Another root, and absolute paths, which need none.
     let elsewhere = tempdir().unwrap();
     let whole = dir.path().join("b 2.jpg");
     let text = format!("file,label\nant/1.jpg,4\n{},2\n", whole.display());

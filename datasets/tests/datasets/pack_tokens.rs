@@ -1,4 +1,4 @@
-//! Pairs of `.bin` and `.idx` that are written are those of Megatron.
+//! Written pairs of `.bin` and `.idx` equal Megatron's.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Readers of samples that differ in size as data sets of ragged fields: every value is that of the reader.
+//! Readers of samples that differ in size, as data sets of ragged fields: every value equals the reader's.
 
 use crate::made;
 
@@ -12,7 +12,7 @@ use feedline_core::{
 };
 use feedline_datasets::{ElementType, Ragged, Reader, Schema, SchemaField, Values, open};
 
-/// Compares every sample with what the reader gives, and checks the contract of data sets.
+/// Compares every sample with the reader's, and checks the contract of data sets.
 fn check(data: &Ragged) {
     let layout = Layout::new(data.spec(), 1).unwrap();
     let mut slab = vec![0; layout.bytes()];
@@ -225,7 +225,8 @@ fn limits_are_found_by_one_pass_that_is_kept_in_a_file() {
     assert_eq!((again.lengths("text").unwrap(), visits), (&expected[..], 0));
     assert_eq!(again.fingerprint(), data.fingerprint());
 
-    // One that is damaged anywhere, cut short or of other data is counted anew, and repaired.
+    // If the cache is damaged, cut short or of other data, the samples are counted anew and the cache is
+    // repaired.
     let good = std::fs::read(&cache).unwrap();
     for at in [0, 8, 16, 24, 32, 40, good.len() / 2, good.len() - 1] {
         let mut bad = good.clone();
@@ -283,7 +284,7 @@ fn lengths_are_kept_in_the_users_cache_and_nothing_beside_the_data() {
         assert_eq!(names(&dir.path().join(below)).len(), 1, "{variable}");
         assert_eq!(measure(variable, &folder, &text), kept, "{variable}");
     }
-    // Data of the same content elsewhere has a file of its own, and so has other data at the same place.
+    // A copy of the data elsewhere has its own file; so has other data at the same place.
     let stated = dir.path().join("stated");
     let copy = made::write(dir.path(), "copy/lines.txt", b"one\n\nfour\n");
     assert_eq!(measure("FEEDLINE_CACHE", &stated, &copy), counted);
@@ -300,7 +301,7 @@ fn lengths_are_kept_in_the_users_cache_and_nothing_beside_the_data() {
     for folder in ["set", "copy"] {
         assert_eq!(names(&dir.path().join(folder)), ["lines.txt"], "nothing is written beside the data");
     }
-    // What an earlier version wrote there is read.
+    // A file of an earlier version is read.
     let beside = dir.path().join("set/.lines.txt.lengths");
     measured(&text, Some(&beside)).unwrap();
     assert_eq!(measure("FEEDLINE_CACHE", Path::new("off"), &text), kept);

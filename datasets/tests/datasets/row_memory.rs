@@ -162,7 +162,7 @@ fn a_group_is_decoded_once_and_dropped_when_its_rows_are_in_memory() {
     let before = batch(&data, &ids).unwrap();
     // The cache holds no group any more: this one is decoded anew.
     assert_eq!(data.reader().prefetch(&ids[..1]), Prefetched::Prepared);
-    // What was decoded needs the file no more.
+    // Decoded rows no longer need the file.
     std::fs::write(&files[0], b"PAR1").unwrap();
     assert_eq!(batch(&data, &ids).unwrap(), before);
     let layout = Layout::new(data.spec(), 1).unwrap();

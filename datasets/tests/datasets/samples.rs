@@ -315,7 +315,8 @@ fn text_may_begin_with_any_sign_that_texts_have() {
             assert_eq!((reader.format(), lines), ("text", expected), "{name}, {sign:?}");
         }
     }
-    // The name says that it is a text, also where its signs do not, and the error says where it is none.
+    // The name says that it is a text, even if its bytes do not look like one; the error says where they are
+    // not text.
     let odd = "\u{0}\u{1}\u{2}a\nb\n";
     assert!(open(write(dir.path(), "odd", odd.as_bytes())).is_err());
     for name in ["odd.txt", "odd.txt.gz"] {
@@ -323,7 +324,7 @@ fn text_may_begin_with_any_sign_that_texts_have() {
         let reader = open(write(dir.path(), name, &bytes)).unwrap();
         assert_eq!((reader.format(), reader.len()), ("text", 2));
     }
-    // The content of others says what they are, as before.
+    // Other files are recognized by their content, as before.
     #[cfg(all(feature = "jsonl", feature = "csv"))]
     for (text, format) in [("{\"a\": 1}\n{\"a\": 2}\n", "jsonl"), ("a,b\n1,2\n3,4\n", "csv")] {
         assert_eq!(open(write(dir.path(), "table.txt", text.as_bytes())).unwrap().format(), format);

@@ -106,7 +106,7 @@ fn a_saved_description_of_other_training_data_is_refused() {
     // A copy is the same data.
     let copy = write(dir.path(), "copy/x.csv", b"v\n1\n2\n3\n");
     assert_eq!(values(&copy, true).unwrap(), first);
-    // The same name, or that of another fold, with other rows: of another number, and of the same.
+    // The same name, or the name of another fold, with other rows: more or fewer, or as many.
     for rows in ["v\n101\n202\n303\n", "v\n1\n2\n4\n", "v\n1\n2\n3\n4\n", "v\n3\n2\n1\n"] {
         for name in ["train.csv", "fold/train.csv"] {
             let path = write(dir.path(), name, rows.as_bytes());

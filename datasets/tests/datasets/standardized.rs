@@ -161,7 +161,7 @@ fn what_is_filled_in_changes_neither_mean_nor_deviation_and_is_standardized_by_t
         (Missing::Whole(7), 3.0),
         (Missing::Number(2.5), 0.0),
     ] {
-        // Of 1 and 4 the mean is 2.5, and the deviation 1.5.
+        // The mean of 1 and 4 is 2.5, the deviation 1.5.
         let table = Table::open(&path).standardize("v").missing("v", missing.clone()).select(["v"]);
         assert_eq!(floats(&batch(&table.build().unwrap())["v"]), [-1.0, filled, 1.0], "{missing:?}");
     }

@@ -1,4 +1,4 @@
-//! Fields as streams, of which a part is read, and fields that are visited without others.
+//! Reads parts of fields as streams, and visits some fields without the others.
 
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};

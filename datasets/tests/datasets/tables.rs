@@ -16,7 +16,7 @@ use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 use tempfile::tempdir;
 
-/// What pyarrow says of each file of `golden/tables`; `golden/make.py` made both.
+/// The values that pyarrow reads from each file of `golden/tables`; `golden/make.py` made both.
 const GOLDEN: &str = include_str!("../golden/tables.json");
 
 fn golden(name: &str) -> PathBuf {
@@ -384,7 +384,7 @@ fn a_folder_that_save_to_disk_wrote_is_one_set() {
     let error = of(None).unwrap_err().to_string();
     assert!(error.contains("several sets, train and validation") && error.contains("OpenOptions::split"));
 
-    // What the files list is opened in this folder alone.
+    // Paths listed in the files are opened in this folder only.
     for (name, content, words) in [
         (
             "state.json",

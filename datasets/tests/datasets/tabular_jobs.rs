@@ -23,7 +23,7 @@ fn python(what: &str, dir: &Path, script: &str) -> Option<Json> {
     Some(serde_json::from_slice(&output.stdout).unwrap())
 }
 
-/// A training and a validation table in every format, and what becomes of them by NumPy.
+/// A training and a validation table in every format, and NumPy's result for them.
 const PEOPLE: &str = r#"
 import csv, decimal, json, random
 import numpy as np, pyarrow as pa, pyarrow.parquet as pq, pyarrow.feather as feather

@@ -13,7 +13,7 @@ fn rendered(source: &str) -> Result<String, String> {
     text.map_err(|error| error.message().to_owned())
 }
 
-/// What transformers 5.24 gives, on Python 3.11.
+/// The output of transformers 5.24, on Python 3.11.
 #[test]
 fn texts_numbers_and_blocks_are_those_of_python() {
     for (source, want) in [
@@ -141,8 +141,8 @@ fn what_python_refuses_has_no_text() {
     }
 }
 
-/// Python reads an iterator bit by bit: what is left of it within a loop, or behind one that was left, is not
-/// known here.
+/// Python reads an iterator item by item. Here it is not known which items are left within a loop, or after a
+/// `break`.
 #[test]
 fn an_iterator_that_is_half_read_is_an_error() {
     for source in [

@@ -1,4 +1,4 @@
-//! Random templates give what transformers gives, or an error that names the expression.
+//! Random templates give the output of transformers, or an error that names the expression.
 
 use std::path::Path;
 

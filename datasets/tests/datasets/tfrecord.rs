@@ -133,7 +133,7 @@ fn a_feature_that_a_record_has_twice_is_one_feature_of_one_record() {
     let reader = open(write(dir.path(), "x", &file)).unwrap();
     assert_eq!(reader.schema().to_string(), "a i64 [?], b i64 []");
     assert_eq!(read(&*reader, 1), [vec![], 4i64.to_le_bytes().to_vec()]);
-    // Of two the last says the size and the type.
+    // If there are two, the last decides the size and the type.
     let first = example(&[("a", 1, field(1, b"text")), ("a", 3, int(2))]);
     let longer = example(&[("a", 3, vec![8, 1, 8, 7]), ("a", 3, int(5))]);
     let file = [record(&first), record(&longer), record(&example(&[("a", 3, int(4))]))].concat();

@@ -142,7 +142,8 @@ fn fewer_tokens_than_the_special_ones_are_refused() {
     let late = new().truncated(1).unwrap().with_special_tokens();
     refused(late.read(0, &mut Values::new()).unwrap_err());
     refused(Ragged::measured(Box::new(late)).unwrap_err());
-    // As many as the special ones leave nothing of the text; without them one token is one.
+    // A limit equal to the number of special tokens leaves nothing of the text; without special tokens, a
+    // limit of one keeps one token.
     assert_eq!(all(&new().with_special_tokens().truncated(2).unwrap()), [[1, 2], [1, 2]]);
     assert_eq!(all(&new().truncated(1).unwrap()), [vec![3], vec![]]);
 }

@@ -8,7 +8,7 @@ use tempfile::tempdir;
 use crate::made::write;
 use crate::tokenized::{WORDS, ids};
 
-/// A text of blanks that ends in words, of which the engine of regular expressions gives up on the first run.
+/// A text of blanks that ends in words. The engine of regular expressions gives up on the run of blanks.
 fn blanks(many: usize) -> String {
     format!("the{}the quick fox. the quick fox.", " ".repeat(many))
 }

@@ -78,7 +78,7 @@ fn weights_say_how_often_a_window_is_in_an_epoch() {
 #[test]
 fn short_documents_are_refused_or_left_out_and_counted() {
     let dir = tempdir().unwrap();
-    // Documents of 3, 7, 2 and 1 tokens, without what ends them.
+    // Documents of 3, 7, 2 and 1 tokens, not counting their end tokens.
     let stream: Vec<u8> =
         [1, 2, 3, 9, 1, 2, 3, 4, 5, 6, 7, 9, 1, 2, 9, 1u16].iter().flat_map(|t| t.to_le_bytes()).collect();
     let path = write(dir.path(), "tokens", &stream);
@@ -156,7 +156,7 @@ fn files_with_a_known_header_are_no_tokens_and_no_records() {
     for (name, ..) in tokens_only {
         assert!(Records::open(dir.path().join(name), spec()).is_ok(), "{name} may be records");
     }
-    // Ids whose first bytes are like those of a header, but for what the header says.
+    // Ids whose first bytes look like a header, but do not make a valid one.
     for first in [&[0x8B1F, 7][..], &[0, 0x0108, 5], &[5, 0, 0, 0, 123], &[0xFFFF; 4], &[0x0280, 1]] {
         let like: Vec<u8> = first.iter().copied().chain(0..300u16).flat_map(u16::to_le_bytes).collect();
         let path = write(dir.path(), "like", &like);

@@ -1,4 +1,4 @@
-//! Windows and flattened batches are those of TRL and transformers.
+//! Windows and flattened batches equal TRL's and transformers'.
 
 use crate::training::{golden, json, lines};
 use feedline_core::packed::Piece;

@@ -30,7 +30,7 @@ fn is_whole(cell: &str) -> bool {
     cell.strip_prefix('-').unwrap_or(cell).bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Whether a value that was read is that of its cell.
+/// Whether a value that was read equals its cell.
 fn is_same(cell: &str, read: &str, element: ElementType) -> bool {
     if is_whole(cell) || element == ElementType::Text {
         read == cell
@@ -82,7 +82,7 @@ proptest! {
     fn every_value_is_that_of_its_cell_or_refused(cells in vec(select(&CELLS[..]), 1..6)) {
         let dir = tempdir().unwrap();
         let there: Vec<_> = cells.iter().filter(|cell| !cell.is_empty()).copied().collect();
-        // What no format may refuse.
+        // Values that no format may refuse.
         let is_i64 = !there.is_empty() && there.iter().all(|cell| cell.parse::<i64>().is_ok());
         let is_small = |cell: &&str| cell.parse::<f64>().is_ok_and(|float| float.abs() < 1e15);
         let is_small = !there.is_empty() && there.iter().all(is_small);

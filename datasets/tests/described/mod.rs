@@ -1,11 +1,11 @@
-//! What a reader finds, in the form of the golden files.
+//! Describes a reader's samples in the form of the golden files.
 #![allow(dead_code)] // each test binary uses a part
 
 use feedline_datasets::{Reader, Values};
 use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
 
-/// What `inspect` prints of a reader; reads every sample.
+/// The output of `inspect` for a reader; reads every sample.
 pub(crate) fn describe(reader: &dyn Reader) -> Json {
     let fields = reader.schema().fields().iter();
     let fields: Vec<_> = fields

@@ -346,7 +346,7 @@ def text_gz(path):
     return entry("text", len(lines), [field("text", "text", [None])], lambda i: lines[i])
 
 
-# What is refused, and a part of the line that says why.
+# Refused files, each with a part of its error.
 REFUSED = {
     "npy/npyz__pickle.npy": "Python objects are not read",
     "npy/numpy__py3-objarr.npy": "Python objects are not read",

@@ -25,7 +25,7 @@ fn blocks_are_fetched_ahead_within_their_bytes_and_once() {
             assert!(bytes == all[from..from + BLOCK as usize], "block {block}");
             let stats = remote.stats();
             assert!(stats.memory <= memory_bytes && stats.max_memory <= memory_bytes, "{stats:?}");
-            // What the server has sent, and the reader has not had.
+            // The bytes that the server has sent and the reader has not used.
             let sent = server.sent().saturating_sub(opened + (block + 1) * BLOCK);
             assert!(sent <= memory_bytes, "{sent} bytes ahead of block {block}");
             ahead = ahead.max(stats.requests - 1 - (block + 1));

@@ -187,7 +187,7 @@ fn answers_that_fail_with_many_in_flight_are_asked_for_again_and_each_sample_has
         assert!((56..=80).contains(&stats.retries), "{stats:?}");
         assert!(server.max_in_flight() >= 30, "{} at a time", server.max_in_flight());
 
-        // None of the wanted comes: each sample says so, with its own URL, and the next read succeeds.
+        // No object arrives: each sample's error has its own URL, and the next read succeeds.
         let few = RemoteOptions { attempts: 2, ..options(&server) };
         let reader = Remote::new(few).unwrap().open("s3://bucket/set/").unwrap();
         server.fail_always(Some(Fault::Status(503)));
@@ -216,7 +216,7 @@ fn the_parts_that_a_fingerprint_covers_are_fetched_at_one_time() {
         let begun = Instant::now();
         reader.fingerprint();
         let (took, asked) = (begun.elapsed(), 200);
-        // Of 400 objects it covers every second one.
+        // It covers every second one of 400 objects.
         assert!(took < DELAY * asked / 3, "{took:?} for {asked} requests of {DELAY:?}");
     });
 }

@@ -90,7 +90,7 @@ fn attempts_and_time_are_bounded_and_the_error_says_where() {
         for part in ["3 attempts", "status 500", &url, &format!("{}", 5 * BLOCK)] {
             assert!(error.contains(part) && !error.contains("secret"), "{error}");
         }
-        // What failed is asked for again by the next that wants it.
+        // The next reader asks again for a block that failed.
         server.fail_always(None);
         read(&set, [5 * BLOCK / RECORD as u64]).unwrap();
 
@@ -203,7 +203,7 @@ fn redirects_are_followed_to_other_hosts_without_the_credentials() {
         assert!(
             !other.requests().is_empty() && !other.requests().iter().any(|request| request.has_credentials)
         );
-        // The version is held against what the other host answers.
+        // The version is compared with the other host's answer.
         let set = records(&Remote::new(RemoteOptions { memory_bytes: BLOCK, ..options() }).unwrap(), &url);
         other.put("there", served(bytes(4 * BLOCK + 1)));
         // Not the last block, which the opening has read.

@@ -64,7 +64,7 @@ fn real_files_are_read_by_url_as_independent_readers_do_or_refused() {
         let server = Server::start();
         let remote =
             Remote::new(RemoteOptions { block_bytes: 64 << 10, memory_bytes: 4 << 20, ..options() }).unwrap();
-        // What later ones say of a file counts: with their features it is of another format.
+        // Later entries decide: with their features a file has another format.
         let texts = [
             include_str!("../golden/default.json"),
             include_str!("../golden/csv.json"),
@@ -186,7 +186,7 @@ fn a_packed_folder_is_read_by_url_as_from_disk() {
         refused("outside of its folder", "packed/_index.json");
         let none = open_url(&server.url("nothing/"), options()).unwrap_err().to_string();
         assert!(none.contains("no such object"), "{none}");
-        // As a web server answers that has a page for a folder.
+        // Some web servers answer with a page for a folder.
         server.put("packed", Served::new("<html>"));
         server.fail(&[Fault::NoRange]);
         assert!(open_url(&server.url("packed"), options()).unwrap_err().to_string().contains("_index.json"));

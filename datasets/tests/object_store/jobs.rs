@@ -1,4 +1,4 @@
-//! What a user writes for a store that dies, and for an object that was stored again.
+//! Code of a user whose store dies, or whose object is stored again.
 
 use crate::server::{Served, Server};
 use crate::{LIMIT, bytes, golden, options};

@@ -78,14 +78,14 @@ fn with_a_cache() {
             assert_eq!(number(&*second, sample), sample as u32);
             assert_eq!(second.path(sample), first.path(sample));
         }
-        // A pattern has the same list, and one that is not asked to keep lists takes none.
+        // A pattern uses the same list. Without the option to keep lists, none is used.
         let (pattern, pages) = opened(&server, "s3://bucket/set/*/*.jpg?token=hunter2", HOUR);
         assert_eq!((pages, pattern.len(), number(&*pattern, 2000)), (0, 2500, 2000));
         assert_eq!(opened(&server, url, Duration::ZERO).1, 4);
         let old = Duration::from_nanos(1);
         assert_eq!(opened(&server, url, old).1, 4, "a list that is too old is made anew");
 
-        // What came since is missed until the list is old.
+        // New objects are missed until the list expires.
         put(&server, 2500, 2500);
         assert_eq!(opened(&server, url, HOUR).0.len(), 2500);
         assert_eq!(opened(&server, url, Duration::ZERO).0.len(), 2501);

@@ -1,5 +1,5 @@
 //! One shuffled epoch of 10 TB in a bucket on 64 ranks, on paper: the figures of `docs/large-epochs.md`. The
-//! tests hold the model to the requests and the ids of the code itself.
+//! tests compare the model with the requests and the ids of the code itself.
 //!
 //! ```sh
 //! cargo test -p feedline-datasets --all-features --test object_store large_epoch -- --nocapture
@@ -64,7 +64,8 @@ impl Plan {
         self.samples.div_ceil(self.samples.div_ceil(SAMPLED).max(1))
     }
 
-    /// Seconds to the first batch of single objects. Pages come one by one; a kept list takes none.
+    /// Seconds to the first batch of single objects. Pages are listed one after the other; a kept list needs
+    /// none.
     fn first_batch(&self, is_kept: bool) -> f64 {
         let one_by_one = 2 + if is_kept { 0 } else { self.pages() };
         let at_once = self.sampled().div_ceil(self.in_flight) + self.batch.div_ceil(self.in_flight);
@@ -127,7 +128,7 @@ fn the_model_of_single_objects_counts_the_requests_of_the_code() {
                 ids.iter().for_each(|&id| reader.read(id, &mut Values::new()).unwrap());
                 read += ids.len() as u64;
             }
-            // Each sample once, and none of those that the fingerprint has read again.
+            // Each sample is read once; the samples that the fingerprint has read are not read again.
             let asked = server.requests().len() as u64 - before - opened;
             let most = plan.of_a_rank().next_multiple_of(plan.batch);
             assert!((plan.of_a_rank() - plan.sampled() - plan.batch..=most).contains(&asked), "{asked}");

@@ -55,7 +55,7 @@ pub(crate) fn records(remote: &Remote, url: &str) -> feedline_core::Result<Recor
     Records::open_remote(remote, url, spec())
 }
 
-/// The records `ids`, one behind another, or the first error.
+/// The records `ids`, one after another, or the first error.
 pub(crate) fn read(records: &Records, ids: impl IntoIterator<Item = u64>) -> Result<Vec<u8>, String> {
     let layout = Layout::new(records.spec(), 1).unwrap();
     let mut all = Vec::new();

@@ -28,7 +28,7 @@ fn array(first: u8, count: u8) -> Served {
     object(&made::npy("|u1", false, &format!("({count},)"), &bytes))
 }
 
-/// What a server stores, with the time that stores state.
+/// An object of a server, with the time that stores state.
 fn object(bytes: &[u8]) -> Served {
     let served = Served::new(bytes.to_vec());
     Served { headers: served.headers + "Last-Modified: Mon, 06 Jul 2026 10:00:00 GMT\r\n", ..served }

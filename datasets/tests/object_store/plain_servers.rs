@@ -121,7 +121,7 @@ fn compressed_answers_are_inflated_or_refused() {
                 let error = numbers(&url, options()).unwrap_err().to_string();
                 assert!(error.contains("Content-Encoding: ") && error.contains(&url), "{error}");
             }
-            // Bare numbers are not inflated in silence.
+            // Files of plain token ids are not inflated; an error says so.
             let ids: Vec<u8> = (0..5000u16).flat_map(u16::to_le_bytes).collect();
             let url = server.put("ids.bin", served(made::gz(&ids), "gzip"));
             let remote = Remote::new(options()).unwrap();

@@ -84,7 +84,7 @@ fn an_object_that_changes_in_a_run_is_one_error_with_place_and_both_versions() {
             (version(old, &all), version(new, &all), ["\"old\"", "\"new\""], true),
             (version(monday, &all), version(tuesday, &all), ["2026-07-06", "2026-07-07"], true),
             (version(monday, &all), version(monday, &all[1..]), ["65536 bytes", "65535 bytes"], false),
-            // So short that the range lies beyond it.
+            // The new object is so short that the range lies beyond its end.
             (version(old, &all), version(new, &all[..10]), ["\"old\"", "\"new\""], false),
         ] {
             let server = Server::start();
@@ -97,7 +97,7 @@ fn an_object_that_changes_in_a_run_is_one_error_with_place_and_both_versions() {
             for word in words.into_iter().chain([url.as_str(), "36864", "another version", "start again"]) {
                 assert!(error.contains(word), "{word} in {error}");
             }
-            // It was asked for once, and stays the error of all that follows, of what is in memory too.
+            // It was asked for once. All later reads give this error, even of blocks in memory.
             let requests = server.requests().len();
             assert_eq!(read(&set, [0]).unwrap_err(), error);
             assert_eq!((server.requests().len(), remote.stats().retries), (requests, 0));

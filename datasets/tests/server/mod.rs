@@ -11,10 +11,10 @@ use std::time::Duration;
 /// A request for bytes of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
-    /// What follows the host, with the query.
+    /// The path and the query.
     pub(crate) target: String,
     pub(crate) start: u64,
-    /// The byte behind the last one.
+    /// The end of the range, exclusive.
     pub(crate) end: u64,
     /// The version that the client asks for.
     pub(crate) if_match: Option<String>,
@@ -22,7 +22,7 @@ pub(crate) struct Request {
     pub(crate) has_credentials: bool,
 }
 
-/// What an answer does wrong.
+/// A fault of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     Status(u16),
@@ -38,7 +38,7 @@ pub(crate) enum Fault {
     StarRange,
     /// The whole file, with status 200.
     NoRange,
-    /// Status 416 where the range ends behind the file.
+    /// Status 416 if the range ends after the file.
     RefusesEnds,
     /// The body in chunks, without `Content-Length`.
     Chunked,
@@ -81,7 +81,7 @@ pub(crate) struct Server {
 struct State {
     /// By their path, without the query.
     files: Mutex<BTreeMap<String, Served>>,
-    /// What goes wrong with the next answers, the first one last.
+    /// The faults of the next answers, in reverse order.
     faults: Mutex<Vec<Fault>>,
     always: Mutex<Option<Fault>>,
     /// Every answer after this number of requests is wrong.
@@ -290,7 +290,7 @@ fn serve(state: &State, stream: &TcpStream) -> std::io::Result<()> {
 }
 
 /// Lists the files of a bucket whose names begin with the prefix, as S3 does, 1,000 on a page; with a
-/// delimiter only those without a slash behind it, and the folders of the others.
+/// delimiter only names without a slash after the prefix, and the folders of the others.
 fn list(state: &State, mut stream: &TcpStream, bucket: &str, query: &str) -> std::io::Result<()> {
     if let Some(Fault::Status(number)) = *state.always.lock().unwrap() {
         return write!(stream, "HTTP/1.1 {number} No\r\nContent-Length: 0\r\n\r\n");

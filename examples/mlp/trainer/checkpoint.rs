@@ -131,8 +131,8 @@ impl Checkpoint {
         checkpoint.check().map(|()| checkpoint)
     }
 
-    /// The position at which a rank of `world` continues. If the number of ranks has changed, that of the
-    /// first rank counts for all.
+    /// The position at which a rank of `world` continues. If the number of ranks has changed, all continue at
+    /// the position of the first rank.
     pub fn of_rank(&self, world: World) -> Delivered {
         let (all, rank) = (&self.delivered, world.rank() as usize);
         if all.len() == world.size() as usize {

@@ -14,7 +14,7 @@ use super::pace::Pace;
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     pub device: String,
-    /// The number of ranks. Except for counts, rates and losses, the figures are those of the first rank.
+    /// The number of ranks. Except for counts, rates and losses, the figures belong to the first rank.
     pub world: u32,
     /// The transport between the ranks.
     pub connection: String,

@@ -144,7 +144,7 @@ struct Outputs {
 }
 
 impl Outputs {
-    /// Checks that each can be written, and that none replaces another.
+    /// Checks that each file can be written, and that none replaces another.
     fn new(options: &Options) -> Result<Self> {
         let output =
             |what, path: &Option<PathBuf>| path.as_deref().map(|path| Output::new(what, path)).transpose();

@@ -63,7 +63,7 @@ pub struct Training {
     losses: Vec<f32>,
     /// The number of losses that are recorded, or were in an earlier part of the run.
     noted: usize,
-    /// The number of losses that are means over all ranks; later ones are those of this rank.
+    /// The number of losses that are means over all ranks; later ones are this rank's alone.
     averaged: usize,
     steps: u64,
     samples: u64,

@@ -70,7 +70,7 @@ fn epochs(lines: &str) -> Vec<&str> {
     lines.lines().filter(|line| line.starts_with("epoch")).collect()
 }
 
-/// The number behind `name` in `line`.
+/// The number after `name` in `line`.
 fn number(line: &str, name: &str) -> f64 {
     let text = line.split(name).nth(1).and_then(|text| text.split_whitespace().next());
     text.and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("no {name} in {line}"))

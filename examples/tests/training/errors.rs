@@ -1,4 +1,4 @@
-//! Bad input to the trainer gives one line on standard error: what is wrong, where, and what to do. The
+//! Bad input to the trainer gives one line on standard error: the mistake, its place, and the remedy. The
 //! exit code is 2, and nothing is written.
 
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! If the system refuses a thread, or space for the built-in digits, the trainer says in one line what to do.
+//! If the system refuses a thread, or space for the built-in digits, the trainer prints one line with the
+//! remedy.
 
 use crate::drawn;
 

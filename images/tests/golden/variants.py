@@ -99,7 +99,7 @@ def bmp(pick, noise, height, width):
         shades = [0, 255] if len(table) == 2 else list(range(len(table)))
         is_gray = all((color == shade).all() for color, shade in zip(table, shades))
         palette = b"".join(bytes(color[::-1]) + b"\0" * (entry - 3) for color in table)
-        # Index by index, or in spans, as pictures with few colours are.
+        # Random indices, or runs of three equal ones, as in pictures with few colours.
         indices = noise.integers(0, len(table), (height, width))
         if pick.random() < 0.5:
             indices = np.repeat(indices, 3, axis=1)[:, :width]

@@ -191,7 +191,7 @@ fn a_list_whose_moves_are_unknown_is_refused() {
     refused(Transforms::new().on_device().resize(8).cutmix(1.0), "cutmix");
     Transforms::new().on_device().resize(8).check_moves().unwrap();
     every_move().check_moves().unwrap();
-    // A transform that does not keep what it states is found by the size.
+    // A transform that breaks its stated effect is found by the size.
     let list = Transforms::new().then(Own(Effect::Moves));
     let (mut scratch, mut image) = (Scratch::default(), [0; 12]);
     list.apply(Size::new(4, 4), &[0; 48], &mut Random::from_key(0), &mut scratch, &mut image).unwrap();

@@ -218,8 +218,7 @@ fn random_resized_crop_draws_area_and_ratio_as_torchvision_defines_them() {
         places[0] += (top as f64 + part.height as f64 / 2.0) / 300.0;
         places[1] += (left as f64 + part.width as f64 / 2.0) / 400.0;
     }
-    // Large areas do not fit with every ratio. The means are those of 60,000 draws by the definition, in
-    // Python.
+    // Large areas do not fit with every ratio. The means come from 60,000 draws by the definition, in Python.
     let of = |sum: f64| sum / 4000.0;
     assert!((of(area) - 0.4325).abs() < 0.015, "{}", of(area));
     assert!((of(log_ratio) - 0.0317).abs() < 0.012, "{}", of(log_ratio));

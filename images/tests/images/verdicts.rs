@@ -1,4 +1,4 @@
-//! Whether a picture can be decoded depends on its bytes alone: not on the crop, nor on who decodes it.
+//! Whether a picture can be decoded depends on its bytes alone: neither on the crop nor on the decoder.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use feedline_core::Random;
 use feedline_images::{Decoder, RandomCrop, Scratch, Size, Transforms};
 
-/// Damaged copies of a file: cut, with the end marker put behind the cut, and with bytes changed.
+/// Damaged copies of a file: cut, cut with an end marker appended, and with changed bytes.
 fn damaged(bytes: &[u8], random: &mut Random) -> Vec<Vec<u8>> {
     let mut all = vec![bytes.to_vec()];
     let first = bytes.len().saturating_sub(12);

@@ -210,7 +210,7 @@ fn what_the_gpu_refuses_is_decoded_on_the_cpu_that_picture_alone() {
     let mut counts = decoder.counts();
     assert_eq!((counts.on_cpu, counts.on_gpu, counts.refused), (5, 2, 5), "{counts:?}");
 
-    // Damaged data behind a valid header.
+    // Damaged data after a valid header.
     let mut cut = fs::read(golden("420.jpg")).unwrap();
     let (from, to) = (cut.len() / 2, cut.len() / 2 + 40);
     cut[from..to].fill(0x55);

@@ -53,7 +53,7 @@ impl Drop for Process {
     }
 }
 
-/// A server in a process of its own, and what to ask it for.
+/// A server in a process of its own, and the request to send it.
 struct Asked {
     server: Process,
     servers: Servers,
@@ -202,7 +202,8 @@ while time.monotonic() - start < limit:
 print(count, time.monotonic() - start)
 "#;
 
-/// Gigabytes per second of pyarrow's server and client with so many rows per message, if there is a pyarrow.
+/// Gigabytes per second of pyarrow's server and client with `message` rows per message; `None` without
+/// pyarrow.
 fn pyarrow(options: &Options, message: usize) -> Option<f64> {
     let python = std::env::var("FEEDLINE_PYTHON").unwrap_or_else(|_| "python3".into());
     let sizes = [options.rows, options.row_bytes, message].map(|size| size.to_string());

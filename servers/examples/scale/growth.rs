@@ -53,7 +53,7 @@ fn builder(set: Waits, servers: &[Running], second: bool) -> feedline::Result<Lo
     })
 }
 
-/// Compares an epoch of four servers with that of the workers alone.
+/// Compares an epoch of four servers with an epoch of the workers alone.
 pub fn check() -> feedline::Result<()> {
     let set = || Waits::new(1000, Duration::from_micros(200));
     let epoch = |servers: &[Running]| {

@@ -27,7 +27,7 @@ pub fn builder(set: &Arc<impl Dataset>) -> LoaderBuilder {
     Loader::builder(set.clone()).batch_size(BATCH).shuffle(7).epochs(2).workers(Workers::Count(1))
 }
 
-/// What a run delivers: ids and bytes of each batch, and the cursor at the end.
+/// The output of a run: ids and bytes of each batch, and the cursor at the end.
 #[derive(Debug, PartialEq)]
 pub struct Delivered {
     pub batches: Vec<(Vec<u64>, Vec<u8>)>,
@@ -199,7 +199,7 @@ fn passed(left: &AtomicU64, len: usize) -> Option<usize> {
     is_here.then_some(before as usize)
 }
 
-/// Both of two results.
+/// Joins two results into one.
 trait ZipOk<T> {
     fn zip_ok<U>(self, other: std::io::Result<U>) -> Option<(T, U)>;
 }

@@ -158,7 +158,7 @@ impl Drop for Ended<'_> {
     }
 }
 
-/// A run with three servers, of which one after another, or all at once, is hurt.
+/// A run with three servers. Faults hit one after another, or all at once.
 fn one_run(
     (builder, server): Kind,
     seed: u64,
@@ -315,7 +315,7 @@ fn a_slow_server_is_overtaken_by_a_second_request() {
         let addresses: Vec<_> = targets.iter().map(|target| target.proxy.address).collect();
         let filler = servers(&addresses).timeout(Duration::from_secs(20));
         let (delivered, report) = run_with(builder(&set).filler(filler), |batches| {
-            // From now on one of three answers nothing, without an error.
+            // From now on one of the three servers is silent, without an error.
             if batches == 26 {
                 targets[1].proxy.stop(true);
             }

@@ -1,4 +1,4 @@
-//! Batches from servers are those of the workers, whatever happens to the servers.
+//! Servers give the batches that the workers give, whatever happens to the servers.
 
 mod common;
 mod faults;

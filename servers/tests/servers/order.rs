@@ -142,7 +142,7 @@ fn a_mix_is_drawn_on_a_server_as_here() {
     });
 }
 
-/// A source whose records take 200 us to decode; that of sample `bad` cannot be decoded.
+/// A source whose records take 200 us to decode; the record of sample `bad` cannot be decoded.
 fn source(bad: Option<u64>) -> impl Source {
     Hooked::new(Generator::new([30, 0, 41, 7, 90, 12]).unwrap()).before_decode(move |id| {
         std::thread::sleep(Duration::from_micros(200));

@@ -1,4 +1,4 @@
-//! What a server and a trainer refuse, in one line, and what they do not tell.
+//! Refusals of a server and a trainer: one line each, without secrets.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,7 +65,7 @@ fn a_wrong_token_and_missing_tls_are_refused() {
         let (delivered, report) = run(builder(&set).filler(plain.clone()));
         assert_eq!((delivered, report.unwrap().batches), (run(builder(&set)).0, 0));
         assert!(plain.status()[0].last_error.is_some(), "{:?}", plain.status());
-        // So it is with a certificate of somebody else.
+        // A certificate of somebody else is refused too.
         let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap().cert.pem();
         let port = server.address().port();
         let mistrusted =
@@ -75,7 +75,7 @@ fn a_wrong_token_and_missing_tls_are_refused() {
     });
 }
 
-/// What the server answers to `ticket`: the number of messages, or the error.
+/// The server's answer to `ticket`: the number of messages, or the error.
 fn ask(server: &feedline_decode::Running, ticket: Vec<u8>) -> Result<usize, Status> {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
@@ -121,7 +121,7 @@ fn forged_tickets_and_huge_requests_are_refused_and_the_server_goes_on() {
             (json(&ticket(vec![100])), Code::InvalidArgument),
             (json(&ticket(vec![u64::MAX])), Code::InvalidArgument),
             (json(&ticket(vec![0; 10_000])), Code::ResourceExhausted),
-            // Beyond what a message may have at all.
+            // Larger than any message may be.
             (json(&ticket(vec![99; 2 << 20])), Code::OutOfRange),
         ];
         for (index, (bytes, code)) in cases.into_iter().enumerate() {

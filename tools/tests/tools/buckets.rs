@@ -126,7 +126,7 @@ fn a_loader_that_is_closed_with_many_requests_in_flight_ends_at_once() {
         assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
         server.delay(Duration::ZERO);
         let asked = server.requests().len();
-        // A second data set reads on undisturbed: the requests of the first have ended with it.
+        // The requests of the first data set have ended with it, so a second one is not disturbed.
         std::thread::sleep(Duration::from_millis(600));
         assert!(server.requests().len() <= asked + 2 * 64, "{} more", server.requests().len() - asked);
     }

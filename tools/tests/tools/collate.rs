@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 /// A document: its ids, and its labels.
 type Document = (Vec<i64>, Vec<i64>);
 
-/// The documents of a batch; a feature may have several, one behind another.
+/// The documents of a batch; a feature may hold several, one after another.
 fn documents(features: &[Json]) -> Vec<Document> {
     let mut all = Vec::new();
     for feature in features {
@@ -96,7 +96,7 @@ fn collated_batches_equal_those_of_trl() {
         let (labels, _) = batch.padded::<i64>("labels").unwrap();
         assert_eq!(rows(ids, count), expected["input_ids"], "{case}");
         assert_eq!(rows(labels, count), expected["labels"], "{case}");
-        // What TRL says by masks and positions, a batch says by the lengths of its rows.
+        // TRL marks documents by masks and positions, a batch by the lengths of its rows.
         let width = ids.len() / count;
         let each = |number: fn(usize, usize) -> usize| -> Json {
             let row = |length: &u32| (0..width).map(|at| number(at, *length as usize)).collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! The example `inspect`: what it prints, and how it ends.
+//! The example `inspect`: its output and its exit code.
 
 use crate::run::{npy, run, shared, write};
 use serde_json::{Value, json};
@@ -243,7 +243,7 @@ fn missing_values_are_counted_and_the_lines_load_the_table() {
     let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
     let counts = json!({"income": 2, "city": 1, "code": 1, "note": 1});
     assert_eq!(printed["missing"], json!({"rows": 5, "columns": counts}));
-    // 17 columns, of which the first is text.
+    // 17 columns; the first is text.
     let wide = format!("t{}\na{}\nb{}\n", ",1".repeat(16), ",2".repeat(16), ",3".repeat(16));
     let wide = wide.replacen(&",1".repeat(16), &(0..16).map(|n| format!(",c{n}")).collect::<String>(), 1);
     const WIDE: &str = "Table::open(PATH)\n      \

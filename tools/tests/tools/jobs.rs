@@ -137,7 +137,7 @@ fn texts_become_the_ids_windows_and_buckets_of_the_python_library() {
         }
     }
 
-    // Windows: the ids of all texts one behind another, cut every 128.
+    // Windows: the ids of all texts one after another, cut every 128.
     let documents = ids_of(folder, "byte-level", "plain");
     let mut items: Vec<(i64, usize, u32)> = Vec::new();
     for (number, document) in documents.iter().enumerate() {

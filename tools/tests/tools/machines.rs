@@ -1,5 +1,5 @@
-//! What one machine writes another reads: packed sets, fitted tables, checkpoints, caches and records of
-//! x86-64 and of Arm, in `tests/golden`.
+//! One machine reads the files that another writes: packed sets, fitted tables, checkpoints, caches and
+//! records of x86-64 and of Arm, in `tests/golden`.
 //!
 //! With `FEEDLINE_GOLDEN=1` the test first writes the files of the machine that it runs on anew.
 
@@ -40,7 +40,7 @@ fn builder(set: &Arc<Cached>) -> LoaderBuilder {
 /// A batch: its ids, and the bytes of its fields.
 type Contents = (Vec<u64>, Vec<i64>, Vec<u32>, Vec<i64>);
 
-/// Up to `steps` batches, from the first one or from a cursor; and the checkpoint behind them.
+/// Up to `steps` batches, from the first one or from a cursor; and the checkpoint after them.
 fn run(builder: LoaderBuilder, from: Option<Cursor>, steps: usize) -> (Vec<Contents>, Checkpoint) {
     let device = Device::new_host();
     let compute = device.stream().unwrap();

@@ -76,7 +76,7 @@ fn a_killed_run_goes_on_where_it_was() {
     let to = dir.path().join("packed");
     let arguments = [from.to_str().unwrap(), to.to_str().unwrap(), "--shard-mib", "1"];
     let deadline = feedline_core::deadline(Duration::from_secs(100));
-    // Killed when shard 2 appears, and so on: within whatever it does then.
+    // Killed when shard 2 appears, then shard 7, and so on.
     for shard in [2, 7, 8, 15, 23] {
         let mut child = example("pack").args(arguments).stdout(Stdio::null()).spawn().unwrap();
         let path = to.join(format!("{shard:06}.arrow"));
@@ -87,7 +87,7 @@ fn a_killed_run_goes_on_where_it_was() {
         // It may have ended by itself.
         let _ = child.kill();
         child.wait().unwrap();
-        // What is there under its name is whole.
+        // A file that has its final name is whole.
         assert_eq!(open(to.join("000001.arrow")).unwrap().len(), 1024);
     }
     let said = pack(&arguments);
@@ -195,7 +195,7 @@ fn a_table_is_packed_with_chosen_filled_and_cast_columns() {
     }
 }
 
-/// What pyarrow reads of the files, as lines.
+/// Prints the values that pyarrow reads from the files, as lines.
 const READ: &str = r#"
 import sys
 import pyarrow as pa, pyarrow.dataset as ds

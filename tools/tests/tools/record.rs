@@ -15,7 +15,7 @@ fn feedline(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_feedline")).args(arguments).output().expect("run feedline")
 }
 
-/// Runs it, and checks the exit code; returns what it prints.
+/// Runs the program and checks its exit code; returns its output.
 #[track_caller]
 fn prints(code: i32, arguments: &[&str]) -> String {
     let output = feedline(arguments);

@@ -206,7 +206,7 @@ fn listed(dir: &Path, table: &Path) -> PathBuf {
     dir.join("listed")
 }
 
-/// Pictures of 3 x 32 x 32 pixels, each behind its class.
+/// Pictures of 3 x 32 x 32 pixels, each after its class.
 fn cifar(dir: &Path) -> PathBuf {
     let sample = |id: u64| std::iter::once((id % 10) as u8).chain((0..3072).map(move |at| (at * id) as u8));
     write(dir, "data_batch_1.bin", &Vec::from_iter((0..LEN).flat_map(sample)))
@@ -283,7 +283,7 @@ fn manifest(dir: &Path) -> Build {
     })
 }
 
-/// What `make` makes of pictures of 4 x 4 with masks.
+/// The set that `make` makes from pictures of 4 x 4 with masks.
 fn paired<D: Dataset>(dir: &Path, make: fn(Box<dyn Reader>) -> D) -> impl Fn() -> D + use<D> {
     for id in 0..LEN as u8 {
         let levels = |count: u8| Vec::from_iter((0..count).map(|at| at.wrapping_mul(id)));

@@ -28,7 +28,7 @@ use entry::Entry;
 use feedline_testkit::restore::{self, MIXES};
 use restoring::{Restored, implementations, is_on_by_default, read_source, sources, variants};
 
-/// Every entry, with its files in `dir`; none without the sources, whose golden files are among them.
+/// Every entry, with its files in `dir`. Empty without the sources, because it needs their golden files.
 fn zoo(test: &str, dir: &Path) -> Vec<Entry> {
     let Some(root) = sources(test) else { return Vec::new() };
     #[cfg_attr(not(feature = "object-store"), expect(unused_mut))]
@@ -95,7 +95,7 @@ fn no_format_is_left_out() {
     }
     // The second word of an entry is its kind.
     let mut kinds: BTreeSet<&str> = all.iter().filter_map(|entry| entry.name.split(' ').nth(1)).collect();
-    // Those of the default build have types of their own, and are in the other zoo.
+    // Entries of the default build have other types, and are in the other zoo.
     kinds.extend(["Idx", "Tar", "Text", "Refused", "Unknown"]);
     let known = variants(&read_source(&root.join("datasets/src/open/kind.rs")), "Kind");
     assert!(known.len() >= 15, "only {known:?} were found");

@@ -15,7 +15,7 @@ use burn::train::{ClassificationOutput, InferenceStep, Learner, SupervisedTraini
 use feedline::{Context, DType, Dataset, Loader, ReadError, Row, Spec};
 use feedline_burn::BurnLoader;
 
-/// Sample `id` has class `id % 4`; the image has one bright pixel, that of the class.
+/// Sample `id` has class `id % 4`. Its image is dark but for pixel number `id % 4`.
 struct Classes(Spec);
 
 impl Dataset for Classes {

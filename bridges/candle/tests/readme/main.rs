@@ -10,7 +10,7 @@ use feedline::{Context, Dataset, Loader, ReadError, Row, Spec};
 
 const SAMPLES: u64 = 1280;
 
-/// Sample `id` has class `id % 4`; the image has one bright pixel, that of the class.
+/// Sample `id` has class `id % 4`. Its image is dark but for pixel number `id % 4`.
 struct Classes(Spec);
 
 impl Dataset for Classes {

@@ -141,7 +141,7 @@ unsafe impl Backend for Host {
         }
         let event = Arc::new(Event::default());
         let number = event.issue();
-        // Also on a lost device: its streams run to their end and only skip the work.
+        // Also done on a lost device: its streams run on and only skip the work.
         worker.queue().push(|| Command::Record(event.clone(), number))?;
         event.wait_for(number);
         self.check_lost()

@@ -87,8 +87,8 @@ impl Queue {
         }
     }
 
-    /// Records `event` behind the commands so far: if all of them have run at once, without a wake-up of the
-    /// stream's thread.
+    /// Records `event` after the commands so far. If all of them have run, records it at once, without waking
+    /// the stream's thread.
     pub(super) fn record(&self, event: Arc<Event>) -> Result<()> {
         let is_recorded = self.state.with(|state| {
             let is_done = state.is_done() && !state.closed;

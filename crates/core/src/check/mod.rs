@@ -403,7 +403,7 @@ impl Check<'_> {
     }
 }
 
-/// The first byte that only one of the two has, or that differs.
+/// The index of the first byte that differs, or that only one of the two has.
 fn first_difference(one: &[u8], two: &[u8]) -> Option<usize> {
     let differs = one.iter().zip(two).position(|(one, two)| one != two);
     differs.or_else(|| (one.len() != two.len()).then(|| one.len().min(two.len())))

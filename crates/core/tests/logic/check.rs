@@ -16,7 +16,7 @@ enum Defect {
     Random,
     Thread,
     ReadMany,
-    /// `read_many` begins the samples in another order than that of the ids.
+    /// `read_many` begins the samples in an order that differs from the ids.
     OtherDraws,
     /// `read_many` takes random numbers of its own context, which has ids for draws.
     OwnContext,
@@ -171,7 +171,7 @@ fn every_fault_is_found_with_its_location() {
     assert!(finding.line.as_ref().is_some_and(|line| line.contains(".rs:")), "{finding:?}");
 }
 
-/// In a process of its own, whose output can be read.
+/// Runs in a process of its own, so that the test can read the output.
 #[test]
 #[cfg_attr(miri, ignore = "miri starts no processes")]
 fn the_panics_of_a_check_print_nothing_and_each_fault_is_found_once() {

@@ -1,4 +1,4 @@
-//! What fingerprints of files cover.
+//! The bytes that fingerprints of files cover.
 
 use std::fs::{self, File};
 use std::path::PathBuf;

@@ -211,7 +211,7 @@ fn each_document_of_a_window_has_random_numbers_of_its_own() {
         Ok(row.write_ragged(0, &items)?)
     };
     let drawn = || from_fn(12, spec(), move |_, row, context| draw(row, context));
-    // What draws the numbers is below a stage of its own.
+    // The set that draws the numbers is below another stage.
     let copied = drawn().map(spec(), |sample, row, _| Ok(row.write_ragged(0, sample.field::<i64>(0)?)?));
     let sets: [Box<dyn Dataset>; 2] = [Box::new(drawn()), Box::new(copied.unwrap())];
     for set in sets {

@@ -162,7 +162,7 @@ fn windows_are_those_of_packed_documents_group_by_group_and_from_every_offset() 
             }
             assert_eq!(decoded.len(), expected.len(), "order {number}, within {within}");
             assert!(decoded == expected, "order {number}, within {within}");
-            // From any offset the same records come, and offsets grow.
+            // Every offset leads to the same records, and offsets grow.
             assert!(found.windows(2).all(|pair| pair[0].0 < pair[1].0));
             for at in (0..found.len()).step_by(7) {
                 let again = records(&source, found[at].0);

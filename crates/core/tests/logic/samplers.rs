@@ -174,14 +174,14 @@ fn a_block_shuffle_puts_every_sample_anywhere_as_a_shuffle_does() {
         let largest = all.iter().copied().fold(f64::MIN, f64::max);
         (all.iter().sum::<f64>() / all.len() as f64, largest, apart / (epochs * (len - 1)) as f64)
     };
-    // Of 1000 samples the largest deviation is about 4.5 by chance, and the mean is within 0.1.
+    // By chance, the largest deviation of 1000 samples is about 4.5, and the mean is within 0.1.
     let block = Sampler::block(20, 80).unwrap();
     let [(mean, largest, apart), (block_mean, block_largest, block_apart)] =
         [&Sampler::Shuffle, &block].map(deviations);
     assert!(mean.abs() < 0.15 && largest < 7.0, "shuffle: mean {mean:.3}, largest {largest:.2}");
     assert!(block_mean.abs() < 0.15 && block_largest < 7.0, "blocks: {block_mean:.3}, {block_largest:.2}");
-    // What a block shuffle does not do: neighbours of a block stay within a window, and are not a third of
-    // the epoch apart.
+    // The limit of a block shuffle: neighbours of a block stay within a window, instead of a third of the
+    // epoch apart.
     assert!((apart - 333.0).abs() < 5.0 && block_apart < 60.0, "{apart} and {block_apart} apart");
 }
 

@@ -16,7 +16,7 @@ impl WriteLease {
     /// Fills this slot by the work that `work` submits to `stream`, such as kernels that read another batch.
     ///
     /// As for [`upload`](Self::upload), the stream first waits for every reader of the slot's last batch, and
-    /// a reader of this batch waits for all that `work` has submitted. `work` gets the slot's views.
+    /// a reader of this batch waits for everything that `work` has submitted. `work` gets the slot's views.
     ///
     /// ```
     /// use feedline_device::slot::SlotRing;

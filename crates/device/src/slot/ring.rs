@@ -178,9 +178,8 @@ impl SlotRing {
         StreamCore::set_owners(streams, &self.writers, &self.device, "a ring of device slots")
     }
 
-    /// On the host device, hands a batch over with the memory of its host slot, which gets that of the device
-    /// slot in exchange: nothing is copied. Then [`addresses`](Self::addresses) change. Does nothing on
-    /// another device.
+    /// On the host device, the two slots of a batch exchange their memory, so nothing is copied and
+    /// [`addresses`](Self::addresses) change. Does nothing on another device.
     #[doc(hidden)] // For the loader.
     pub fn take_over_host_slots(&self) {
         // The host backend only: other devices do not read host memory in place.
@@ -268,21 +267,22 @@ impl SlotRing {
         self.delivered.load(Ordering::Acquire)
     }
 
-    /// Who holds the slots, as far as the calling thread can see, which waits for one of them.
+    /// Who holds the slots. Call it on the thread that waits for a slot: it sees only what that thread can
+    /// know.
     pub fn held(&self) -> Held {
         if self.delivered() < self.len() {
             return Held::Free;
         }
         let this = this_thread();
         let (mut all, mut used, mut are_own) = (0, 0, true);
-        // What holds a lost slot is gone.
+        // The holder of a lost slot is gone.
         for slot in self.slots.iter().filter(|slot| !slot.lost.load(Ordering::Acquire)) {
             all += 1;
             used += usize::from(slot.is_used_elsewhere.load(Ordering::Relaxed));
             are_own &= slot.taken_on.load(Ordering::Relaxed) == this;
         }
-        // A thread that works through a queue of batches has one in hand and the others before it. One that
-        // keeps all that it gets has looked at none of them, or at all.
+        // A thread that works through a queue of batches has one in hand and the others before it. A thread
+        // that keeps every batch has looked at none of them, or at all.
         let has_one_in_hand = used > 0 && (used < all || all == 1);
         if has_one_in_hand || !are_own { Held::InUse } else { Held::Idle }
     }

@@ -160,8 +160,8 @@ impl StridedColumns {
         self.gather_order
     }
 
-    /// Returns an error for another stream than that of the first batch, and for batches and slots of
-    /// another layout.
+    /// Returns an error if the batch or a slot does not fit the columns, or if the stream is not the first
+    /// batch's.
     pub(crate) fn accepts(
         &self,
         stream: &Arc<StreamCore>,
@@ -187,13 +187,13 @@ impl StridedColumns {
         self.fields.iter().enumerate().map(|(index, field)| (field, self.layout.offset(index)))
     }
 
-    /// Where the ids are in a host slot: behind the rows that workers have read.
+    /// The offset of the ids in a host slot: after the rows that workers have read.
     fn ids_at(&self) -> usize {
         if self.rest.is_some() { self.layout.bytes() } else { 0 }
     }
 
-    /// Submits to `stream` the copies of the rows that workers have read, from the host slot at `from`, to
-    /// the place behind the samples on the device.
+    /// Submits to `stream` the copies of the rows that workers have read: from the host slot at `from` to the
+    /// place after the samples on the device.
     ///
     /// # Safety
     /// As for [`send`](Self::send).

@@ -135,7 +135,7 @@ mod tests {
             let mut sorted = places.clone();
             sorted.sort_unstable();
             assert!(sorted.into_iter().eq(0..rows));
-            // 2^23 is the power of two above the largest id. Within a bucket, the order is that of the
+            // 2^23 is the power of two above the largest id. Within a bucket, rows keep the order of the
             // batch.
             let bucket = (1 << 23) / rows.next_power_of_two().min(BUCKETS) as u64;
             let keys: Vec<_> = visited.iter().zip(places).map(|(&id, place)| (id / bucket, place)).collect();

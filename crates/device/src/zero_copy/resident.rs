@@ -38,7 +38,7 @@ pub(crate) struct Resident {
 
 impl Resident {
     /// Reads the first `len` samples of `dataset` on `threads` threads, and copies them to the device, with
-    /// room for `more` rows behind them and for the ids of `batch` rows. Blocks until all are on the device.
+    /// room for `more` rows after them and for the ids of `batch` rows. Blocks until all are on the device.
     pub(crate) fn new(
         device: &Device,
         dataset: &StableDataset,
@@ -109,7 +109,8 @@ pub(crate) fn fitting(spec: &Spec, len: u64, batch: u64, budget: usize) -> Resul
     Ok(kept)
 }
 
-/// The offset of each field's column for `len` samples, that of the ids of `batch` rows, and the total bytes.
+/// The offset of each field's column for `len` samples, the offset of the ids of `batch` rows, and the total
+/// bytes.
 fn place(spec: &Spec, len: u64, batch: u64) -> Result<(Vec<usize>, usize, usize)> {
     let mut end = 0_usize;
     let mut offsets = Vec::with_capacity(spec.fields().len());
@@ -155,7 +156,7 @@ struct Load<'a> {
     resident: &'a Resident,
     dataset: &'a StableDataset,
     len: u64,
-    /// The samples that are read at once.
+    /// The layout of the samples that are read in one call.
     layout: Layout,
     staging: Ring<crate::Pinned>,
     events: EventPool,
@@ -199,7 +200,7 @@ impl<'a> Load<'a> {
         error.map_or(Ok(()), |(_, error)| Err(error))
     }
 
-    /// Reads and copies pieces until none is left.
+    /// Reads and copies pieces until all are done.
     fn work(&self) {
         let mut context = Context::new(0, 0);
         let mut ids = Vec::with_capacity(self.layout.capacity());

@@ -8,8 +8,8 @@ use super::GatherOrder;
 /// rest.
 ///
 /// A slot holds the rows of a batch that workers have read, in the order of the batch, as the first rows of
-/// the layout. The ids to gather follow. A sample on the device has its own id; another sample has the id of
-/// the row, behind the samples on the device, to which it is copied.
+/// the layout. The ids to gather follow. A sample on the device keeps its id. Another sample is copied to a
+/// row after the samples on the device, and its id is the number of that row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rest {
     /// Samples below this id are on the device.

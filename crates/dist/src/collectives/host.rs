@@ -111,7 +111,7 @@ fn all_gather(hosts: &Hosts, part: &[u8], all: &mut [u8]) -> Result<()> {
     Peer::all(&hosts.shared).try_for_each(|peer| peer.send(all))
 }
 
-/// The call of a rank. It must equal that of rank 0.
+/// The call of a rank. It must equal the call of rank 0.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Head {
     set: u64,
@@ -164,7 +164,7 @@ impl<'a> Peer<'a> {
             return Ok(());
         }
         let name = |head: Head| {
-            // With a single set, naming its number would only distract.
+            // A single set needs no number.
             let set = if set == own.set { String::new() } else { format!(" of collectives {}", head.set) };
             head.name() + &set
         };

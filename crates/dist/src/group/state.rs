@@ -63,7 +63,7 @@ pub(super) struct State {
     gathered: HashMap<u64, Vec<Vec<u8>>>,
 }
 
-/// What this rank knows of another one, or of itself.
+/// The facts that this rank has about another one, or about itself.
 pub(super) struct Peer {
     /// Arrival of its last message.
     pub(super) last_message: Instant,
@@ -252,8 +252,8 @@ impl Shared {
                 return;
             }
         }
-        // First of all: a caller of this rank that gets the error may end the process at once, and the others
-        // would see a broken connection without a cause.
+        // Do this first: a caller of this rank that gets the error may end the process at once, and the
+        // others would see a broken connection without a cause.
         self.send_all(&Message::Failed(why.to_owned()).to_bytes(), from);
         let callbacks = {
             let mut state = self.lock();
@@ -432,7 +432,7 @@ mod tests {
                 });
                 read.recv().unwrap();
                 let failure = scope.spawn(|| hub.receive(2, Message::Failed("rank 2 left".to_owned())));
-                // Without the order, the failure is there at once.
+                // Without the order, the failure would arrive at once.
                 std::thread::sleep(Duration::from_millis(100));
                 let is_early = hub.error().is_some();
                 let of_second = scope.spawn(|| next(to_second));

@@ -8,7 +8,7 @@ use feedline_core::{Result, World};
 use crate::config;
 use hostlist::first_host;
 
-/// The default port of the rendezvous, that of PyTorch.
+/// The default port of the rendezvous, as in PyTorch.
 const DEFAULT_PORT: u16 = 29500;
 
 /// Derived ports lie below the range that Linux uses for outgoing connections.

@@ -213,7 +213,7 @@ pub(crate) fn connect(host: &str, port: u16, deadline: Instant) -> io::Result<Tc
 
 fn attempt(host: &str, port: u16, deadline: Instant) -> io::Result<TcpStream> {
     let mut last = io::Error::other("the name has no address");
-    // The name is looked up each time: that of a pod appears once it runs.
+    // Looks the name up each time: a pod's name appears only once it runs.
     for address in (host, port).to_socket_addrs()? {
         match connect_once(address, deadline) {
             Ok(connection) => return Ok(connection),

@@ -56,7 +56,7 @@ struct Shared {
 struct Clients {
     /// Open connections, each with a thread.
     open: HashMap<u64, Arc<TcpStream>>,
-    /// Those of them that have not sent their hello.
+    /// Clients among them that have not sent their hello.
     pending: usize,
     next: u64,
     is_closed: bool,

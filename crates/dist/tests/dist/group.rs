@@ -70,7 +70,7 @@ fn ranks_that_differ_are_named_with_both_values() {
     });
 }
 
-/// Rank 0 may leave because of what it has received, as after an option that differs.
+/// Rank 0 may leave because of the values it has received, for example after an option that differs.
 #[test]
 fn an_exchange_reaches_all_ranks_before_the_end_that_it_causes() {
     watched(|| {

@@ -1,4 +1,4 @@
-//! The client of a store, with the own server and with that of PyTorch.
+//! The client of a store, with our server and with PyTorch's.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -18,7 +18,7 @@ fn works_as_a_store(port: u16) {
     one.set("key", b"value").unwrap();
     assert_eq!(two.get("key", LIMIT).unwrap(), b"value");
     assert!(!other.has("key").unwrap(), "another run sees the key");
-    // A client sees at once what another one has set.
+    // A client sees at once a value that another one has set.
     for round in 0..500u32 {
         one.set("key", &round.to_le_bytes()).unwrap();
         assert_eq!(two.get("key", LIMIT).unwrap(), round.to_le_bytes());
@@ -257,7 +257,7 @@ fn computed(file: &std::fs::File) -> f64 {
     (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
 }
 
-/// The process of `without_file_descriptors_the_store_waits`, which has few descriptors.
+/// The child process of `without_file_descriptors_the_store_waits`. It has few descriptors.
 #[test]
 #[ignore = "a test starts it, in a process of its own"]
 fn without_file_descriptors() {

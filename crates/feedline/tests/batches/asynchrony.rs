@@ -294,7 +294,7 @@ fn the_meter_reports_compute_that_waits_for_decode() {
     });
 }
 
-/// What a GPU kernel found in the bytes of an epoch, and how copies and kernels overlapped.
+/// The wrong bytes that a GPU kernel found in an epoch, and the overlap of copies and kernels.
 struct Overlap {
     /// Number of wrong bytes, index of the first one, and number of bytes checked.
     report: Vec<i64>,

@@ -1,6 +1,5 @@
-//! Random numbers belong to a draw: the place in the order of an epoch. A sample that comes again gets
-//! others, and the same place gets the same ones whatever workers, ranks, batches, resumes, skips and fillers
-//! there are.
+//! Random numbers belong to a draw: the place in the order of an epoch. A repeated sample gets other numbers.
+//! A place always gets the same numbers, for any workers, ranks, batches, resumes, skips and fillers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,7 +38,7 @@ fn noise(len: u64) -> impl Dataset {
     })
 }
 
-/// A set of a user, which reads two samples of another set in one call for each of its own.
+/// A user's set: for each sample it reads two samples of another set in one call.
 struct Pairs<D> {
     inner: D,
     spec: Spec,

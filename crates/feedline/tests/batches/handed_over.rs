@@ -21,7 +21,7 @@ fn builder(rows: usize) -> LoaderBuilder {
     builder.depth(DEPTH).hands_over()
 }
 
-/// The addresses of the batches of two epochs, whose bytes are those of the data set.
+/// Checks the bytes of all batches of two epochs; returns the addresses of the batches.
 fn addresses(rows: usize) -> BTreeSet<u64> {
     let device = Device::new_host();
     let compute = device.stream().unwrap();

@@ -1,4 +1,4 @@
-//! What batches hold, in which order, and where from.
+//! Tests of batches: content, order and origin.
 
 mod asynchrony;
 #[path = "../common/mod.rs"]

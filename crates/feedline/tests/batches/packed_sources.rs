@@ -1,5 +1,5 @@
-//! Documents of a stream in windows: every item exactly once, the same after 200 resumes, split over worlds
-//! of 1, 2, 3 and 8 ranks, in an order that stays what it is.
+//! Documents of a stream in windows: every item comes exactly once, also after 200 resumes and on 1, 2, 3 and
+//! 8 ranks, in a fixed order.
 
 use crate::common::alone;
 use feedline::dataset::{PackedSource, PackedSourceBuilder, Random};
@@ -37,7 +37,7 @@ fn loader(order: fn(PackedSourceBuilder) -> PackedSourceBuilder) -> LoaderBuilde
     builder.shuffle_buffer(12_000).workers(Workers::Count(1))
 }
 
-/// The ids of each batch of an epoch from a cursor or from its beginning, and the cursor behind them.
+/// The ids of each batch of an epoch, from a cursor or from its beginning; and the cursor after them.
 fn deliver(builder: LoaderBuilder, from: Result<Cursor, u64>, max: usize) -> (Vec<Vec<i64>>, Cursor) {
     let mut loader = builder.build_host().unwrap();
     let mut batches = Vec::new();

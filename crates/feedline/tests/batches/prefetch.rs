@@ -1,5 +1,5 @@
-//! Samples are prepared before they are read, those of later batches while workers have nothing else to do;
-//! whatever a set answers, every batch arrives.
+//! Workers prefetch samples before they read them, and samples of later batches while idle. Every batch
+//! arrives, whatever a set answers.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ const BATCH: usize = 8;
 /// Samples that are prepared together.
 const GROUP: u64 = 20;
 
-/// What a set answers for some ids of an epoch.
+/// A set's answer for some ids of an epoch.
 type Answer = dyn Fn(&Groups, &[u64], u64) -> Prefetched + Send + Sync;
 
 /// A set that prepares groups, and forgets those of an epoch in the next.
@@ -161,7 +161,7 @@ fn whatever_a_set_answers_every_batch_arrives() {
             // Each worker may be in its first call.
             ("never", always(Prefetched::Never), 3, 3),
             ("a panic", panics, 3, 3),
-            // One call for each batch, and one after it. Further workers would join a slow batch, and call
+            // Two calls per batch: one for it, one after it. More workers would join a slow batch and call
             // too.
             ("full", always(Prefetched::Full), 1, 2 * steps),
             ("ready", always(Prefetched::Ready), 3, 4 * steps),

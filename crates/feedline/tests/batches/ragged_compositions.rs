@@ -1,5 +1,5 @@
-//! Ragged fields through caches, sets in memory and `map_batch`: loaders deliver, for any number of workers
-//! and in every form, what the samples are.
+//! Ragged fields through caches, sets in memory and `map_batch`: loaders deliver the samples unchanged, for
+//! any number of workers and in every form.
 
 use std::path::Path;
 

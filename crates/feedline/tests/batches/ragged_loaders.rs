@@ -20,7 +20,7 @@ use feedline_sim::interceptors::chaos::{Chaos, Options};
 use feedline_testkit::fixtures::{Uneven, failing};
 use feedline_testkit::{Watchdog, gpu, watchdog};
 
-/// What stays the same over the loaders of a case.
+/// The settings that all loaders of a case share.
 #[derive(Debug)]
 struct Case {
     seed: u64,
@@ -32,7 +32,7 @@ struct Case {
     world: u32,
     /// The padding of `bytes` and of `pairs`.
     pads: [Option<usize>; 2],
-    /// Whether slots have room for only what the longest batch needs.
+    /// Whether slots have room only for the longest batch.
     is_tight: bool,
     /// Samples that cannot be read.
     bad: Vec<u64>,

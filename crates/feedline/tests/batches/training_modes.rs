@@ -1,5 +1,5 @@
-//! Each way to lay documents into batches: every item exactly once, the same after 200 resumes, split over
-//! worlds of 1, 2, 3 and 8 ranks, in an order that stays what it is.
+//! Each way to lay documents into batches: every item comes exactly once, also after 200 resumes and on 1, 2,
+//! 3 and 8 ranks, in a fixed order.
 
 use crate::common::alone;
 use feedline::dataset::{Cost, Long, Packed, PackedBuilder, Random, Unpadded};
@@ -66,7 +66,7 @@ fn modes() -> Vec<Mode> {
 /// The ids of a batch's samples, and its documents' ids without padding.
 type Delivered = (Vec<u64>, Vec<i64>);
 
-/// The batches of an epoch from a cursor or from its beginning, up to `max`, and the cursor behind them.
+/// The batches of an epoch, from a cursor or from its beginning, up to `max`; and the cursor after them.
 fn deliver(builder: LoaderBuilder, epoch: u64, from: Option<Cursor>, max: usize) -> (Vec<Delivered>, Cursor) {
     let mut loader = builder.build_host().unwrap();
     let mut batches = Vec::new();

@@ -1,5 +1,5 @@
-//! Zero-copy loaders under chaos, on the simulator, with failing calls and ended early: no byte is wrong, and
-//! nothing is left behind.
+//! Zero-copy loaders under chaos, on the simulator, with failing calls, or dropped early: no byte is wrong,
+//! and nothing is left behind.
 
 use crate::common::{LONG, alone, assert_empty, one_at_a_time, wait_until};
 use crate::transfer_modes::{batches, batches_on, columns, contents, records};

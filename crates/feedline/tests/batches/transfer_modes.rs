@@ -264,7 +264,7 @@ fn auto_gathers_over_a_coherent_link_whatever_the_order_and_the_workers() {
             [mode(2), mode(16)]
         };
         let staged = "staged: 16 workers keep up, and a gather would slow the kernels of a step";
-        // A wrapper passes on what the device below it says.
+        // A wrapper passes on the answers of the device below it.
         for wrap in [Device::with_backend as fn(_) -> _, Device::synchronous] {
             let of = |is_coherent| wrap(NullDevice::gpu(is_coherent));
             assert_eq!(modes(&of(false)), ["zero-copy", staged]);

@@ -55,8 +55,8 @@ fn alone_for(limit: Duration, work: impl FnOnce()) {
     before.assert_same();
 }
 
-/// Calls `work` with every item, on four threads: for work that sleeps most of its time. Returns what it
-/// returned, in any order.
+/// Calls `work` with every item, on four threads; for work that mostly sleeps. Returns its results in any
+/// order.
 pub fn on_four_threads<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let work = &work;
     let part = |first| move || items.iter().skip(first).step_by(4).map(work).collect::<Vec<R>>();

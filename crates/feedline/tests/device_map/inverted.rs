@@ -50,7 +50,7 @@ fn invert_filled(stream: &Stream, batch: &mut PinnedBatch<'_>) -> Result<()> {
     batch.copy("id")
 }
 
-/// What the lanes read.
+/// The memory that the lanes read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// Batches on the device.

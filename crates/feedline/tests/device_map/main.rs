@@ -1,4 +1,4 @@
-//! `device_map`: what it makes, how it fails, how a run resumes with it, and what the report says of it.
+//! `device_map`: its outputs, its failures, resuming, and its part of the report.
 
 #[path = "../common/mod.rs"]
 mod common;

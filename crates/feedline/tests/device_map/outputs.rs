@@ -121,8 +121,7 @@ fn lanes_run_beside_each_other_and_an_overtaken_batch_is_still_delivered_first()
     });
 }
 
-/// With one slot, a later batch that takes it first would be finished, and the consumer wait for an earlier
-/// one that waits for a slot.
+/// If a later batch took the only slot first, the consumer would wait for ever for an earlier batch.
 #[test]
 fn batches_get_their_slots_in_the_order_of_their_delivery() {
     each_way(|way| {
@@ -257,7 +256,7 @@ fn ragged_fields_are_passed_on_by_a_lane_that_reads_host_slots() {
             }
             assert_eq!(rows, texts.len());
         }
-        // What is no field of the batch cannot be a copy of one.
+        // Only a field of the batch can be copied.
         for (name, dtype) in [("other", DType::U8), ("text", DType::U16), ("id", DType::I64)] {
             let spec = Spec::new().ragged(name, dtype, [], 9).unwrap();
             let builder = Loader::builder(set()).batch_size(2);

@@ -24,7 +24,7 @@ const STEPS: u64 = 100;
 /// A machine with other work sometimes wakes a thread late: the best of this number of runs counts.
 const RUNS: usize = 4;
 
-/// What takes a few milliseconds per batch.
+/// The stage that takes a few milliseconds per batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slow {
     Decode,
@@ -66,11 +66,11 @@ impl Slow {
 struct Case {
     slow: Slow,
     time: u64,
-    /// What the consumer's thread takes anyway.
+    /// The time of the consumer's step in every case.
     step: u64,
     /// Whether the consumer blocks until each batch has arrived.
     waits: bool,
-    /// What the lanes read.
+    /// The memory that the lanes read.
     way: Way,
 }
 
@@ -80,8 +80,8 @@ fn sleep_on(stream: &Stream, ms: u64) -> feedline::Result<()> {
 }
 
 impl Case {
-    /// Runs an epoch; returns its account, its wall time and what the cause should have, in milliseconds, and
-    /// whether the diagnosis names the stage.
+    /// Runs an epoch. Returns its account; its wall time and the expected time of the cause, in milliseconds;
+    /// and whether the diagnosis names the stage.
     fn run(&self) -> (Account, f64, f64, bool) {
         let of = |slow: Slow| if self.slow == slow { self.time } else { 0 };
         let copies =

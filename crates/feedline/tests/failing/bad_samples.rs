@@ -262,7 +262,7 @@ fn the_bad_sample_report_is_saved_with_the_cursor_and_restored() {
     });
 }
 
-/// The proof equals that of the batch sampler once the substitutions are accounted for.
+/// The proof equals the batch sampler's, once the substitutions are accounted for.
 #[track_caller]
 fn assert_exactly_once(loader: &Loader) {
     let mut expected = Proof::expected(loader.batch_sampler(), 0..2);

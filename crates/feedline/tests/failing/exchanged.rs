@@ -34,7 +34,7 @@ impl Liar {
     }
 }
 
-/// Rows of their own, which are never freed.
+/// Other rows, in memory that is never freed.
 fn others(spec: &Spec) -> Rows<'static> {
     let layout: &'static Layout = Box::leak(Box::new(Layout::new(spec, LEN as usize).unwrap()));
     Rows::new(layout, Box::leak(vec![0; layout.bytes()].into_boxed_slice()), LEN as usize)
@@ -146,7 +146,7 @@ fn exchanged_rows_are_refused_by_a_resident_loader_and_by_hooks() {
     });
 }
 
-/// What a [`Filler`] does.
+/// The behaviour of a [`Filler`].
 #[derive(Clone, Copy, PartialEq)]
 enum Plan {
     /// Writes into other rows.

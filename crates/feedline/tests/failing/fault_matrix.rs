@@ -1,5 +1,5 @@
-//! Fault x moment: whatever goes wrong, and whenever, the pipeline either ends with the first cause or
-//! continues unharmed, and leaves no thread, file, byte, stream or event behind.
+//! Every fault at every moment: the pipeline either ends with the first cause or continues unharmed, and
+//! leaves no thread, file, byte, stream or event behind.
 //!
 //! Runs `FEEDLINE_CYCLES` cycles, which visit all cells repeatedly in random order, drawn from
 //! `FEEDLINE_SEED`.

@@ -70,7 +70,7 @@ impl Model {
     }
 }
 
-/// What a training process saves: the cursor, the model, and the most steps that the host was ahead.
+/// The file that a training process saves: the cursor, the model, and the most steps that the host was ahead.
 struct Saved {
     cursor: Cursor,
     model: Model,
@@ -179,7 +179,7 @@ fn start(folder: &Path) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a process")
 }
 
-/// Lets a process end, and returns what it has saved last: the losses by their bits.
+/// Waits for a process to end; returns the losses it has saved last, as bits.
 fn end(folder: &Path, child: Child) -> (Vec<u32>, u64) {
     let output = child.wait_with_output().expect("its output");
     let said = String::from_utf8_lossy(&output.stdout);

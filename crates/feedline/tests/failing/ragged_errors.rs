@@ -186,7 +186,7 @@ fn nothing_of_a_bad_sample_stays_in_its_batch() {
     });
 }
 
-/// Sample 5 fails after writing, and a substitute that writes nothing must not take over what it wrote.
+/// Sample 5 fails after writing. A substitute that writes nothing must not take over those bytes.
 #[test]
 fn a_substitute_that_writes_nothing_is_bad_too() {
     alone(|| {

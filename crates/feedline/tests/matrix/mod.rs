@@ -31,7 +31,7 @@ macro_rules! all {
 }
 
 all! {
-    /// What goes wrong.
+    /// The fault.
     Fault {
         /// A sample cannot be read.
         ReadError,

@@ -109,7 +109,7 @@ impl Case {
         let world = World::new(random.below(world.size().into()) as u32, world.size()).unwrap();
         let batch = 1 + random.below(positions.min(40)) as usize;
         let global = batch as u64 * u64::from(world.size());
-        // The batches of a bucketed sampler are those of the loader, or of all ranks.
+        // A bucketed sampler makes batches of the loader's size, or of the size of all ranks together.
         let sampler = match drawn.bucketed_batch() {
             Some(1) => bucketed(len, batch as u64, random),
             Some(_) => bucketed(len, global, random),

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use feedline::{LastBatch, Sampler, World};
 
-/// What the batches of an epoch depend on.
+/// The options that determine the batches of an epoch.
 #[derive(Debug)]
 pub struct Reference<'a> {
     pub len: u64,

@@ -21,7 +21,7 @@ use super::case::{Case, From, Leg, Next, On};
 use super::reference::{Expected, Reference};
 use crate::common::assert_empty;
 
-/// Counts of what a run did, so that a test can check that it did enough.
+/// Counts of a run's actions, so that a test can check that there were enough.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Done {
     pub loaders: u64,
@@ -200,7 +200,7 @@ fn take(epoch: &mut Epoch<'_>, next: Next) -> Batch {
     }
 }
 
-/// Compares what the host knows about a batch.
+/// Compares the host's facts about a batch.
 fn check_host(batch: &Batch, epoch: u64, step: u64, wanted: &Expected) {
     let have = (batch.epoch(), batch.step(), batch.ids(), batch.valid_rows());
     assert_eq!(have, (epoch, step, &wanted.ids[..], wanted.valid));

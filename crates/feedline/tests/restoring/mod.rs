@@ -1,5 +1,5 @@
 //! A loader for the restore tests: reads back every byte of every batch, and the cursor after each. Also
-//! looks up in the sources what the tests must cover.
+//! lists, from the source files, the types that the tests must cover.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -196,7 +196,7 @@ fn a_lost_slot_does_not_prevent_checkpoints() {
     });
 }
 
-/// A checkpoint in the middle of an epoch, with bad samples: of a file, and of none.
+/// A checkpoint in the middle of an epoch, with bad samples: some of a file, some without one.
 fn with_bad_samples() -> Checkpoint {
     let (mut saved, _) = train(None, 3);
     saved.bad_sample_report.delivered(24);
@@ -277,7 +277,7 @@ fn a_checkpoint_is_replaced_as_a_whole() {
             }
             writer.join().unwrap().unwrap();
         });
-        // A folder in which the new file cannot get its name keeps what it has.
+        // If the new file cannot be renamed, the folder keeps its old content.
         let folder = dir.path().join("folder");
         std::fs::create_dir_all(folder.join("inside")).unwrap();
         both[0].save(&folder).unwrap_err();

@@ -1,4 +1,4 @@
-//! What a user writes to read shards in sequence on several ranks, and to resume from a copy of the data. The
+//! Code of a user who reads shards in sequence on several ranks, and resumes from a copy of the data. The
 //! files are written by NumPy and pyarrow.
 
 use std::fs::File;

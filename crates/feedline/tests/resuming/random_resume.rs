@@ -17,7 +17,7 @@ use feedline_testkit::{Watchdog, watchdog};
 const RESUMES: u64 = 200;
 const EPOCHS: u64 = 2;
 
-/// What stays the same in a run.
+/// The settings that stay the same in a run.
 struct Run {
     seed: u64,
     sampler: Sampler,
@@ -26,7 +26,7 @@ struct Run {
     arrived: Vec<Vec<u64>>,
 }
 
-/// What changes from one stretch of a run to the next.
+/// The settings that change from one stretch of a run to the next.
 #[derive(Debug)]
 struct Stretch {
     batch: usize,

@@ -39,7 +39,7 @@ struct Job<'a> {
     launcher: [&'a str; 2],
 }
 
-/// What one rank has delivered.
+/// The samples that one rank has delivered.
 #[derive(Debug)]
 struct Delivered {
     /// Epoch and ids of the valid rows, per step.
@@ -52,7 +52,7 @@ impl Job<'_> {
     const WHOLE: Self =
         Job { last_batch: LastBatch::Keep, epochs: [0, 2], max: u64::MAX, from: &[], launcher: LAUNCHERS[0] };
 
-    /// Starts a process per rank and collects what they delivered.
+    /// Starts a process per rank and collects the samples they delivered.
     #[track_caller]
     fn run(&self, world: u32) -> Vec<Delivered> {
         let dir = tempfile::tempdir().unwrap();

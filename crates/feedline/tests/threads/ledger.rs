@@ -1,4 +1,4 @@
-//! The ledger: what the consumer's time is charged to, against sleeps of known length in one stage at a time.
+//! The ledger charges the consumer's time to the right cause: one stage at a time sleeps for a known time.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -41,9 +41,9 @@ enum Slow {
 struct Case {
     slow: Slow,
     time: u64,
-    /// What the consumer's thread takes anyway.
+    /// The time of the consumer's step in every case.
     step: u64,
-    /// What decoding takes anyway.
+    /// The time of decoding in every case.
     decode: u64,
     workers: usize,
     sim: bool,
@@ -282,8 +282,8 @@ fn stopwatch<B, O, E: std::fmt::Debug>(
     (progress.report().run, [called, worked, late].map(|time| time.as_secs_f64() * 1e3))
 }
 
-/// Whichever loader, and whatever it waits for: the report's waits are the time that a stopwatch measures
-/// around its calls, up to the moment at which the consumer has the batch.
+/// For every loader and every cause, the report's waits equal a stopwatch around the calls, up to the moment
+/// at which the consumer has the batch.
 #[test]
 fn the_waits_are_those_of_a_stopwatch_for_every_loader() {
     let run = |opens: Opens, slow: Slow| {

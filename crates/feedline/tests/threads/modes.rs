@@ -19,7 +19,7 @@ const TIME: Duration = Duration::from_millis(8);
 /// A machine with other work sometimes wakes a thread late: the best of this number of runs counts.
 const RUNS: usize = 4;
 
-/// What takes 8 ms per batch.
+/// The stage that takes 8 ms per batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slow {
     /// The copy of the batch, or the gather by which the device reads its rows.
@@ -39,7 +39,7 @@ impl Slow {
     }
 }
 
-/// Runs an epoch; returns what was wrong.
+/// Runs an epoch; returns the first mistake of the report.
 fn check(mode: TransferMode, slow: Slow) -> Option<String> {
     let on_stream = if slow == Slow::Copy { TIME } else { Duration::ZERO };
     let device = Device::with_backend(SlowCopies::slow_copies(Host::new(), Duration::ZERO, on_stream));
@@ -114,8 +114,8 @@ fn the_account_and_the_diagnosis_name_the_slow_stage_in_every_transfer_mode() {
     assert!(wrong.is_empty() || other_work.not_run("the modes' account"), "{}", wrong.join("\n"));
 }
 
-/// A thread that takes batches, maps them itself and polls for the next one: its time is that of the device
-/// map, and the account is that of a stopwatch.
+/// A thread takes batches, maps them itself and polls for the next one: its time is charged to the device
+/// map, and the account equals a stopwatch.
 #[test]
 fn a_map_on_the_consumers_thread_is_charged_to_the_device_map() {
     alone_in_parts(|| {

@@ -131,8 +131,8 @@ fn a_stop_does_not_wait_for_the_reads_of_another_loader() {
     });
 }
 
-/// Requests wake the transfer thread of their loader. However many there are, they leave room for what the
-/// workers send, because a worker blocked there would be missing in every loader of the pool.
+/// Requests wake the transfer thread of their loader. They always leave room for the workers' messages,
+/// because a blocked worker would be missing in every loader of the pool.
 #[test]
 fn requests_of_a_loader_that_waits_for_its_consumer_block_no_worker() {
     alone(|| {
@@ -171,8 +171,8 @@ fn the_threads_of_an_unused_pool_end_with_its_last_handle() {
     });
 }
 
-/// A worker that waits for a batch of its own pool would wait for itself, with one worker at once, with more
-/// once all of them do.
+/// A worker that waits for a batch of its own pool would wait for itself: a single worker at once, several as
+/// soon as all of them wait.
 #[test]
 fn a_loader_that_a_worker_of_its_pool_drives_is_refused() {
     alone(|| {

@@ -1,4 +1,4 @@
-//! The trace: what is drawn, that batches are linked, and that its memory is bounded.
+//! The trace: its spans, the links between the spans of a batch, and its bounded memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -90,14 +90,14 @@ fn every_lane_is_drawn_and_the_spans_of_a_batch_are_linked() {
         // A few of many at once may be left out, but not the last one.
         assert!(count("copy stream", "copy") > 10, "{:?}", spans["copy stream"]);
         assert!(spans["copy stream"].iter().any(|span| span.3 == Some(19)), "the last copy is not drawn");
-        // A thread does one thing at a time; what it notes of a batch may overlap by a few microseconds.
+        // A thread does one thing at a time; its spans may overlap by a few microseconds.
         for lane in ["consumer", "compute", "copy stream", "fl-decode-0", "fl-decode-1"] {
             spans.get_mut(lane).unwrap().sort_by(|a, b| a.1.total_cmp(&b.1));
             for pair in spans[lane].windows(2) {
                 assert!(pair[0].2 <= pair[1].1 + 100.0, "{lane}: {pair:?}");
             }
         }
-        // Of each batch: the end of its decoding comes before its copy, and its copy before its kernel.
+        // Each batch is decoded before its copy, and copied before its kernel.
         let when = |lane: &str, name: &str, step: u64| {
             let span = spans[lane].iter().find(|span| span.0 == name && span.3 == Some(step));
             span.map(|span| (span.1, span.2))

@@ -101,8 +101,9 @@ impl Load {
     }
 }
 
-/// Tuning and measuring take their time from the machine: the best of four tries counts, and beside other
-/// work none does. The tests of `tune.rs` have a grid of workloads in virtual time, which runs anywhere.
+/// The best of four tries counts, because tuning and measuring depend on the machine's load; a try beside
+/// other work does not count. The tests of `tune.rs` have a grid of workloads in virtual time, which runs
+/// anywhere.
 #[test]
 fn the_tuner_reaches_95_percent_of_the_best_setting_of_a_sweep() {
     let _one = crate::common::one_at_a_time();

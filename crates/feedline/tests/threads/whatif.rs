@@ -1,4 +1,4 @@
-//! Predictions are graded: what the model says of other settings, against runs with those settings.
+//! Compares the model's predictions for other settings with runs in those settings.
 
 use std::time::{Duration, Instant};
 

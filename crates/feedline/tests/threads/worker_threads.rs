@@ -117,7 +117,7 @@ fn work(size: u64) -> u64 {
 /// A thread that waits inside a read must not start another read, which would deadlock on the lock.
 #[test]
 fn a_thread_that_waits_for_rayon_inside_a_read_starts_no_other_read() {
-    // Without names of their own, rayon's threads would inherit that of the first thread that uses them.
+    // Without own names, rayon's threads would inherit the name of the first thread that uses them.
     let name = |index| format!("rayon-{index}");
     rayon::ThreadPoolBuilder::new().num_threads(4).thread_name(name).build_global().unwrap();
     alone(|| {

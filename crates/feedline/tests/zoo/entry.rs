@@ -1,4 +1,4 @@
-//! A data set of the zoo, and what is checked of each.
+//! A data set of the zoo, and the checks of each.
 
 use feedline::record::{RecordOptions, Recorder};
 use feedline::{LoaderBuilder, Workers, World};

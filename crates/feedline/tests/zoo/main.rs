@@ -155,7 +155,7 @@ fn no_data_set_composition_or_format_is_left_out() {
     for pointer in ["Arc", "Box", "Ref"] {
         assert!(tested.remove(pointer), "{pointer}: a pointer to a data set is one too");
     }
-    // What is behind a feature that is off by default is tested with the formats.
+    // Sets behind a feature that is off by default are tested with the formats.
     let modules = read_source(&root.join("datasets/src/lib.rs"));
     let on_by_default = |name: &str| -> BTreeSet<String> {
         let all = implementations(&root, name).into_iter();

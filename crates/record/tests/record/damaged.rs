@@ -51,7 +51,7 @@ fn every_flipped_bit_is_damage_with_its_step_and_the_file_stays() {
         let places = frames(&bytes);
         let is_in_a_head =
             |at: usize| places.iter().any(|(place, _)| (place.start..place.start + 8).contains(&at));
-        // Two bits of each byte behind the kind and the length.
+        // Flips two bits of each byte after the kind and the length.
         for bit in (0..8 * bytes.len()).filter(|bit| is_in_a_head(bit / 8) || [0, 5].contains(&(bit % 8))) {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
@@ -174,7 +174,7 @@ fn what_a_kill_has_left_is_known() {
         for left in [&[9_u8, 0, 0][..], &[1; 40], &[5, 0, 0, 0, 19, 0], &[5, 0, 0, 0, 19, 0, 0, 0], &[3, 1]] {
             std::fs::write(&file, [&bytes, left].concat()).unwrap();
             let opened = Run::open(run.folder());
-            // Of a length only two bytes are there.
+            // Only two bytes of a length are left.
             assert_eq!(opened.is_ok(), left.len() == 6, "{left:?}");
         }
     });

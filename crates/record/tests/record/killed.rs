@@ -129,7 +129,7 @@ fn train(folder: &Path) {
                 let part = folder.join("part");
                 std::fs::write(&part, batches.checkpoint().unwrap().cursor.to_bytes()).unwrap();
                 std::fs::rename(part, &saved).unwrap();
-                // As a step of training takes.
+                // A step of training takes as long.
                 std::thread::sleep(Duration::from_millis(1));
             }
         }

@@ -1,4 +1,4 @@
-//! A step that is made again has the bytes that were delivered, whatever the workers.
+//! A step that is made again has the delivered bytes, for any number of workers.
 
 use feedline::record::{RecordOptions, Recorder};
 use feedline::{

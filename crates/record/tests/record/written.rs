@@ -1,4 +1,4 @@
-//! What a record holds: known hashes, the values, each rank of a process, and the positions of a source.
+//! The content of a record: known hashes, the values, each rank of a process, and the positions of a source.
 
 use std::path::Path;
 

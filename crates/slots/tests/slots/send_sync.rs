@@ -13,8 +13,8 @@ type Memory = HeapMemory;
 const fn is_send<T: Send>() {}
 const fn is_sync<T: Sync>() {}
 
-/// Does not compile when `$type` implements `$trait`: `marker` is then ambiguous. The technique is that of
-/// the crate static_assertions.
+/// Does not compile if `$type` implements `$trait`, because `marker` is then ambiguous. The crate
+/// static_assertions uses this technique.
 macro_rules! is_not {
     ($trait:ident: $($type:ty),+ $(,)?) => {$(
         const _: () = {

@@ -29,7 +29,7 @@ fn fill(lease: &mut FillLease<TestMemory, usize>, id: usize) {
     }
 }
 
-/// Asserts that the bytes are those of item `id`: no other holder wrote into the slot.
+/// Asserts that the slot holds item `id`: no other holder wrote into it.
 fn assert_whole(bytes: &[u8], id: usize) {
     for (at, &byte) in bytes.iter().enumerate() {
         assert_eq!(byte, pattern(id, at), "byte {at} of item {id}");

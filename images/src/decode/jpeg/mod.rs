@@ -60,7 +60,7 @@ pub(super) enum Outlook {
 }
 
 impl Outlook {
-    /// The outlook of a picture whose first scan, `scan`, has its data at `at`.
+    /// Classifies a picture by its first scan `scan`, whose data begins at `at`.
     fn new(frame: &Frame, scan: &Scan, bytes: &[u8], at: usize) -> Self {
         if frame.is_progressive || scan.components.len() != frame.components.len() {
             Self::Scans

@@ -1,5 +1,5 @@
-//! The transforms on a device: the kernel's bits are those of the host, transforms of integers have the bits
-//! of the workers' transforms, and floats are within the bounds stated here.
+//! The transforms on a device: the kernel gives the host's bits, transforms of integers give the bits of the
+//! workers' transforms, and floats are within the bounds stated here.
 
 mod batches;
 
@@ -106,8 +106,7 @@ fn every_type_has_the_hosts_bits(device: &Device) {
 }
 
 /// Runs every kernel on parameters that are noise, or that reach beyond their picture: a place outside must
-/// not be read. Each kind is once the last of its batch, so that a place behind it is outside of all
-/// pictures.
+/// not be read. Each kind is once the last of its batch, so that a place after it is outside of all pictures.
 fn noise_gives_the_hosts_bits(device: &Device) {
     for (number, size) in [Size::new(37, 51), Size::new(41, 50)].into_iter().enumerate() {
         for (list, kind) in lists(size).iter().flat_map(|list| (0..6).map(move |kind| (list, kind))) {

@@ -12,7 +12,7 @@ use crate::files::{Files, all, crops, golden, plain};
 const EPOCHS: u64 = 2;
 
 /// Cut below the top, so that some crops do not reach the cut; cut pictures that nvJPEG refuses; bytes that
-/// are no picture; and noise behind a valid header, which every decoder reads.
+/// are no picture; and noise after a valid header, which every decoder reads.
 fn damaged() -> Vec<Vec<u8>> {
     let cut = |name: &str| {
         let bytes = golden(name);

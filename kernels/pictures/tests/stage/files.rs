@@ -1,4 +1,4 @@
-//! A set of encoded pictures, and what a stage has to make of them.
+//! A set of encoded pictures, and the expected output of a stage.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

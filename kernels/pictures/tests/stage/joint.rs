@@ -99,7 +99,7 @@ impl Memory {
         Self { schema: Schema::new(fields), samples: (0..SAMPLES as usize).map(Sample::new).collect() }
     }
 
-    /// With samples that are bad, each in its own way.
+    /// Adds samples that are bad, each in a different way.
     pub fn damaged() -> Self {
         let mut memory = Self::new();
         let samples = &mut memory.samples;
@@ -181,8 +181,8 @@ fn lists() -> [fn(Transforms) -> Transforms; 3] {
     ]
 }
 
-/// A batch: its ids, its pictures, and the bytes of all else; the row, failed samples and substitute of bad
-/// ones.
+/// The content of a batch: its ids, its pictures, the bytes of all other fields, and its bad samples (row,
+/// failed samples, substitute).
 struct Seen {
     ids: Vec<u64>,
     pixels: Vec<u8>,

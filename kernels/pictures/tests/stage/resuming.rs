@@ -54,7 +54,7 @@ fn a_run_that_is_killed_and_resumed_at_random_is_the_whole_run() {
     }
     assert!(kills >= KILLS, "{kills}");
     assert!(seen == wanted, "another run");
-    // The order is that of the files, whoever decodes them.
+    // Samples come in the order of the files, whichever decoder is used.
     let mut loader = plain(&files).batch_size(ROWS).shuffle(11).epochs(EPOCHS).build_host().unwrap();
     for epoch in 0..EPOCHS {
         loader.epoch(epoch).unwrap().for_each(|batch| drop(batch.unwrap()));

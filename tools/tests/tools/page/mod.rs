@@ -138,7 +138,7 @@ fn the_page_shows_the_code_that_runs_in_at_most_fifteen_lines_each() {
     assert_eq!(blocks.len(), PIECES.len() + 5, "a piece of the table is not on the page");
 }
 
-/// Parts of the pieces that open what lies in files.
+/// Parts of the pieces that open files.
 const SETS: [&str; 17] = [
     "stack(\"x\", [\"length\", \"width\"]).select",
     "flowers.arrow",

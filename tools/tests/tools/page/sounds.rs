@@ -1,4 +1,4 @@
-//! Sounds: speech with what is said, words.
+//! Sounds: speech with its text, and words.
 
 use super::*;
 

@@ -119,7 +119,7 @@ pub(super) fn lists() -> Done {
     Ok(())
 }
 
-/// What becomes of the sales.
+/// The expected windows of the sales.
 const WINDOWS: &str =
     "7 windows of 2 groups; 2 over gaps are left out, and 0 groups are shorter than a window";
 
@@ -138,7 +138,7 @@ pub(super) fn missing() -> Done {
     let cities = train.classes("city").unwrap_or_default().to_vec(); // label n is cities[n]
     assert_eq!(cities, ["Oslo", "Rome", "none"]);
     assert_eq!(val.classes("city"), Some(&cities[..]));
-    // Ages 30, none, 50; incomes 1, 3, none: both have a mean and a deviation of the values that are there.
+    // Ages 30, none, 50; incomes 1, 3, none: mean and deviation come from the values that exist.
     let age = |age: f64| ((age - 40.0) / 10.0) as f32;
     let spec: Vec<_> = train.spec().fields().iter().map(|field| field.name().to_owned()).collect();
     assert_eq!(spec, ["x", "income.present", "city"]);

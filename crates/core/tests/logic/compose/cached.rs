@@ -65,7 +65,7 @@ fn samples_that_differ_between_epochs_are_refused_and_failures_pass_through() {
         assert_eq!((numbers(&good), why.as_str()), (vec![1, 2], "planned failure of 3"));
     }
     assert_eq!((cached.stats().hits, cached.path(3)), (2, Some(Path::new("low"))));
-    // What draws random numbers behind the cache is not the cache's business.
+    // Random numbers drawn after the cache do not concern the cache.
     let spec = cached.spec().clone();
     let mapped = Numbered::plain(0, 9).cached(1000).expect("a cache").map(spec, |sample, row, context| {
         row.field_mut::<i64>(0)?.copy_from_slice(sample.field(0)?);

@@ -39,7 +39,7 @@ fn random_numbers_follow_the_loader_s_id_through_nested_parts() {
     assert_keeps_the_contract(&nested(true));
     let seen = read(&nested(true), &[4, 3, 2, 1, 0], 3);
     assert_eq!(numbers(&seen), [5, 100, 105, 101, 1]);
-    // The numbers of sample `id` of the outermost set are those that a set of its own would get.
+    // Sample `id` of the outermost set draws the numbers that a single set would draw.
     let expected = read(&Numbered::new(0, 5), &[4, 3, 2, 1, 0], 3);
     assert!(seen.iter().zip(&expected).all(|(seen, expected)| seen.draw == expected.draw));
 }

@@ -1,12 +1,12 @@
-//! Data sets that put other rows in the place of those that they are given: whatever reads them sees that
-//! its own rows were not written.
+//! Data sets that replace the rows they are given by others: every reader notices that its own rows were not
+//! written.
 
 use feedline_core::compose::Concat;
 use feedline_core::lengths;
 
 use super::*;
 
-/// What a [`Liar`] exchanges.
+/// The part of the rows that a [`Liar`] replaces.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Lie {
     /// The row of a read.

@@ -160,7 +160,7 @@ fn weights_that_change_are_a_function_of_the_epoch_and_the_position() {
             assert!(off <= 3.0 * epochs as f64 && (share > 0.0 || found == 0.0), "{range:?} {part}: {found}");
         }
     }
-    // Each set still gives every sample once per epoch of its own, across the changes.
+    // Across the changes, each set still gives every sample once per pass over it.
     for (part, samples) in of_set {
         for own_epoch in samples.chunks_exact([30, 7, 500][part]) {
             let mut sorted = own_epoch.to_vec();

@@ -132,7 +132,7 @@ fn try_read(set: &dyn Dataset, ids: &[u64], epoch: u64) -> Result<Vec<Seen>, (us
     Ok(seen(&layout, bytes, ids.len()))
 }
 
-/// What the rows hold that were read, and why the first of the others was not.
+/// The content of the rows that were read, and the error of the first one that was not.
 fn read_until(set: &dyn Dataset, ids: &[u64]) -> (Vec<Seen>, String) {
     let (layout, mut slab) = slab(set, ids.len());
     let bytes = bytemuck::cast_slice_mut(&mut slab);

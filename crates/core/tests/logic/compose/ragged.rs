@@ -1,4 +1,4 @@
-//! Caches and sets in memory with ragged fields: every row is that of the set behind them.
+//! Caches and sets in memory with ragged fields: every row equals the row of the original set.
 
 use std::fs::{self, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};

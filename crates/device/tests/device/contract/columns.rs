@@ -198,7 +198,7 @@ fn rows_of_any_width_and_stride_arrive_intact() {
     });
 }
 
-/// As two loaders of one process do, on one device or on several.
+/// Two loaders of one process register the same memory, on one device or on several.
 #[test]
 fn memory_that_is_registered_twice_is_read_until_its_last_user_ends() {
     everywhere("memory_that_is_registered_twice_is_read_until_its_last_user_ends", Ending::Clean, |rig| {
@@ -272,7 +272,7 @@ fn large(row_bytes: usize) -> Result<Laid> {
 fn rows_of_a_reordered_batch_arrive_in_their_places() {
     everywhere("rows_of_a_reordered_batch_arrive_in_their_places", Ending::Clean, |rig| {
         let compute = rig.device.stream()?;
-        // Only a GPU copies long rows in another way.
+        // Only a GPU copies long rows differently.
         let widths: &[usize] = if rig.device.kind() == BackendKind::Cuda { &[24, 70_001] } else { &[24] };
         for &row_bytes in widths {
             let zero_copy = ZeroCopy::of(rig, large(row_bytes)?, 300, 2, 2)?;

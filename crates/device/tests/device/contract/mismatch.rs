@@ -10,7 +10,7 @@ use super::slots::Pipe;
 /// The bytes of a batch of [`Pipe`].
 const BYTES: usize = 4096;
 
-/// A second device of the same backend as that of `rig`.
+/// A second device of the backend of `rig`.
 fn second_device(rig: &Rig) -> Result<Device> {
     match rig.device.kind() {
         BackendKind::Cuda => Device::cuda(0),

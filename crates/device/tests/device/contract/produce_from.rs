@@ -89,7 +89,7 @@ fn work_before_the_first_view_does_not_wait_for_the_readers_of_the_slot() {
     });
 }
 
-/// Also if the work takes no view: the next writer is ordered after the readers all the same.
+/// Even if the work takes no view, the next writer is ordered after the readers.
 #[test]
 fn both_slots_are_free_again_after_an_error_and_after_work_that_took_no_view() {
     everywhere("both_slots_are_free_again_after_an_error", Ending::Clean, |rig| {

@@ -1,5 +1,5 @@
-//! Resident sets: every byte gets to the device once and to every batch, gathers wait for readers, and what
-//! cannot be kept is refused and leaves nothing behind.
+//! Resident sets: every byte gets to the device once and to every batch, gathers wait for readers, and a set
+//! that does not fit is refused and leaves nothing behind.
 
 use std::sync::Arc;
 

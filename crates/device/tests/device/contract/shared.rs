@@ -76,7 +76,7 @@ fn branches_run_beside_each_other_and_what_the_owner_gets_later() {
         let gate = rig.gate(&left)?;
         read(rig, &buffer, &left, &results[0])?;
         owner.synchronize()?;
-        // What the owner gets after the fork holds up no branch.
+        // Work that the owner gets after the fork delays no branch.
         let late = rig.gate(&owner)?;
         read(rig, &buffer, &right, &results[1])?;
         right.record(&ended)?;

@@ -85,7 +85,7 @@ fn a_set_whose_spec_changes_is_gathered_by_its_first_spec() {
     });
 }
 
-/// A mask of one byte per sample; that of sample 3 is `third`. It lies in a column, or is read.
+/// A mask of one byte per sample; sample 3 has `third`. The set has a column, or must be read.
 struct Masks {
     spec: Spec,
     bytes: Vec<u8>,

@@ -55,7 +55,7 @@ impl Communicator {
         let id = unique_id(library, group)?;
         let (done, awaited) = channel();
         let bound = device.clone();
-        // NCCL's call has no limit of its own. After the limit this thread is left behind.
+        // NCCL's call has no limit. After ours, this thread is abandoned.
         let connect = move || {
             let connected = bound.bind().and_then(|()| {
                 let mut handle: Handle = std::ptr::null_mut();
@@ -198,7 +198,7 @@ impl Core {
         if self.ended.swap(true, Ordering::AcqRel) {
             return;
         }
-        // A call in progress usually ends at once. One that waits for another rank ends by the abort.
+        // A call in progress usually ends at once. The abort ends one that waits for another rank.
         let until = deadline(CAUSE_LIMIT);
         let _calling = loop {
             match self.calls.try_lock() {

@@ -123,8 +123,7 @@ fn a_worker_is_woken_for_a_batch_that_is_handed_out_alone() {
     });
 }
 
-/// One batch per epoch: some workers find it begun, others join its pieces before they begin a batch
-/// themselves.
+/// With one batch per epoch, several workers share it: they join its pieces before they begin another batch.
 #[test]
 fn batches_of_a_whole_epoch_follow_each_other_in_order() {
     with_watchdog(LIMIT, || {

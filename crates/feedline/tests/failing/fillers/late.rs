@@ -27,7 +27,7 @@ fn a_filler_that_never_answers_holds_up_neither_a_stop_nor_other_batches() {
             builder(&Arc::new(blocked)).filler(filler).build(&Device::new_host()).expect("a loader");
         let mut epoch = loader.epoch(0).expect("an epoch");
         drop(epoch.next_timeout(Duration::from_millis(50)).expect("a batch or none"));
-        // Until then the workers can read nothing, so that they leave the filler a batch.
+        // Until then the workers can read nothing, so a batch is left for the filler.
         wait_until("the filler is called", || called.load(Ordering::Relaxed));
         gate.open();
         drop(epoch);
@@ -103,7 +103,7 @@ fn the_error_of_a_sample_is_that_of_the_workers() {
 fn a_filler_helps_while_every_worker_is_blocked() {
     alone(|| {
         let (whole, (blocked, gate)) = (fine(), blocking(Fine::new(LEN, 16).unwrap(), 0..LEN));
-        // The same data, of which the loader's workers can read nothing.
+        // The same data, but blocked for the loader's workers.
         let builder = Loader::builder(blocked).batch_size(BATCH).shuffle(7).workers(Workers::Count(1));
         let filler = Fake { set: whole, lanes: 2, calls: AtomicU64::new(0), plan: Box::new(|_| Plan::Right) };
         let mut loader = builder.filler(filler).build(&Device::new_host()).expect("a loader");

@@ -25,7 +25,7 @@ mod late;
 const LEN: u64 = 203;
 const BATCH: usize = 8;
 
-/// What a fake filler does with a batch.
+/// The behaviour of a fake filler.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Plan {
     Right,
@@ -34,7 +34,7 @@ enum Plan {
     WrongByte,
     /// Two rows are exchanged on the way.
     Exchanged,
-    /// Other samples, with the hashes of what was read.
+    /// Other samples, with correct hashes of their bytes.
     OtherIds,
     LastRowMissing,
     /// Only an answer, without rows.
@@ -168,7 +168,8 @@ fn run(builder: LoaderBuilder) -> (Vec<IdsAndBytes>, Cursor, Option<FillerReport
     (all, loader.cursor(), loader.report().filler)
 }
 
-/// Runs until the filler was asked for a batch: on a busy machine quick workers may leave it none.
+/// Repeats the run until the filler was asked for a batch: on a busy machine quick workers may leave none for
+/// it.
 fn run_filled(builder: impl Fn() -> LoaderBuilder) -> (Vec<IdsAndBytes>, Cursor, FillerReport) {
     loop {
         let (batches, cursor, filler) = run(builder());

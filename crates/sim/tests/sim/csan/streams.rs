@@ -1,7 +1,7 @@
 //! Work on several streams.
 //!
-//! The cases are those of PyTorch's CUDA Sanitizer (test/test_cuda_sanitizer.py, class TestEventHandler:
-//! the 15 of its first release and the five on host waits that came later).
+//! The cases come from PyTorch's CUDA Sanitizer (test/test_cuda_sanitizer.py, class TestEventHandler: the 15
+//! of its first release, and five later ones on host waits).
 
 use feedline_core::ErrorKind;
 use feedline_device::Priority;

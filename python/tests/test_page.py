@@ -15,7 +15,8 @@ import feedline
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "data.md"
 
-#: Sets that open in at most five lines: a part of their piece, an expression over what it leaves, and its value.
+#: Sets that open in at most five lines: a part of their piece, an expression over what it leaves, and its
+#: value.
 SETS: dict[str, tuple[str, Any]] = {
     'select=["x", "kind"])': (
         "sorted((row['kind'].item(), *row['x'].tolist()) for row in data)",

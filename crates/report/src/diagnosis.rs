@@ -21,9 +21,9 @@ const LITTLE: f64 = 0.03;
 /// Min gain, as a factor, of a setting that is suggested.
 const WORTH: f64 = 1.03;
 
-/// Copies beside decoding are slowed down if they run at less than this share of the rate of copies alone. Beside 4
-/// threads that write to pinned memory, copies to two H100s of a host run at 0.83 of it, beside 8 at 0.72, beside 16 at
-/// 0.61 (2026-11-26).
+/// Copies beside decoding are slowed down if they run at less than this share of the rate of copies alone.
+/// Beside 4 threads that write to pinned memory, copies to two H100s of a host run at 0.83 of it, beside 8 at
+/// 0.72, beside 16 at 0.61 (2026-11-26).
 const SLOWED: f64 = 0.8;
 
 /// The fewest copies of a rate: beside decoding, and alone, which are the last ones of an epoch.
@@ -82,7 +82,8 @@ impl Diagnosis {
         Self::on(cores, &profile.setup, &profile.mean(), &account, profile.servers)
     }
 
-    /// Says that copies are slow because workers fill other slots meanwhile, if the run waits for one of the two.
+    /// Says that copies are slow because workers fill other slots meanwhile, if the run waits for one of the
+    /// two.
     fn add_slow_copies(&mut self, copies: &CopyRates) {
         let [beside, alone] = [copies.beside, copies.alone].map(|rate| rate.gb_per_s());
         let are_known = copies.beside.copies >= MANY && copies.alone.copies >= SOME;

@@ -229,8 +229,8 @@ impl Sampler {
     /// Sets the number of positions of an epoch, for weighted and balanced samplers.
     ///
     /// # Errors
-    /// `Config` for 0, for more than [`MAX_LEN`], for more draws without replacement than weights above zero, and for
-    /// any other sampler.
+    /// `Config` for 0, for more than [`MAX_LEN`], for more draws without replacement than weights above zero,
+    /// and for any other sampler.
     pub fn draws(self, draws: u64) -> Result<Self> {
         if draws == 0 || draws > MAX_LEN {
             return Err(config(format!("{draws} draws per epoch: use 1 to 2^63")));
@@ -297,7 +297,8 @@ impl Sampler {
 
     /// Writes the samples at positions `start`, `start + 1`, ... of `epoch` into `out`.
     ///
-    /// Does not allocate, except that the first call in an epoch of [`WithoutReplacement`] draws the whole epoch.
+    /// Does not allocate, except that the first call in an epoch of [`WithoutReplacement`] draws the whole
+    /// epoch.
     ///
     /// # Panics
     /// If the positions exceed [`len(len)`](Self::len), or the sampler fails [`check(len)`](Self::check).

@@ -14,15 +14,15 @@ use super::worker::Worker;
 use crate::job::{Delivery, Filled, HostInfo, Job, Message};
 use crate::spans::enter;
 
-/// The number of queued batches among whose slots a worker chooses.
+/// A worker chooses a slot among this many queued batches.
 const CHOICE: usize = 32;
 
 impl Job {
     /// Gives the first batch of `queue` a slot that `worker` filled last, if another batch of its loader has
     /// one: the batches swap their slots.
     ///
-    /// The memory of such a slot is in the caches of the worker's core. Of a slot that another core wrote
-    /// last, each line is fetched from there before it is overwritten.
+    /// The memory of such a slot is in the caches of the worker's core. If another core wrote a slot last,
+    /// each cache line is fetched from there before it is overwritten.
     pub(super) fn choose_slot(worker: usize, queue: &mut VecDeque<(Arc<Decoder>, Self)>) {
         let is_own = |batch: &Self| batch.filled_by == Some(worker as u32) && batch.may_swap_slot();
         let mut batches = queue.iter_mut().take(CHOICE);
@@ -124,8 +124,8 @@ impl Job {
         batch_sampler.draws(info.epoch, info.start, info.step, draws);
     }
 
-    /// Reads the records of a source. `None` if that ends the job for now, and what is delivered instead, if
-    /// anything.
+    /// Reads the records of a source. Returns the job if its batch can be decoded; otherwise the delivery in
+    /// place of the batch, if there is one.
     pub(super) fn with_records(
         mut self,
         source: &dyn Source,
@@ -193,8 +193,8 @@ impl Job {
     }
 }
 
-/// Reads one piece of a batch, and publishes which sample is being read. Returns the nanoseconds for which
-/// other processes have read.
+/// Reads one piece of a batch, and publishes which sample is being read. Returns the nanoseconds that other
+/// processes spent reading.
 pub(super) fn read_piece(reader: &Reader<'_>, rows: Rows<'_>, worker: &Worker<'_>) -> Result<u64> {
     let info = &reader.host_info.batch;
     let Some(&first) = info.ids.get(rows.first()) else { return Ok(0) };

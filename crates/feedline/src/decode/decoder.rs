@@ -53,7 +53,7 @@ pub(crate) struct Decoder {
     pub(crate) row_ns: AtomicU64,
     /// Samples that the data set prepares before their batch is read.
     pub(crate) prefetch: Prefetch,
-    /// The split batches. A value that nobody else holds is reused.
+    /// The split batches. One with no other owner is reused.
     pub(crate) splits: Mutex<Vec<Arc<Split>>>,
     /// Called with the outcome of dropping the data, once no worker needs it.
     pub(crate) on_end: Box<dyn Fn(Result<()>) + Send + Sync>,
@@ -156,7 +156,7 @@ impl Decoder {
         }
         let start = now();
         info.prove();
-        // Of a batch that is not wanted some rows may not be read.
+        // A batch that is not wanted may have unread rows.
         if let Some(map_batch) = self.map_batch.as_ref().filter(|_| self.requests.wants(info)) {
             let (bytes, info) = lease.parts_mut();
             map_batch.run(&self.batch_sampler, &self.layout, (bytes, info), worker)?;

@@ -1,7 +1,7 @@
 //! The threads of a batch filler: they take whole batches, let the filler write them, and check the result.
 //!
-//! The filler borrows the slot's bytes for one call, so nothing that arrives later can write into them. What
-//! it could not fill goes back to the queue, for the workers only.
+//! The filler borrows the slot's bytes for one call, so nothing that arrives later can write into them. A
+//! batch that it could not fill goes back to the queue, for workers only.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,7 +19,7 @@ use super::worker::{Activity, Worker};
 use crate::job::{Delivery, Filled, HostInfo, Job};
 use crate::record::ContentHash;
 
-/// The longest wait of a thread before it looks whether the loader has ended.
+/// The max time between two checks whether the loader has ended.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The batch filler of a loader, and what its threads share.
@@ -87,8 +87,8 @@ impl Filling {
     }
 }
 
-/// The room that a filler has reserved for a batch. If it is not used, its drop is that of a user's type, and
-/// a panic in it does not end the thread.
+/// The room that a filler has reserved for a batch. Dropping it unused runs user code; a panic there does not
+/// end the thread.
 struct Reserved<'a>(Option<Fill<'a>>);
 
 impl Reserved<'_> {
@@ -146,7 +146,7 @@ fn run(decoder: Arc<Decoder>, pool: WorkerPool, lane: usize) {
         }
         decoder.requests.wake_for_outcomes(false);
     }
-    // Before the decoder, whose end tells the loader that it may join the threads of its pool.
+    // Dropped before the decoder, whose end lets the loader join the threads of its pool.
     drop(pool);
 }
 
@@ -169,7 +169,7 @@ fn fill(
     let counts = &filling.counts;
     let outcome = match filled {
         Err(error) => {
-            // The error of a user's type, whose drop may panic.
+            // The error is of a user's type, so its drop may panic.
             let _ = catch_panic("the filler panicked", || drop(error));
             counts.returned.fetch_add(1, Relaxed);
             return Some(batch);
@@ -185,7 +185,7 @@ fn fill(
     None
 }
 
-/// The batch with its ids and, for a source, its records; `None` if something else is delivered in its place.
+/// The batch with its ids and, for a source, its records; `None` if something else was delivered instead.
 fn with_samples(batch: Job, decoder: &Decoder, worker: &Worker<'_>) -> Option<Job> {
     let (number, mut ready) = (batch.timeline.number, None);
     decoder.hand_in(number, || {
@@ -227,7 +227,7 @@ fn write(
     reserved.fill(&request, &mut rows)
 }
 
-/// Whether the rows of `batch` are those that `outcome` describes, and their ids those of the batch.
+/// Whether `outcome` describes the rows of `batch`, and has its ids.
 fn is_right(batch: &mut Job, outcome: &FillOutcome, decoder: &Decoder) -> bool {
     let (bytes, HostInfo { batch: info, .. }) = batch.lease.parts_mut();
     let content = ContentHash::EVERY.of_slab(&decoder.layout, bytes, info.ids.len());

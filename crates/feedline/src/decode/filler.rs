@@ -1,4 +1,4 @@
-//! The trait of what fills batches in place of the workers, such as servers on other machines.
+//! The trait for filling batches instead of the workers, for example by servers on other machines.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -55,8 +55,8 @@ use crate::job::Requests;
 /// ```
 pub trait BatchFiller: Send + Sync + 'static {
     /// Max number of batches that are filled at a time, up to [`MAX_WORKERS`](crate::report::MAX_WORKERS).
-    /// Called once, while the loader is built. The loader starts as many threads, and has as many further
-    /// host slots as its pinned budget allows.
+    /// Called once, while the loader is built. The loader starts this many threads, and adds up to this many
+    /// host slots within its pinned budget.
     fn in_flight(&self) -> usize;
 
     /// Called once, while the loader is built.
@@ -115,7 +115,7 @@ impl FillRequest<'_> {
         self.requests.wants(self.info)
     }
 
-    /// Whether a worker sleeps for want of work, and would decode the batch now if it were given back.
+    /// Whether a worker is idle, and would decode the batch at once if it were returned.
     pub fn has_idle_workers(&self) -> bool {
         (self.has_idle_workers)()
     }
@@ -140,7 +140,7 @@ impl std::ops::Deref for FillRequest<'_> {
     }
 }
 
-/// What a filler says about the batch that it has written. The loader checks both hashes.
+/// A filler's description of the batch that it has written. The loader checks both hashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FillOutcome {
     /// The order hash of the ids: [`BatchProof::order`](feedline_core::BatchProof::order).
@@ -148,7 +148,7 @@ pub struct FillOutcome {
     /// The sums over the hashes of the rows. The hash of a row is that of its last field, each with the hash
     /// of the fields before it: [`field_hash`](crate::record::field_hash).
     pub content: BatchContent,
-    /// The time on the way: the time of the request without that of the decoding, for the report.
+    /// Network time: the time of the request minus the time of decoding, for the report.
     pub network: Duration,
     /// Number of servers behind the filler at present, for the report.
     pub servers: usize,
@@ -170,7 +170,7 @@ pub struct FillerReport {
     pub hedges: u64,
     /// The time of all fills that succeeded, in nanoseconds.
     pub service_ns: u64,
-    /// The part of it that was spent on the way.
+    /// The network time in it.
     pub network_ns: u64,
     /// Number of servers when a batch was filled last.
     #[serde(default)]

@@ -76,8 +76,8 @@ impl Input {
     }
 }
 
-/// Clears the fields of `rows` of which not every byte is a value: rows of samples on the device are not
-/// read, and still pass the check of those that were.
+/// Clears the `Bool` fields of `rows`: rows of samples on the device are not read, but are checked with the
+/// others.
 fn clear_bools(rows: &mut Rows<'_>) {
     for (index, field) in rows.spec().fields().iter().enumerate() {
         if field.dtype() == DType::Bool {

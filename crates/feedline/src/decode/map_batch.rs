@@ -12,7 +12,7 @@ use feedline_core::{
 use super::worker::Worker;
 use crate::job::HostInfo;
 
-/// Keeps the random numbers of batches apart from those of samples.
+/// Separates the random numbers of batches from those of samples.
 const STREAM: u64 = u64::from_le_bytes(*b"a batch ");
 
 type Hook = dyn Fn(&mut FilledBatch<'_>, &mut Context) -> Result<(), ReadError> + Send + Sync;
@@ -32,7 +32,7 @@ pub struct FilledBatch<'a> {
 }
 
 impl<'a> FilledBatch<'a> {
-    /// The sample of each row. Borrows nothing of the batch, so that rows can be written meanwhile.
+    /// The sample of each row. Does not borrow the batch, so that rows can be written meanwhile.
     pub fn ids(&self) -> &'a [u64] {
         &self.info.ids
     }
@@ -55,7 +55,7 @@ impl<'a> FilledBatch<'a> {
         Ok(bytemuck::cast_slice_mut(self.rows.column_mut(index)))
     }
 
-    /// The items that row `row` has of the ragged field called `name`, for reading and for changes in place.
+    /// The items of row `row` in the ragged field `name`, for reading and for changes in place.
     ///
     /// # Errors
     /// `Config` if there is no such field, it has another type or is not ragged, or the row has been cleared
@@ -136,7 +136,7 @@ impl MapBatch {
         let mut batch = FilledBatch { rows: Rows::filled(layout, bytes, info.ids.len()), info };
         let context = Context::new(batch_sampler.options().seed, info.epoch);
         let at = position(batch_sampler, info);
-        // Names the hook if it never returns.
+        // Publishes the batch, in case the hook never returns.
         worker.begin(info.step, first);
         let mapped = worker.read(context, &[], |context| {
             catch_panic("map_batch panicked", || {
@@ -147,7 +147,7 @@ impl MapBatch {
                     if batch.rows.place() != place {
                         return Err("it has put other rows in the place of those of the batch".into());
                     }
-                    // A row that was replaced, and none after it.
+                    // Fails if the hook replaced a row but not the rows after it.
                     batch.rows.check_written().map_err(|(_, error)| error.into())
                 })
             })

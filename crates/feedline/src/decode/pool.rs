@@ -80,8 +80,8 @@ pub struct WorkerPool {
     activity: Arc<[Activity]>,
     /// The number of workers that may take work, which decoders read too.
     active: Arc<AtomicUsize>,
-    /// Owned by the pool's handles and not by its threads: the last handle ends the threads. `None` only
-    /// while this is dropped.
+    /// Owned by the pool's handles, not by its threads: the last handle ends the threads. `None` only while
+    /// this is dropped.
     threads: Option<Arc<Vec<JoinHandle<()>>>>,
 }
 
@@ -243,8 +243,8 @@ fn work(queue: &Arc<PoolQueue>, activity: &Activity, index: usize) {
                 decoder
             }
         };
-        // Nobody was woken for what this worker has handed in. It wakes the transfer thread now, unless it
-        // has more of the same work at once.
+        // This worker has handed in outcomes without a wake-up. It wakes the transfer thread now, unless it
+        // has more work of this loader.
         let (mut at_once, queued) = queue.try_next(index);
         let is_busy = match &at_once {
             Some(Work::Begin((other, _))) => Arc::ptr_eq(other, &decoder) && decoder.is_busy_with(queued),

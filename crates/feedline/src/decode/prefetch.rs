@@ -1,8 +1,8 @@
 //! Samples that the data set prepares before their batch is read ([`Dataset::prefetch`]).
 //!
-//! A worker calls the set for its own batch first. If another worker prepares the same samples, it goes on to
-//! those of later batches, and it does so after a batch until there is other work. The set says when it has
-//! no room, so this code only bounds the calls: a set may answer anything.
+//! A worker calls the set for its own batch first. If another worker prepares the same samples, it continues
+//! with those of later batches; it does the same after a batch until there is other work. The set reports
+//! when it has no room. This code bounds the number of calls, because a faulty set may answer anything.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,20 +14,21 @@ use super::input::Input;
 use super::worker::Worker;
 use crate::job::Request;
 
-/// The ids that a worker passes on from when its own samples are pending. Ids of 256 samples take 10 us, so
-/// that this takes less time than most groups.
+/// Max ids of later batches that a worker checks while its own samples are pending. 256 ids take 10 us, so
+/// this takes less time than most groups.
 const WHILE_PENDING: usize = 16 << 10;
 
-/// The same after a batch: few, because most steps are prepared already when a cache holds much of a set.
+/// Max ids checked after a batch: few, because most steps are already prepared when a cache holds much of a
+/// set.
 const AFTER_BATCH: usize = 1 << 10;
 
-/// How far the samples of a loader are prepared.
+/// The progress of a loader's prefetch.
 #[derive(Default)]
 pub(crate) struct Prefetch {
     /// Whether the set has nothing to prepare.
     is_off: AtomicBool,
     progress: Mutex<Progress>,
-    /// The step whose ids were drawn last, and the ids: a step is looked at many times while its samples are
+    /// The step whose ids were drawn last, and the ids: a step is checked many times while its samples are
     /// prepared, or while there is no room for them.
     drawn: Mutex<(Request, Vec<u64>)>,
 }
@@ -79,7 +80,7 @@ impl Prefetch {
     }
 
     /// Whether the samples of the step of `request` are prepared. Later calls of [`go_on`](Self::go_on) begin
-    /// behind that step.
+    /// after that step.
     fn has_prepared(&self, request: Request) -> bool {
         let mut progress = self.progress();
         let Progress { next, unsure, begun, .. } = *progress;
@@ -98,7 +99,7 @@ impl Prefetch {
         request.step >= unsure
     }
 
-    /// Prepares some samples of a later batch of `decoder`, of which it looks at up to `max` samples.
+    /// Prepares some samples of later batches of `decoder`; checks at most `max` samples.
     fn go_on(&self, decoder: &Decoder, worker: &Worker<'_>, max: usize) -> bool {
         let Ok(Input::Dataset(dataset)) = decoder.input() else { return false };
         let mut ids = worker.take_ids();
@@ -160,7 +161,7 @@ impl Prefetch {
         ids.clone_from(known);
     }
 
-    /// Goes on from `next` to `later`, unless another worker has gone on.
+    /// Advances from `next` to `later`, unless another worker has advanced already.
     fn advance(&self, next: Request, later: Progress) {
         let mut progress = self.progress();
         if progress.next == next {
@@ -172,8 +173,8 @@ impl Prefetch {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One call of the data set. If it panics, it is not called again: the read that needs the samples
-    /// reports what is wrong.
+    /// Calls the data set once. After a panic it is not called again: the read of the samples reports the
+    /// error.
     fn call(
         &self,
         dataset: &StableDataset,
@@ -210,7 +211,7 @@ mod tests {
             let next = Request { step, ..progress.next };
             prefetch.advance(progress.next, Progress { next, unsure, calls: 0, ..progress });
         };
-        // Two workers that begin steps 5 and 6 get here in the other order.
+        // Two workers that begin steps 5 and 6 get here in reverse order.
         assert!(!has_prepared(at(1, 0, 6)) && !has_prepared(at(1, 0, 5)));
         go_on_to(20, 7);
         assert!([7, 8, 19].map(|step| has_prepared(at(1, 0, step))) == [true; 3]);

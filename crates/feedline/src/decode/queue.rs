@@ -1,5 +1,4 @@
-//! The queue that the workers take their work from. Its waits are those of a [`Monitor`], which `ci/loom.sh`
-//! checks.
+//! The work queue of the workers. It waits in a [`Monitor`], which `ci/loom.sh` checks.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,7 +16,7 @@ pub(crate) enum Work<J, S> {
     Join(S),
 }
 
-/// The longest sleep of a worker before it looks for work without a wake-up.
+/// The max sleep of a worker without a wake-up before it looks for work.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Batches to begin, and batches to join.
@@ -32,7 +31,7 @@ pub(crate) struct Queue<J, S> {
 
 struct State<J, S> {
     jobs: VecDeque<J>,
-    /// Batches that were taken and given back: only workers take them, before those that follow.
+    /// Batches that were taken and given back: only workers take them, before all others.
     returned: VecDeque<J>,
     /// Prepares the first job for a worker, which takes it next.
     choose: fn(usize, &mut VecDeque<J>),
@@ -379,7 +378,7 @@ mod tests {
                         for item in (half..ITEMS).step_by(2) {
                             queue.begin(item, true).unwrap();
                             queue.share(item, JOINS);
-                            // A pause, so that the workers sleep now and then.
+                            // A pause, so that the workers sleep sometimes.
                             (0..item % 100).for_each(|_| std::hint::spin_loop());
                         }
                     });
@@ -417,7 +416,7 @@ mod tests {
                 while queue.unused() < 2 {
                     std::thread::yield_now();
                 }
-                // Whether a worker has taken it or not.
+                // The worker may or may not have taken it yet.
                 queue.begin(7, false).unwrap();
                 assert!(queue.unused() <= 1);
                 queue.begin(8, false).unwrap();

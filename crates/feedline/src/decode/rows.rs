@@ -190,7 +190,7 @@ impl Reader<'_> {
     }
 }
 
-/// The error of a sample that cannot be read; of kind `Budget` if the batch has no room for the sample.
+/// The error for a sample that cannot be read; of kind `Budget` if the batch has no room for it.
 fn unreadable(error: ReadError) -> Error {
     let kind = if is_over_budget(&*error) { ErrorKind::Budget } else { ErrorKind::Sample };
     Error::new(kind, "cannot read a sample").with_source(error)

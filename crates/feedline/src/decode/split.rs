@@ -144,12 +144,13 @@ impl Split {
     }
 }
 
-/// The time by which batches are split, if the workers were `busy` nanoseconds.
+/// The decode time from which the size of pieces is computed, if the workers were `busy` nanoseconds and
+/// other processes read for `elsewhere` of them.
 ///
-/// A piece that another process or Python code reads is a hundred times as long, 10 ms: to hand it over takes
-/// 0.1 ms of both sides together, a message, two wake-ups and a look at the generators, or the interpreter's
-/// lock; and on a machine that is busy a wake-up takes milliseconds. The time of the read would make such
-/// pieces ever shorter: the shorter they are, the more of it is waiting.
+/// A piece that another process or Python code reads is a hundred times as long, 10 ms: its hand-over takes
+/// 0.1 ms (a message, two wake-ups and a check of the generators, or the interpreter's lock), and on a busy
+/// machine a wake-up takes milliseconds. The time of the whole read cannot be used here: it includes this
+/// waiting, so pieces would become shorter and shorter.
 pub(super) fn piece_time(busy: u64, elsewhere: u64) -> u64 {
     if elsewhere == 0 { busy } else { (elsewhere / 100).max(1) }
 }

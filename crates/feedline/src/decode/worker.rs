@@ -74,7 +74,7 @@ pub(crate) struct Worker<'a> {
     scratch: Cell<Scratch>,
     /// The ids of a batch whose samples it prepares.
     ids: Cell<Vec<u64>>,
-    /// Nanoseconds for which it has prepared samples since its last batch.
+    /// Nanoseconds spent preparing samples since its last batch.
     prefetch_ns: Cell<u64>,
     /// The time at which it last finished some work; 0 before.
     idle_since: Cell<u64>,
@@ -131,13 +131,13 @@ impl<'a> Worker<'a> {
         self.ids.set(ids);
     }
 
-    /// The worker has prepared samples for `ns` nanoseconds, which the next batch that it finishes counts as
+    /// Adds `ns` nanoseconds of preparing samples; the next batch that the worker finishes counts them as
     /// decoding.
     pub(super) fn add_prefetch(&self, ns: u64) {
         self.prefetch_ns.set(self.prefetch_ns.get() + ns);
     }
 
-    /// The nanoseconds for which it has prepared samples since the last call.
+    /// Takes the nanoseconds spent preparing samples since the last call.
     pub(super) fn take_prefetch(&self) -> u64 {
         self.prefetch_ns.take()
     }

@@ -1,4 +1,4 @@
-//! What the stages pass to each other, and the requests that say which of it is wanted. `decode` and
+//! The batches that the stages pass to each other, and the requests that say which are wanted. `decode` and
 //! `transfer` import this room; it imports neither.
 //!
 //! | part | file |
@@ -109,7 +109,7 @@ impl Job {
 }
 
 impl HostInfo {
-    /// The draw of each row, which keys its random numbers; that of a record is its id.
+    /// The draw of each row, which keys its random numbers; a record's draw is its id.
     pub(crate) fn draws(&self) -> &[u64] {
         if self.draws.is_empty() { &self.batch.ids } else { &self.draws }
     }

@@ -74,9 +74,9 @@ pub(crate) struct Requests {
     woken_at: AtomicU64,
 }
 
-/// The longest time for which workers that decode one short batch after another leave the thread asleep. With
-/// 100 us instead, four workers feed a GPU from memory at 0.78 of plain threads, not 0.90 (16 cores beside an
-/// H200, 2026-11-24, bench `readers`, npy).
+/// The max time that workers, decoding one short batch after another, leave the thread asleep. With 100 us
+/// instead, four workers feed a GPU from memory at 0.78 of plain threads, not 0.90 (16 cores beside an H200,
+/// 2026-11-24, bench `readers`, npy).
 pub(crate) const QUIET: Duration = WAKE_UP.saturating_mul(3);
 
 impl Requests {
@@ -96,7 +96,7 @@ impl Requests {
         }
     }
 
-    /// Requests other batches; those of earlier requests are no longer wanted.
+    /// Requests other batches. Batches of earlier requests are no longer wanted.
     ///
     /// # Errors
     /// `Stopped` after a [`stop`](Self::stop).
@@ -127,7 +127,8 @@ impl Requests {
         }
     }
 
-    /// Says whether the consumer waits for a batch: then its loader goes first where several share a pool.
+    /// Sets whether the consumer waits for a batch: if loaders share a pool, those with waiting consumers go
+    /// first.
     pub(crate) fn set_waited_for(&self, is_waited_for: bool) {
         self.is_waited_for.store(is_waited_for, Ordering::Relaxed);
     }
@@ -137,7 +138,7 @@ impl Requests {
         self.is_waited_for.load(Ordering::Relaxed)
     }
 
-    /// The number of host slots: so many batches are queued or decoded at a time.
+    /// The number of host slots: at most this many batches are queued or decoded at a time.
     pub(crate) fn host_slots(&self) -> usize {
         self.host_slots
     }

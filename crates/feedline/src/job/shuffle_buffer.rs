@@ -55,7 +55,7 @@ impl Block {
     fn push(&mut self, id: u64, record: &[u8]) -> Result<()> {
         let needed = self.bytes.len() + record.len();
         if needed > self.bytes.capacity() {
-            // Not twice as much as the options state.
+            // Grows by less than doubling, to stay within the budget.
             let more = needed.max(self.max_bytes.min(2 * needed)) - self.bytes.len();
             self.bytes.try_reserve_exact(more).map_err(|_| no_memory(self.max_bytes))?;
         }
@@ -94,13 +94,13 @@ pub(super) type ReadNext<'a> = dyn FnMut(&mut Vec<u8>) -> Result<(Next, u64, Sou
 pub(super) struct ShuffleBuffer {
     seed: u64,
     epoch: u64,
-    /// A block has this many bytes to twice as many.
+    /// The min bytes of a block; the max is twice as much.
     half: usize,
     current: Block,
     next: Block,
     /// Records of `current` that are delivered.
     taken: usize,
-    /// Records to pass over after a resume.
+    /// Records to skip after a resume.
     resume: u64,
     record: Vec<u8>,
 }
@@ -145,7 +145,7 @@ impl ShuffleBuffer {
                 other => return Ok(other),
             }
         } else if !self.next.is_full {
-            // An error and the end come when this block is delivered.
+            // An error or the end is reported once this block is delivered.
             if let Err(error) = self.read_one(read) {
                 (self.next.is_full, self.next.failed) = (true, Some(error));
             }

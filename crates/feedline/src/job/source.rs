@@ -193,8 +193,9 @@ impl RecordReader {
         Ok(None)
     }
 
-    /// The number of records from `offset` on that belong to other ranks: an offset other than 0 is behind a
-    /// record of this rank. The rank that takes a shard's first record changes from shard to shard.
+    /// The number of records from `offset` on that belong to other ranks before the next one of this rank. An
+    /// offset other than 0 follows a record of this rank. The rank that takes a shard's first record changes
+    /// from shard to shard.
     fn records_before(&self, position: u64, offset: u64) -> u64 {
         let (rank, ranks) = (u64::from(self.split.rank()), u64::from(self.split.size()));
         if offset > 0 { ranks - 1 } else { (rank + ranks - position % ranks) % ranks }

@@ -49,7 +49,7 @@ pub struct Loader {
     dataset: Option<Weak<dyn Dataset>>,
     /// The layout of the rows that workers write.
     layout: Arc<Layout>,
-    /// The layout of the batches that are delivered: another one with a device map.
+    /// The layout of the batches that are delivered. A device map changes it.
     delivered: Arc<Layout>,
     device: Device,
     slots: Arc<SlotRing>,

@@ -12,7 +12,7 @@ use crate::epoch::TryNext;
 use crate::job::Delivery;
 use crate::spans::enter;
 
-/// How much longer the slots may be held while another thread is seen to work with a batch.
+/// The factor by which slots may be held longer while another thread seems to work with a batch.
 const OTHER_THREADS: u32 = 30;
 
 impl Loader {
@@ -82,7 +82,7 @@ impl Loader {
     fn next_delivery(&mut self, limit: Option<Duration>) -> Result<Option<Delivery<Loaded>>> {
         let start = limit.map(|_| Instant::now());
         loop {
-            // Only this thread takes batches: slots that it waits for are held from the start of the wait on.
+            // Only this thread takes batches, so slots that are held now stay held by the same batches.
             let held = self.slots.held();
             if held != self.held.0 {
                 self.held = (held, Duration::ZERO);
@@ -92,11 +92,11 @@ impl Loader {
                 Held::Idle => Some(self.held_timeout),
                 Held::InUse => Some(self.held_timeout.saturating_mul(OTHER_THREADS)),
             };
-            // Looks again sooner: another thread may have begun to work with a batch, or be done.
+            // Checks again earlier: another thread may have begun to work with a batch, or finished.
             let look = longest.map(|longest| longest.saturating_sub(self.held.1).min(self.held_timeout / 4));
             let left = limit.zip(start).map(|(limit, start)| limit.saturating_sub(start.elapsed()));
             let wait = left.into_iter().chain(look).min();
-            // A batch that is there costs no wait, and a poll is none.
+            // A ready batch costs no wait, and a poll does not wait.
             let is_waiting = wait != Some(Duration::ZERO) && self.loaded.is_empty();
             if is_waiting {
                 self.requests.set_waited_for(true);
@@ -131,7 +131,7 @@ impl Loader {
         }
     }
 
-    /// Fails if batches hold every slot: those of the calling thread, or of any if `on_any_thread`.
+    /// Fails if batches of the calling thread hold every slot; with `on_any_thread`, batches of any thread.
     ///
     /// # Errors
     /// `SlotsHeld`.

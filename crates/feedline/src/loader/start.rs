@@ -86,7 +86,7 @@ impl Loader {
                 ended();
             }),
         });
-        // Without a device map, the consumer is next, and finds the outcome at once.
+        // Without a device map, the consumer is the next stage.
         let (lanes, next, outcome): (_, _, Outcome) = match lanes {
             None => (None, Next::Copied(loaded), Box::new(running.outcome())),
             Some(lanes) => {
@@ -143,7 +143,7 @@ impl Loader {
     }
 }
 
-/// The ledger, and what it shows: the tuner of [`Workers::Auto`](crate::Workers::Auto) and the filler.
+/// Connects the ledger with the tuner of [`Workers::Auto`](crate::Workers::Auto) and the filler.
 fn observe(
     builder: &LoaderBuilder,
     setup: Setup,
@@ -213,7 +213,7 @@ fn setup(
         is_under_one_lock: builder.is_under_one_lock,
         table_rows: builder.input.stable_dataset().and_then(|set| set.table_rows()),
         block_shuffle: blocks.filter(|_| matches!(batch_sampler.options().sampler, Sampler::Shuffle)),
-        // The window is half of what the cache holds.
+        // The window is half of the cache.
         groups_held: blocks.map(|(block, window)| (window / block.max(1)).max(1).saturating_mul(2)),
     }
 }
@@ -229,12 +229,12 @@ struct Slots {
     host: Ring<Pinned, HostInfo>,
     /// The slots that batches are copied into; if none is, those that the consumer gets.
     copied: Arc<SlotRing>,
-    /// The slots that the consumer gets: others with a device map.
+    /// The slots that the consumer gets. With a device map they are not the copied ones.
     delivered: Arc<SlotRing>,
 }
 
 /// Allocates the slots, with room for the info of a batch in each, so that loading a batch allocates nothing.
-/// `layouts` are those of the batches that are filled, and of those that the consumer gets. `host_readers`
+/// `layouts` are the layouts of batches as workers fill them, and as the consumer gets them. `host_readers`
 /// are the streams that read host slots, if not the copy stream does.
 fn allocate(
     builder: &LoaderBuilder,

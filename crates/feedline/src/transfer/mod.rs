@@ -246,8 +246,8 @@ impl Run<'_> {
         self.with.pool.begin(&self.with.decoder, batch, wake);
     }
 
-    /// The interval until the next poll of events that wake nobody, after a wait of `waited` so far: a source
-    /// without a record, the end of a copy whose slot is needed, and the end of a copy that a trace shows.
+    /// The interval until the next poll, after a wait of `waited` so far, for events without a wake-up: a
+    /// source without a record, and the end of a copy whose slot is needed or that is traced.
     fn interval(&mut self, waited: Duration) -> Option<Duration> {
         if self.not_yet.is_some() || self.timed.has_undrawn() {
             return Some(SOURCE_POLL);
@@ -341,7 +341,7 @@ impl Run<'_> {
             }
             let timeline = &mut batch.timeline;
             (timeline.overtaken, timeline.ordered) = (out_of_order, self.at);
-            // Those of a batch that is not copied.
+            // The times of a batch that is not copied.
             (timeline.device_slot, timeline.sent) = (self.at, self.at);
             let worker = timeline.worker;
             self.filled_by[filled.index()] = Some(worker);
@@ -398,7 +398,7 @@ impl Run<'_> {
         let start = Instant::now();
         loop {
             let limit = self.interval(start.elapsed());
-            // No message to the inbox ends this wait, so it polls for the reader of a source.
+            // Messages to the inbox do not end this wait, so it polls while a worker has the source's reader.
             let limit = limit.or(self.schedule.is_reader_away().then_some(SOURCE_POLL));
             let Some(limit) = limit else {
                 let slot = device_slots.acquire();

@@ -23,8 +23,8 @@ impl Shards {
     /// The samples of `readers`, in this order.
     ///
     /// # Errors
-    /// `Config` without a reader; `Data` if the schema or the classes of one differ from those of the first;
-    /// names it.
+    /// `Config` without a reader; `Data` naming the first reader whose schema or classes differ from the
+    /// first one's.
     pub fn new(readers: Vec<Box<dyn Reader>>) -> Result<Self> {
         let Some(first) = readers.first() else {
             return Err(Error::new(ErrorKind::Config, "there is no shard: give at least one"));

@@ -73,7 +73,7 @@ enum Part {
     Marked,
     /// The length of each value, in a list of texts or byte strings.
     Lengths,
-    /// The same for a column whose nulls are marked; no lengths for a null.
+    /// The same for a column whose nulls are marked; a null has no lengths.
     MarkedLengths,
     /// Whether a row has a value, as `bool`.
     Present,

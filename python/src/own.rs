@@ -291,7 +291,7 @@ impl Drop for InSample {
 #[pyclass(frozen, module = "feedline._feedline")]
 pub(crate) struct MapBatch {
     hook: Py<PyAny>,
-    /// The processes that call it in place of this one.
+    /// The processes that call the method in place of this process.
     read_by: Arc<ReadBy>,
 }
 

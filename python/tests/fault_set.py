@@ -32,7 +32,7 @@ class Fault(own_sets.Numbers):
             if self.fault == "slow":
                 time.sleep(self.seconds)
             if self.fault == "lock":
-                # In C, and other threads do not run meanwhile.
+                # Runs in C, so other threads cannot run meanwhile.
                 sum(itertools.repeat(0))
         return {**super().__getitem__(index), "noise": np.random.rand()}
 

@@ -63,7 +63,7 @@ def test_random_numbers_belong_to_draws_and_to_batches() -> None:
                 del batch
             seen.append(rows)
     assert all(one == seen[0] for one in seen)
-    # A sample has the numbers that it has without the function.
+    # A sample has the same numbers as without the function.
     own = {}
     with feedline.Loader(own_sets.Noise(40), 5, shuffle=5, framework="numpy", workers=0) as loader:
         for batch in loader.epoch(1):

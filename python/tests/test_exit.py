@@ -19,7 +19,8 @@ from conftest import PACKAGE, numbers, resident, threads, wait_until
 
 import feedline
 
-#: Own code of each kind that a worker runs: a sample, samples in one call, a hook, a source, its skip, a map.
+#: The user's code of each kind that a worker runs: a sample, samples in one call, a hook, a source, its skip,
+#: a map.
 LOADERS = {
     "samples": "Own(), 4096",
     "samples with substitutes": "Own(), 4096, bad_samples=50",

@@ -40,7 +40,7 @@ RUNS = int(os.environ.get("FEEDLINE_FAULT_RUNS", "16"))
 RESUMES = int(os.environ.get("FEEDLINE_FAULT_RESUMES", "10"))
 LOADERS = int(os.environ.get("FEEDLINE_FAULT_LOADERS", "6"))
 SECONDS = float(os.environ.get("FEEDLINE_FAULT_SECONDS", "0.5"))
-#: Seconds after which a run counts as one that hangs.
+#: Seconds after which a run counts as hung.
 LIMIT = 120.0
 FAULTS = ["kill", "stop", "parent", "raise", "shape", "exit", "slow", "memory"]
 SAMPLES = 300

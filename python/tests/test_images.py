@@ -154,7 +154,7 @@ def rows_of(data: feedline.Data, **options: Any) -> dict[int, Any]:
 @pytest.mark.parametrize(
     ("steps", "near"),
     [
-        # Where nothing is scaled it is the same to the bit; where it is, to a level of 255.
+        # Without scaling the results are bit-identical; with scaling they differ by at most one level of 255.
         ([T.CenterCrop((40, 48)), T.RandomHorizontalFlip(), T.ColorJitter(0.4, 0.4, 0.4, 0.1)], 0),
         ([T.Resize((20, 20))], 1),
         ([T.RandomResizedCrop(24), T.RandomHorizontalFlip(), T.Normalize()], 1.01 / 255 / 0.224),

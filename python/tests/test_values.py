@@ -14,7 +14,7 @@ import feedline
 from feedline._columns import Columns, Misfit
 from feedline._own import Reader
 
-#: A first value, and a later one of another type that the type of the first does not have.
+#: A first value, and a later one of another type that does not fit the type of the first.
 CHANGED = [
     (np.int8(5), 300),
     (np.int8(5), np.uint8(200)),
@@ -116,7 +116,7 @@ def test_values_have_the_byte_order_of_the_machine(dtype: str) -> None:
     zeros = {"x": np.zeros((4, 2), np.dtype(dtype).newbyteorder("="))}
     (batch,) = feedline.Loader(zeros, 4, framework="numpy", map_batch=lambda batch: {"x": rows})
     assert batch["x"].tolist() == rows.tolist()
-    # A first row of the machine's order, and a later one of the other.
+    # A first row in the machine's byte order, and a later one in the other.
     (batch,) = by_samples(rows[0].astype(rows.dtype.newbyteorder("=")), rows[1])
     assert batch["x"].tolist() == rows[:2].tolist()
 

@@ -160,6 +160,6 @@ def test_bad_inputs_are_one_error_each(tmp_path: Path) -> None:
     assert data[0]["y"].item() == 2 and len(data) == 2
     with pytest.raises(feedline.DataError, match='column "x".*row 2'):
         data[1]
-    # The row of a missing cell ends no other window.
+    # Windows without the row of the missing cell can be read.
     with feedline.Loader(data, 1, framework="numpy", bad_samples=1) as loader:
         assert len(list(loader)) == 2

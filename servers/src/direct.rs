@@ -197,7 +197,7 @@ impl http_body::Body for Sent {
         };
         self.messages = None;
         let mut trailers = http::HeaderMap::new();
-        // A text that no header can have: the code is stated at least.
+        // A header cannot hold this text, so only the code is sent.
         if status.add_header(&mut trailers).is_err() {
             let _ = Status::new(status.code(), "").add_header(&mut trailers);
         }

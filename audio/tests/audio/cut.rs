@@ -1,4 +1,4 @@
-//! Files that were cut or damaged: an error that says so, or the frames that are there.
+//! Files that were cut or damaged: the reader gives an error, or the frames that are left.
 
 use feedline_core::ErrorKind;
 
@@ -81,7 +81,7 @@ fn a_header_that_claims_more_than_there_is_takes_no_memory() {
     let mut wav = bytes("i16.wav");
     wav[40..44].copy_from_slice(&u32::to_le_bytes(u32::MAX - 1));
     assert!(whole(&wav).unwrap_err().to_string().contains("claims 4294967294 bytes, and 1000 are there"));
-    // A length that the writer did not know: up to the end.
+    // The writer did not know the length, so the sound goes to the end of the file.
     wav[40..44].fill(0xFF);
     wav[4..8].fill(0xFF);
     assert_eq!(whole(&wav).unwrap(), whole(&bytes("i16.wav")).unwrap());

@@ -1,4 +1,4 @@
-//! How much of a file is read for a part of it.
+//! Reading a part of a sound reads only a part of the file.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::Arc;

@@ -77,7 +77,7 @@ def main() -> None:
     soundfile.write(SOUNDS / "stereo.flac", tone(16000, 5000, 2), 16000, "PCM_24")
     soundfile.write(SOUNDS / "mono.ogg", tone(16000, 20000), 16000, format="OGG", subtype="VORBIS")
     soundfile.write(SOUNDS / "stereo.ogg", tone(22050, 14000, 2), 22050, format="OGG", subtype="VORBIS")
-    # Of several pages, so that a file may be cut behind one.
+    # Has several pages, so that a file may be cut after one.
     soundfile.write(SOUNDS / "pages.ogg", tone(16000, 120000), 16000, format="OGG", subtype="VORBIS")
     soundfile.write(SOUNDS / "mono.mp3", tone(16000, 20000), 16000, format="MP3", compression_level=0.9)
     soundfile.write(SOUNDS / "stereo.mp3", tone(44100, 30000, 2), 44100, format="MP3", compression_level=0.9)

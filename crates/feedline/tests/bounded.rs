@@ -280,7 +280,7 @@ fn filling_every_slot_for_the_first_time_allocates_nothing() {
     let device = Device::new_host();
     as_consumer(|| {
         let compute = device.stream().unwrap();
-        // Reading stops at the second batch until the first one has been delivered and dropped.
+        // The second batch is read only after the first one has been delivered and dropped.
         let (data, gate) = fixtures::blocking(Fine::new(BATCH as u64 * STEPS, 64).unwrap(), [BATCH as u64]);
         let (data, reads) = fixtures::counting(data);
         let builder = Loader::builder(data).batch_size(BATCH).workers(Workers::Count(1)).depth(DEPTH);

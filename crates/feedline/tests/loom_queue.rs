@@ -1,5 +1,4 @@
-//! Every interleaving of small models of the queue that the workers take their work from, by loom. Run by
-//! `ci/loom.sh`.
+//! Every interleaving of small models of the workers' queue, with loom. Run by `ci/loom.sh`.
 //!
 //! A worker that nobody wakes is reported as a deadlock.
 #![cfg(loom)]
@@ -89,7 +88,7 @@ fn a_batch_to_join_comes_before_a_job_that_was_there_first() {
         other.join().unwrap();
         let first = worker.join().unwrap();
         let second = queue.next(0);
-        // The worker may have looked before there was anything to join; then that comes next.
+        // The worker may have looked before there was anything to join; then the join comes next.
         assert!(
             [(Some(Work::Join(7)), Some(Work::Begin(1))), (Some(Work::Begin(1)), Some(Work::Join(7)))]
                 .contains(&(first, second))
@@ -132,12 +131,12 @@ fn work_that_is_removed_is_not_taken_and_nobody_misses_the_rest() {
         let other = spawn(&queue, |queue| queue.begin(2, true));
         queue.remove(|job| *job == 1, |_| true);
         other.join().unwrap().unwrap();
-        // The worker had the first before it was removed, or gets the second.
+        // The worker took the first job before it was removed, or gets the second one.
         assert!([Some(Work::Begin(1)), Some(Work::Begin(2))].contains(&worker.join().unwrap()));
     });
 }
 
-/// The worker that is woken may be the one that may take no more work.
+/// The wake-up may reach the worker that may take no more work.
 #[test]
 fn a_lower_limit_loses_no_wake_up() {
     loom::model(|| {

@@ -63,7 +63,8 @@ impl Header {
         self.value["seed"].as_u64().unwrap_or(0)
     }
 
-    /// Whether the random numbers of the run belong to draws, as those of this version.
+    /// Whether the random numbers of the run belong to draws, as in this version; in earlier ones they
+    /// belonged to samples.
     pub(crate) fn has_draws(&self) -> bool {
         self.value["draws_version"].as_u64() == Some(DRAWS_VERSION)
     }

@@ -38,7 +38,7 @@ fn leaked_threads_and_files_are_reported() {
         drop((file, stop));
         before.assert_same();
         thread.join().unwrap();
-        // It was there at `now`, as a thread of an earlier test that was about to end.
+        // The thread existed at `now`, like a thread of an earlier test that is about to end.
         now.assert_no_new_threads();
         now.assert_same();
 
@@ -46,7 +46,7 @@ fn leaked_threads_and_files_are_reported() {
     });
 }
 
-/// On a busy machine, a thread that was started before the first census gets its name after it.
+/// On a busy machine, a thread that was started before the first census may get its name only after it.
 fn a_thread_without_its_name_is_counted_once() {
     let (stop, stopped) = mpsc::channel::<()>();
     let (started, start) = mpsc::channel();

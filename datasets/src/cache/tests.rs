@@ -1,4 +1,4 @@
-//! What a cache holds, evicts and prefetches.
+//! Tests of a cache: the parts it holds, evicts and prefetches.
 
 use std::sync::atomic::AtomicUsize;
 
@@ -163,7 +163,7 @@ fn parts_ahead_are_evicted_last_and_make_room_when_they_are_used() {
     let all = (1..8).map(|part| prefetch(&cache, part, 100));
     assert_eq!(Vec::from_iter(all)[5..], [Prefetched::Prepared, Prefetched::Full]);
     for part in 1..5 {
-        // Before it is used, more other parts are read than fit beside the prefetched ones.
+        // Before the prefetched part is used, other parts are read, more than fit beside it.
         for other in [8, 9, 0] {
             assert_eq!(*cache.get(other, || Ok((other, 10))).unwrap(), other);
         }

@@ -17,7 +17,7 @@ const ROWS: u64 = 8;
 const THREADS: usize = 4;
 const BATCH: usize = 64;
 
-/// A sample is its number, and a text of a length that varies.
+/// A sample has its number, and a text of varying length.
 #[derive(Debug)]
 struct Parts {
     schema: Schema,

@@ -170,7 +170,7 @@ fn what_is_damaged_or_of_another_source_is_never_continued() {
         put(&bytes, &journal);
         fs::remove_file(&partial).unwrap();
         starts_over("without a file".into(), source());
-        // The other layout, with other columns.
+        // The journal of a set with other columns.
         put(&bytes, &journal);
         let (reads, _) = run(&Source::new(!varies, LEN), &to);
         assert_eq!(reads, LEN);

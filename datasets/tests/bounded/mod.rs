@@ -1,4 +1,4 @@
-//! Whether files that lie are answered soon and without memory.
+//! Checks that files with false claims are refused soon and with little memory.
 
 use std::fs;
 use std::io::Write;
@@ -9,7 +9,7 @@ use feedline_datasets::{Values, open};
 use feedline_testkit::{cpu_time, emulated};
 use flate2::{Compression, write::GzEncoder};
 
-/// The most memory that the process has had, in bytes.
+/// The peak memory of the process, in bytes.
 fn peak() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();

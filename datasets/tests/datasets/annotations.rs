@@ -271,7 +271,7 @@ fn outlines_that_cannot_be_masks_are_refused_by_id() {
         let error = Annotated::open_segmented(images, dir.path().join(folder), None).unwrap_err();
         assert!(error.kind() == ErrorKind::Config && error.message().contains("Paired"), "{error}");
     }
-    // The mask is as large as its picture, which the file says wrongly here.
+    // The mask has the size of its picture; the file states a wrong size here.
     let set = JointDataset::annotated(opened("9", "9").unwrap(), Transforms::new().center_crop(8)).unwrap();
     let error = read(&set, 0).unwrap_err();
     assert!(error.to_string().contains("the mask is 24 x 20, and its picture is 24 x 24"), "{error}");

@@ -1,4 +1,4 @@
-//! Whatever bytes a file has: it is read, or refused in one line with its path, and nothing panics.
+//! A file of any bytes is read, or refused in one line with its path. Nothing panics.
 
 use crate::made;
 

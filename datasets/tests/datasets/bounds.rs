@@ -8,7 +8,7 @@ use crate::bounded::{answered, bomb};
 use crate::made::{npy, safetensors, tar_header, write, zip};
 use tempfile::tempdir;
 
-/// An archive with one deflated member that claims, and has, a gibibyte.
+/// An archive with one deflated member, of one gibibyte as claimed.
 fn zip_bomb() -> Vec<u8> {
     let member = npy("|u1", false, "(1073741824,)", &[]);
     let deflated = bomb(&member);

@@ -60,7 +60,7 @@ fn stream(rows: i64, node: i64, buffers: &[(i64, i64)], zstd: bool, body: &[u8])
     [schema(), batch(rows, node, buffers, zstd, body, body.len() as i64)].concat()
 }
 
-/// A file whose footer lists one batch there, or itself claims `length` bytes.
+/// A file whose footer lists one batch at this place, or claims `length` bytes for itself.
 fn file(at: i64, head: i32, body: i64, length: Option<i32>) -> Vec<u8> {
     use arrow_schema::{DataType, Field, Schema};
     let schema = Schema::new(vec![Field::new("x", DataType::Int32, false)]);

@@ -1,4 +1,4 @@
-//! Categories: values of the column's type, each once, and one in each row.
+//! Categories: a list of the column's distinct values, and one of them in each row.
 
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ fn a_stated_list_has_values_of_the_columns_type_each_once() {
         let error = column(name, &list).unwrap_err().to_string();
         assert!(error.contains(why), "{why}: {error}");
     }
-    // A format with types: there is no other column to make of it.
+    // A format with types: the column cannot become another type.
     let of = |column: ArrayRef| {
         let batch = RecordBatch::try_from_iter([("n", column)]).unwrap();
         let mut writer = arrow_ipc::writer::FileWriter::try_new(Vec::new(), &batch.schema()).unwrap();
@@ -81,7 +81,7 @@ fn a_stated_list_has_values_of_the_columns_type_each_once() {
     let error = Table::open(&typed).category("n").missing("n", Missing::Text("01".into())).build();
     let error = error.unwrap_err().to_string();
     assert!(error.contains("column \"n\" is i16, and missing values become \"01\": write \"1\""), "{error}");
-    // Validation data in a smaller type: what that does not hold does not occur.
+    // Validation data in a smaller type: categories that do not fit it do not occur there.
     let list = Table::open(&typed).category_of("n", [1, 300]).saved(dir.path().join("n.json"));
     assert_eq!(ints(&batch(&list.build().unwrap())["n"]), [0, 1, 0]);
     let small = of(Arc::new(UInt8Array::from(vec![1, 1])));
@@ -115,7 +115,7 @@ fn codes_of_csv_with_zeros_before_them_are_categories_of_their_own() {
     // Without a category they are numbers.
     let path = write(dir.path(), "x.csv", b"code\n007\n7\n");
     assert_eq!(open(&path).unwrap().schema().to_string(), "code i64 []");
-    // The validation set has the one kind, and the training set the other.
+    // The validation set has one kind of values, the training set the other.
     let saved = dir.path().join("s.json");
     let [codes, numbers] = [("a.csv", "c\n007\n7\n8\n"), ("b.csv", "c\n7\n8\n8\n")]
         .map(|(name, text)| write(dir.path(), name, text.as_bytes()));
@@ -130,7 +130,7 @@ fn codes_of_csv_with_zeros_before_them_are_categories_of_their_own() {
     std::fs::remove_file(&saved).unwrap();
     Table::open(&numbers).category("c").unknown("c").saved(&saved).build().unwrap();
     assert_eq!(ints(&batch(&known.fitted(&saved).build().unwrap())["c"]), [2, 0, 1]);
-    // Shards of one set are as one file.
+    // Shards of one set give the categories of one file.
     write(dir.path(), "set/0.csv", b"c\n7\n");
     write(dir.path(), "set/1.csv", b"c\n007\n");
     let data = Table::open(dir.path().join("set")).category("c").build().unwrap();

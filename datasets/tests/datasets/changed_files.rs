@@ -158,7 +158,7 @@ fn a_set_on_disk_that_is_overwritten_with_its_time_put_back_is_an_error() {
     let (idx, records, paths) = on_disk(dir.path());
     for path in &paths {
         let before = std::fs::metadata(path).unwrap();
-        // Change times have the step of the system's clock: a write within it cannot be told.
+        // Change times are as coarse as the system's clock: a write within one tick cannot be seen.
         while std::fs::metadata(path).unwrap().ctime_nsec() == before.ctime_nsec() {
             overwrite(path, 16, 0xFF);
             let written = before.modified().unwrap();
@@ -229,7 +229,7 @@ fn a_content_that_changed_in_one_byte_has_another_fingerprint() {
     assert_ne!(records(7), records(8));
 }
 
-/// A file of each format that is not held in memory here, longer than a fingerprint covers as a whole.
+/// A file of each format that is not held in memory; each is longer than the part that a fingerprint covers.
 fn large_files() -> Vec<(&'static str, Vec<u8>)> {
     let noise: Vec<u8> =
         (0..700_000_u64).map(|at| (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as u8).collect();

@@ -1,4 +1,4 @@
-//! Conversations as text, ids and masks: those of transformers.
+//! Conversations as text, ids and masks, equal to transformers'.
 
 use std::path::{Path, PathBuf};
 
@@ -287,7 +287,7 @@ fn completions_and_preferences_learn_the_answer() {
     let error =
         Chats::completions(open(&path).unwrap(), &folder, ChatOptions::default()).map(drop).unwrap_err();
     assert!(error.message().contains("no column \"completion\""), "{error}");
-    // A template that writes a prompt differently where an answer follows.
+    // A template that writes a prompt differently if an answer follows.
     let template = "{% for m in messages %}{{ m.content }} {{ '4' if add_generation_prompt }} {% endfor %}";
     let options = ChatOptions { template: Some(template.into()), ..ChatOptions::default() };
     let chats = Chats::preferences(open(&path).unwrap(), &folder, options).unwrap();

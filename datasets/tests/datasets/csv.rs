@@ -27,7 +27,7 @@ fn columns_have_the_first_type_that_all_cells_have() {
         let int = |value: i64| value.to_le_bytes().to_vec();
         let first = [int(1), int(-1), float(1.5), float(7.0), vec![1], b"x".to_vec(), vec![]];
         let second = [int(-2), int(0), float(-3.0), float(f64::NAN), vec![0], b"3".to_vec(), vec![]];
-        // In the same buffers nothing stays of the sample before.
+        // Reading into the same buffers leaves nothing of the sample before.
         let mut values = Values::new();
         for (sample, expected) in [(0, &first), (1, &second), (0, &first)] {
             reader.read(sample, &mut values).unwrap();
@@ -265,7 +265,8 @@ fn rows_that_do_not_fit_are_refused_with_line_and_byte() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
-    /// Every row reads as the whole table did when its types were found, but for its missing values.
+    /// Every row gives the values of the whole table as read when its types were found, except missing
+    /// values.
     #[test]
     fn any_table_is_read_or_refused(text in "([a1.,;\"\r\n é-]{0,3}[,\n]){0,20}[a1\"]?") {
         let dir = tempdir().unwrap();

@@ -20,8 +20,8 @@ const NAMES: [&str; 4] = [
     "train-labels-idx1-ubyte",
 ];
 
-/// CRC-32 of the first 1,000 images and of their labels. A change here changes the data set: all
-/// figures measured on it and all files written before then belong to another set.
+/// CRC-32 of the first 1,000 images and of their labels. A change here changes the data set: figures measured
+/// and files written before belong to another set.
 const GOLDEN: [(Split, [u32; 2]); 2] =
     [(Split::Train, [0x6F6B_3E59, 0x80A5_5CDF]), (Split::Test, [0x8F7D_202F, 0xB8ED_1DD1])];
 
@@ -166,8 +166,8 @@ fn two_processes_at_once_leave_one_whole_set() {
 #[test]
 fn a_killed_process_leaves_no_half_written_file() {
     let dir = tempdir().unwrap();
-    // Killed at three moments: when its first unfinished file appears, when a second does, and when a file
-    // is done.
+    // Killed at three moments: when the first unfinished file appears, when the second one does, and when a
+    // file is complete.
     for signs in [1, 2, 3] {
         let mut child = start_child(dir.path());
         // Only a failing test waits this long.

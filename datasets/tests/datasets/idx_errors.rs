@@ -99,7 +99,7 @@ fn a_gzip_bomb_does_not_fill_the_memory() {
     let possible = format!("{} bytes of gzip inflate to {} at most", liar.len(), liar.len() * 1032);
     assert_says(&IdxFile::open(&path).unwrap_err(), &["claims 2147483656 bytes", &possible]);
 
-    // A possible claim, but more than the limit in memory.
+    // The claim is possible, but exceeds the limit of memory.
     let large = gz(&idx(8, &[5, 1 << 30], &vec![0; 6 << 20]), 0);
     let path = write(dir.path(), "large.gz", &large);
     assert_says(&IdxFile::open(&path).unwrap_err(), &["inflates to 5368709132 bytes", "gunzip it"]);

@@ -14,7 +14,7 @@ use tempfile::tempdir;
 
 use crate::made::{png, write};
 
-/// A picture whose pixels are their row and their column, and a mask of both.
+/// A picture whose pixels hold their row and column, and a mask of both.
 const SIDE: usize = 24;
 
 fn places() -> impl Iterator<Item = [u8; 2]> {
@@ -185,7 +185,7 @@ fn photographs_and_masks_of_two_folders_are_paired_by_name() {
     let dir = tempdir().unwrap();
     for number in 0..40 {
         write(dir.path(), &format!("photographs/{number}.png"), &picture());
-        // In another order by extension, and nothing else.
+        // Only the extensions differ, so the order by name is another one.
         let extension = if number % 2 == 0 { "png" } else { "PNG" };
         write(dir.path(), &format!("masks/{number}.{extension}"), &mask());
     }
@@ -331,7 +331,7 @@ fn visible_points_follow_coco_and_groups_stay_with_their_boxes() {
     let first = [1.0, 2.0, 2.0, 0.0, 0.0, 0.0];
     assert_eq!(set(parts()), [&first[..], &[3.0, 3.0, 1.0, 0.0, 0.0, 0.0]].concat());
     assert_eq!(set(parts().beside(["keypoints"])), first);
-    // Without a third number a group goes with any of its points, as in torchvision.
+    // Without a third number, a group is removed with any of its points, as in torchvision.
     let groups = [7.0, 8.0, 9.0, 9.0, 7.0, 8.0, 2.0, 9.0];
     let memory = Memory::new(3).encoded("image", picture()).list("groups", &[2, 2], &groups);
     let set = memory.classes("who", &[4, 5]).joint(Parts::new().points("groups").beside(["who"]), crop());

@@ -51,7 +51,7 @@ fn keys_are_columns_of_the_type_of_their_values() {
             text("7"),
             text("é"),
         ];
-        // In the same buffers nothing stays of the sample before.
+        // Reading into the same buffers leaves nothing of the sample before.
         let mut values = Values::new();
         for (sample, expected) in [(1, &second), (0, &first), (1, &second)] {
             reader.read(sample, &mut values).unwrap();

@@ -1,4 +1,4 @@
-//! Members of an archive that are no plain files: links and sparse ones.
+//! Members of an archive that are not plain files: links and sparse files.
 
 use crate::made::{gz, read, tar, tar_header, write};
 use feedline_datasets::open;
@@ -84,7 +84,7 @@ fn sparse_members_are_refused_in_every_form() {
     let mut old = tar_header("0.txt", "00000000000");
     old[156] = b'S';
     old[257..265].copy_from_slice(b"ustar  \0");
-    // The size of the file, and no part of it.
+    // The size of the file, without any of its parts.
     old[483..494].copy_from_slice(b"00000000000");
     let record = b"22 GNU.sparse.major=1\n";
     let mut header = tar_header("PaxHeaders/0.txt", &format!("{:011o}", record.len()));

@@ -124,7 +124,7 @@ fn columns_are_found_by_their_values_or_named() {
     };
     let schema = |text: &str, options: &ManifestOptions| open(text, options).unwrap().schema().to_string();
     let plain = ManifestOptions::default();
-    // The only other column is the label; a column of another ending in some row is no column of files.
+    // The only other column is the label. A column with another ending in some row is not a column of files.
     assert_eq!(schema("f,what\n1.png,x\n", &plain), "f bytes [?], what i64 []");
     assert_eq!(
         schema("f,mask,note,n\n1.png,2.PNG,1.txt,4\n", &plain),

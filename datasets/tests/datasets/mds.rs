@@ -78,7 +78,7 @@ fn compressed_shards_are_inflated_when_they_are_read() {
         let reader = open(dir.path()).unwrap();
         assert_eq!((reader.format(), reader.len(), reader.together()), ("mds", 2, Some(2)));
         assert_eq!(read(&*reader, 0), [b"one".to_vec(), (-1i64).to_le_bytes().into(), vec![1, 0, 2, 0]]);
-        // Cut, and of another size than the index says.
+        // The shard is cut, or differs in size from the index.
         for (cut, claimed) in
             [(bytes.len() - 3, raw.len()), (bytes.len(), raw.len() - 1), (bytes.len(), raw.len() + 1)]
         {

@@ -1,4 +1,5 @@
-//! A system that refuses threads, as the limit of processes of a container does: data is opened on this one.
+//! If the system refuses threads, as in a container with a limit of processes, data is opened on the calling
+//! thread.
 
 use std::process::Command;
 

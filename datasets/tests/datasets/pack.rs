@@ -1,4 +1,4 @@
-//! Packed sets: every type comes back as it was, and damage is seen.
+//! Packed sets: every type is read back unchanged, and damage is found.
 
 use std::fs;
 use std::path::Path;
@@ -38,7 +38,7 @@ impl Reader for Made {
             let varying = (sample % 5) as usize;
             let shape: Vec<usize> = field.shape.iter().map(|dim| dim.unwrap_or(varying)).collect();
             let bytes = shape.iter().product::<usize>() * field.element.size();
-            // Small, so that they are valid as text and as a truth value.
+            // Small bytes, which are valid as text and as a truth value.
             let most = if field.element == ElementType::Bool { 2 } else { 100 };
             value.bytes = (0..bytes as u64).map(|at| ((at * 7 + sample) % most) as u8).collect();
             value.set_shape(shape);
@@ -155,7 +155,7 @@ fn shards_have_an_index_which_is_compared_with_them() {
         assert!(packed.files > 5 && packed.kept == 0, "{packed:?}");
         assert_same(&source, &*open(&folder).unwrap());
         assert_same(&source, &*open(folder.join("_index.json")).unwrap());
-        // A shard that is gone comes again, with those after it; one of another length does too.
+        // A removed shard is written again, with all shards after it; so is a shard of another length.
         fs::remove_file(folder.join("000002.arrow")).unwrap();
         assert!(open(&folder).unwrap_err().to_string().contains("no such file"));
         let again = pack(&source, &folder, shards, |_| {}).unwrap();
@@ -249,7 +249,7 @@ fn a_long_list_of_classes_is_written_once() {
     for row in [0, 999, 1000, 3999] {
         assert_eq!(read(&*reader, row), [row.to_le_bytes()]);
     }
-    // A run of a set that is complete keeps all; one without the list writes it again.
+    // A new run keeps a complete set as it is, and writes a missing list of classes again.
     std::fs::remove_file(&classes).unwrap();
     assert_eq!(pack(&*table(), &folder, options, |_| {}).unwrap().kept, 4);
     assert_eq!(open(&folder).unwrap().classes().unwrap(), expected);

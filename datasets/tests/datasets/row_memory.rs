@@ -1,4 +1,4 @@
-//! Tables whose rows are held in memory: the same values and errors as when they are read one by one.
+//! Tables with their rows in memory give the same values and errors as tables read row by row.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -160,7 +160,7 @@ fn a_group_is_decoded_once_and_dropped_when_its_rows_are_in_memory() {
     assert_eq!(prepared, 8, "as many groups as the file has");
     assert_eq!(data.prefetch(&ids, &mut Context::new(0, 0)), Prefetched::Never);
     let before = batch(&data, &ids).unwrap();
-    // The cache holds no group any more: this one is decoded anew.
+    // The cache no longer holds the group, so it is decoded anew.
     assert_eq!(data.reader().prefetch(&ids[..1]), Prefetched::Prepared);
     // Decoded rows no longer need the file.
     std::fs::write(&files[0], b"PAR1").unwrap();

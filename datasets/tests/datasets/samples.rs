@@ -34,7 +34,7 @@ fn members_with_one_key_are_a_sample() {
         assert_eq!(read(&*reader, 1), [&b""[..], b"", b""]);
         assert_eq!(read(&*reader, 2), [&b""[..], b"", b"three"]);
         assert_eq!(reader.path(2), Some(path.as_path()));
-        // In the same buffers nothing stays of the sample before.
+        // Reading into the same buffers leaves nothing of the sample before.
         let mut values = Values::new();
         for (sample, sizes) in [(0, [3, 3, 0]), (2, [0, 0, 5]), (1, [0, 0, 0])] {
             reader.read(sample, &mut values).unwrap();
@@ -94,7 +94,7 @@ fn cifar_is_read_from_a_file_a_folder_and_an_archive() {
         let options = OpenOptions { split: Some(Split::Test), ..Default::default() };
         assert_eq!(read(&*open_with(path, &options).unwrap(), 0), [vec![9], vec![9; 3072]]);
     }
-    // The test set is not taken for a training set, and a batch that is missing is seen.
+    // The test set is not taken for a training set, and a missing batch is an error.
     write(dir.path(), "test/test_batch.bin", &test);
     write(dir.path(), "gap/data_batch_1.bin", &one);
     write(dir.path(), "gap/data_batch_3.bin", &one);

@@ -1,4 +1,4 @@
-//! Saved descriptions of tables: used for other data, and refused where they are not of this table.
+//! Saved descriptions of tables: used for other data, and refused if they belong to another table.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Every file of the folder of real files is read as independent readers read it, or refused as it should be.
+//! Every file of the folder of real files gives the values of independent readers, or the expected error.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,8 +10,8 @@ use feedline_testkit::not_run;
 use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
 
-/// Golden entries, by the path of a file or folder; made by `golden/make.py`. Those of formats beside the
-/// default ones with the folder they lie in, and whether this build reads it.
+/// Golden entries, by the path of a file or folder; made by `golden/make.py`. Entries of formats that are off
+/// by default have their folder, and whether this build reads it.
 const GOLDEN: &str = include_str!("../golden/default.json");
 const BY_FEATURE: [(&str, bool, &str); 5] = [
     ("arrow", cfg!(feature = "arrow"), include_str!("../golden/arrow.json")),
@@ -94,8 +94,7 @@ fn every_real_file_is_read_as_independent_readers_do_or_refused() {
     }
     assert_eq!(compared, golden.len(), "golden entries without a file");
     assert!(images >= 120, "{images} images");
-    // Files of the image folders that do not begin like an image; in their folder they are bytes all the
-    // same.
+    // Files of the image folders that do not begin like an image; a folder reads them as bytes.
     refused.sort();
     let names: Vec<_> = refused.iter().map(|(file, _)| *file).collect();
     assert!(cfg!(feature = "images") || names == BROKEN_IMAGES, "{refused:#?}");

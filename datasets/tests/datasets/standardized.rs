@@ -1,4 +1,4 @@
-//! Standardized columns, held against sums that keep their digits.
+//! Standardized columns, compared with sums that lose no digits.
 
 use crate::made::write;
 use crate::tabular::{batch, floats};
@@ -8,7 +8,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tempfile::tempdir;
 
-/// The sum with the rests of all additions, by Neumaier.
+/// Neumaier's sum, which adds the rounding errors of all additions.
 fn sum(numbers: impl IntoIterator<Item = f64>) -> f64 {
     let (mut sum, mut rest) = (0f64, 0f64);
     for number in numbers {
@@ -19,7 +19,7 @@ fn sum(numbers: impl IntoIterator<Item = f64>) -> f64 {
     sum + rest
 }
 
-/// Distances from the mean in deviations, of the distances from any point.
+/// Turns distances from any point into distances from the mean, in standard deviations.
 fn standardized(far: &[f64]) -> Vec<f64> {
     let count = far.len() as f64;
     let mean = sum(far.iter().copied()) / count;

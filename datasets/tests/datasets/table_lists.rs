@@ -1,4 +1,4 @@
-//! Lists of a table: their categories, one list for several columns, the items that are kept; and `u64`.
+//! Lists of a table: their categories, one list of categories for several columns, the kept items; and `u64`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -60,7 +60,7 @@ fn a_cache_that_holds_one_part_gives_the_same_samples_in_any_order() {
         ),
     ];
     for (whole, small) in whole.iter().zip(&small) {
-        // Each sample is of another part than the one before.
+        // Each sample is in another part than the one before.
         let jumps = || (0..90).map(|step| (step * 37) % 90);
         assert_eq!(checksum(&**whole, jumps()), checksum(&**small, jumps()));
         assert_eq!(small.together(), Some(40));
@@ -299,7 +299,7 @@ fn a_codec_that_is_not_read_is_refused_at_the_opening() {
     let dir = tempdir().unwrap();
     let mut bytes = std::fs::read(golden("zstd.arrow")).unwrap();
     let number = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
-    // Behind the magic bytes: four bytes 0xFF, the length of the metadata, the metadata, and the body.
+    // After the magic bytes come four bytes 0xFF, the length of the metadata, the metadata, and the body.
     let mut start = 8;
     let codec = loop {
         let metadata = start + 8..start + 8 + number(&bytes, start + 4);
@@ -377,7 +377,7 @@ fn a_folder_that_save_to_disk_wrote_is_one_set() {
     write(dir.path(), "dataset_dict.json", br#"{"splits": ["train", "validation"]}"#);
     let of = |split| open_with(dir.path(), &OpenOptions { split, ..Default::default() });
     assert_eq!(of(Some(Split::Train)).unwrap().len(), 2 * one.len());
-    // Without a test set, the one to validate with is taken for it.
+    // Without a test set, the validation set is used.
     for split in [Split::Validation, Split::Test] {
         assert_eq!(of(Some(split)).unwrap().len(), one.len());
     }
@@ -426,7 +426,7 @@ fn a_repository_of_the_hub_is_its_parquet_shards() {
     let error = open_with(dir.path().join("set"), &options).unwrap_err();
     assert!(error.to_string().contains("there is no validation set"), "{error}");
 
-    // Shards with a description beside them; other files are not passed over.
+    // Shards with a description beside them. Any other file is an error.
     write(dir.path(), "flat/README.md", b"# A set\n");
     write(dir.path(), "flat/0.parquet", &shard);
     assert_eq!(open(dir.path().join("flat")).unwrap().len(), one);

@@ -10,7 +10,8 @@ use feedline_testkit::not_run;
 use serde_json::Value as Json;
 use tempfile::tempdir;
 
-/// Runs a Python script in `dir` and returns its output; `None`, said so, without the package pyarrow.
+/// Runs a Python script in `dir` and returns its output. Without the package pyarrow, prints so and returns
+/// `None`.
 fn python(what: &str, dir: &Path, script: &str) -> Option<Json> {
     let python = std::env::var("FEEDLINE_PYTHON").unwrap_or_else(|_| "python3".into());
     let found = Command::new(&python).args(["-c", "import numpy, pyarrow"]).output();

@@ -1,4 +1,4 @@
-//! Templates without end: an error that names the bound, never an overflow of the stack or of memory.
+//! Templates that never end: an error names the bound; neither stack nor memory overflows.
 
 use std::thread;
 use std::time::Instant;
@@ -70,7 +70,7 @@ fn chains_of_a_hundred_thousand_links_are_an_error_that_names_the_bound() {
     ] {
         refused(format!("{}x{}", open.repeat(LINKS), close.repeat(LINKS)), "levels");
     }
-    // Chains without depth are read, however long.
+    // A chain of any length is read, because it has no depth.
     assert_eq!(on_small_stack(chain("'a'", " ~ 'b'")).unwrap().len(), 1 + LINKS);
     assert_eq!(on_small_stack(chain("1", " < 2")).unwrap(), "False");
     let branches = format!("{{% if a %}}{}{{% endif %}}", "{% elif a %}".repeat(LINKS));
@@ -119,7 +119,7 @@ fn values_macros_and_circles_have_an_end() {
         refused(source.to_owned(), "levels");
     }
     refused(format!("{{{{ messages|map({}'list')|list }}}}", "'map', ".repeat(LINKS)), "levels");
-    // Chains through what can be changed are freed without a call for each link.
+    // Chains through changeable values are freed without a nested call per link.
     for chain in [
         "{% set ns.x = namespace(x=ns.x) %}",
         "{% set x = ns.x %}{% macro m() %}{% endmacro %}{% set ns.x = m %}",
@@ -145,7 +145,7 @@ fn a_macro_leaves_no_memory_behind() {
     for _ in 0..2000 {
         assert_eq!(template.render("[]", "", "", false).unwrap(), "200000");
     }
-    // 400 MB if they stayed; other tests of this process take some meanwhile.
+    // Leaked scopes would take 400 MB; other tests of this process take some memory meanwhile.
     let grown = pages().saturating_sub(before) * 4096;
     assert!(grown < 300_000_000, "{grown} bytes");
 }
@@ -194,7 +194,7 @@ fn time_and_memory_have_a_bound() {
         refused(format!("{{% set a = 'a' * 60000000 %}}{}", loops(1, body)), "steps");
     }
     refused("{{ range(100000)|unique|list }}".to_owned(), "steps");
-    // A value that holds another twice, sixty times: to compare it, or to make a hash of it, has no end.
+    // A value that holds another one twice, sixty levels deep: comparing or hashing it would never end.
     let twice = "{% set ns = namespace(x=(1,), y=(1,)) %}{% for i in range(60) %}\
                  {% set ns.x = (ns.x, ns.x) %}{% set ns.y = (ns.y, ns.y) %}{% endfor %}";
     for body in [

@@ -1,4 +1,4 @@
-//! Corners in which Rust and Python differ by themselves: each gives Python's text, or an error.
+//! Cases in which plain Rust and Python differ: each gives Python's text, or an error.
 
 use feedline_datasets::ChatTemplate;
 
@@ -176,14 +176,14 @@ fn what_depends_on_the_version_of_python_is_refused() {
     // 3.11 gives 0.6000000000000001, 3.12 gives 0.6.
     let error = rendered("{{ [0.1, 0.2, 0.3]|sum }}").unwrap_err();
     assert!(error.contains("version of Python"), "{error}");
-    // Jinja's own way with constants: it gives -8.
+    // Jinja folds constants in its own way, and gives -8.
     let error = rendered("{{ -2 ** l[2] }}").unwrap_err();
     assert!(error.contains("`-2 ** l[2]`"), "{error}");
     let error = rendered("{{ l[0].bit_length is defined }}").unwrap_err();
     assert!(error.contains("`l[0].bit_length`"), "{error}");
 }
 
-/// The order of a sort that fails is no order: Rust's own sort may panic at one.
+/// Values that cannot be compared have no order, and Rust's sort may panic for them.
 #[test]
 fn a_sort_of_what_has_no_order_is_an_error() {
     for source in [

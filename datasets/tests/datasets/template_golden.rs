@@ -41,11 +41,11 @@ fn names_blocks_and_loops_are_those_of_jinja() {
     let messages = r#"[{"role": "user", "content": "Hi"}]"#;
     let variables = r#"{"s": "outside", "l": [1, 2, 3]}"#;
     for (source, want) in [
-        // `else` runs where no body was left to its end.
+        // `else` runs if no pass over the body reached its end.
         ("{% for x in l %}{% if x %}{% continue %}{% endif %}a{% else %}none{% endfor %}", "none"),
         ("{% for x in l %}{{ x }}{% break %}{% else %}none{% endfor %}", "1none"),
         ("{% for x in l %}{{ x }}{% if x == 2 %}{% break %}{% endif %}{% else %}none{% endfor %}", "12"),
-        // A name that a block sets, and does not read before, is the block's own from its start.
+        // A name that a block sets before it reads it belongs to the block from its start.
         ("{% for x in [1] %}{{ s }}{% endfor %}{% set s = 1 %}{{ s }}", "1"),
         ("{{ s }}{% for x in [1] %}{{ s }}{% endfor %}{% set s = 1 %}{{ s }}", "outsideoutside1"),
         ("{% for x in [1] %}{{ s }}{% endfor %}{% if l %}{% set s = 1 %}{% endif %}{{ s }}", "outside1"),

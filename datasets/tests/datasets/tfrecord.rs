@@ -67,7 +67,7 @@ fn features_are_fields_by_name() {
         assert_eq!(read(&*reader, 0), first);
         let second = [int(8).to_vec(), b"d".to_vec(), int(1).to_vec(), [int(1), int(2)].concat(), vec![]];
         assert_eq!(read(&*reader, 1), second);
-        // In the same buffers nothing stays of the sample before.
+        // Reading into the same buffers leaves nothing of the sample before.
         let mut values = Values::new();
         reader.read(1, &mut values).unwrap();
         reader.read(0, &mut values).unwrap();
@@ -176,7 +176,7 @@ fn fields_that_an_example_does_not_have_are_skipped() {
             assert_eq!(read(&*reader, 0).concat().len() + read(&*reader, 1).concat().len(), 8);
         }
     }
-    // A field of number 0, a group without its end or with another one, and bytes beyond the end.
+    // A field of number 0, a group without its end or with a wrong end, and bytes beyond the end.
     for damaged in [&[0, 1][..], &[11 << 3 | 3, 8, 1], &[11 << 3 | 3, 12 << 3 | 4], &[9 << 3 | 2, 9]] {
         let bad = [&five[..], damaged].concat();
         let path = write(dir.path(), "x", &[record(&five), record(&bad)].concat());

@@ -1,4 +1,5 @@
-//! Token ids in files whose headers or indices state type and place: Megatron's, fairseq's, llm.c's, `.npy`.
+//! Token ids in files whose headers or indices state their type and place: Megatron's, fairseq's, llm.c's,
+//! `.npy`.
 
 use std::path::{Path, PathBuf};
 
@@ -205,7 +206,7 @@ fn a_damaged_pair_is_an_error_that_names_file_and_place() {
         let at = error.path().unwrap();
         assert!(at == path || at == path.with_extension("idx"), "{name}: {error}");
     }
-    // A document that is damaged does not keep the others from being read.
+    // A damaged document does not prevent reading the others.
     let lost = [
         (changed(lists + 8, &[9]), "sequences 9..2"),
         (changed(34 + 4 * 5 + 8, &[200]), "from 200 on"),
@@ -327,7 +328,7 @@ fn windows_take_the_type_that_the_file_states() {
     refused(&[&floats], stated, "token ids are whole numbers");
     refused(&[&square], stated, "2 dimensions");
     refused(&[&files[0].with_extension("idx")], stated, "give the .bin file beside it");
-    // The raw reader names the one to use.
+    // The error of the raw reader names the reader to use.
     let raw = TokenOptions::new(DType::U16, 2);
     refused(&[&files[1]], raw, "TokenOptions::stated");
     refused(&[&files[2]], raw, "TokenOptions::stated");

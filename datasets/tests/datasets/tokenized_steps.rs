@@ -54,7 +54,7 @@ fn a_text_on_which_a_regular_expression_gives_up_is_a_bad_sample() {
         for word in ["gives up", "\"text\"", "a.txt", "t.json"] {
             assert!(said.contains(word) && !said.contains('\n'), "{name}: {said}");
         }
-        // The next text on this thread is not held against it.
+        // The next text on this thread is read without an error.
         assert_eq!(ids(&reader, 2), good[0], "{name}");
     }
 }

@@ -7,7 +7,7 @@ use feedline_core::{
 };
 use serde_json::{Value as Json, json};
 
-/// Documents of these lengths, whose items are numbered through all of them.
+/// Documents of these lengths; the numbers of their items go on from document to document.
 fn numbered(lengths: &[u32]) -> impl Dataset {
     let max = lengths.iter().copied().max().unwrap_or(0).max(1) as usize;
     let spec = Spec::new().ragged("ids", DType::I64, [], max).unwrap();
@@ -109,7 +109,7 @@ fn windows_of_small_cases_equal_those_of_trl() {
     assert!(cases.len() >= 60);
 }
 
-/// The numbers of the features of a batch; `labels` of one without them are the ids.
+/// The numbers of the features of a batch. Without `labels`, the ids are the labels.
 fn feature(feature: &Json, name: &str) -> Vec<i64> {
     let of = feature.get(name).unwrap_or(&feature["input_ids"]);
     serde_json::from_value(of.clone()).unwrap()

@@ -1,5 +1,5 @@
-//! Whole numbers of CSV and JSON Lines come out as they are written, or are refused: beside gaps, fractions
-//! and numbers of any size. Each value is held against its own text.
+//! Whole numbers of CSV and JSON Lines are read exactly or refused, beside gaps, fractions and numbers of any
+//! size. Each value is compared with its own text.
 
 use std::path::Path;
 

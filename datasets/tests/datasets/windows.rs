@@ -1,5 +1,5 @@
-//! Windows of time of a table: the rows of a direct loop, in any order of the file, from memory and from the
-//! file; gaps, parts by time, numbers of the training rows alone, resumes, and errors.
+//! Windows of time of a table equal those of a direct loop, for any order of the file, from memory and from
+//! the file. Also gaps, parts by time, statistics of the training rows only, resumes, and errors.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -209,7 +209,7 @@ fn shapes_types_and_groups_are_as_stated() {
     );
 }
 
-/// A table whose later rows are far larger, so that a mean that they count in shows.
+/// A table whose later rows are far larger, so that a mean that includes them is noticed.
 fn fold() -> (TempDir, PathBuf) {
     let dir = tempdir().unwrap();
     let rows = (0..10).map(|day| format!("{day},{},A\n", if day < 6 { day * 2 } else { 1000 * day }));
@@ -237,7 +237,7 @@ fn numbers_are_those_of_the_training_rows_alone_and_a_fold_has_a_file_of_its_own
     let (train, val) = (data.targets_in(..6.0).unwrap(), data.targets_in(6.0..).unwrap());
     assert_eq!((train.ids(), val.ids()), (&[0, 1, 2, 3][..], &[4, 5, 6, 7][..]));
     assert_eq!(data.targets_in(4.0..=5.0).unwrap().ids(), [2, 3]);
-    // The file is of these rows: it is read again for them, and refused for other ones.
+    // The file belongs to these rows: it is used for them again, and refused for others.
     assert_eq!(all(&series(table(6.0).saved(&saved)).unwrap()), all(&data));
     for (table, why) in [
         (
@@ -412,7 +412,7 @@ fn each_bad_input_is_one_error_that_names_rows_and_columns() {
         }
     }
     assert!(others.is_empty(), "{}", others.join("\n\n"));
-    // A cell that is missing is an error of the windows with it, and of no other one.
+    // A missing cell is an error only of the windows that contain it.
     let data = build("1,1,A\n2,,A\n3,3,A\n4,4,A\n", plain).unwrap();
     assert_eq!(data.len(), 3);
     assert!(batch(&data, &[2]).is_ok());

@@ -306,7 +306,7 @@ def table(path):
         whole = size * item
         cells = []
         for row, value in enumerate(values):
-            # An item of a list that is null is one item; a null row is all of it.
+            # A null in a list counts as one null item; a null row counts all its items.
             width = whole if value is None else item if isinstance(value, list) else whole
             part, null = cell_bytes(value, code, 0 if lengths else width)
             if null:
@@ -437,7 +437,7 @@ def made():
         version = "2.0" if codec in ("zstd", "gzip") else "1.0"
         path = folder / f"{codec}.parquet"
         pq.write_table(plain, path, row_group_size=40, compression=codec, data_page_version=version)
-    # Values that build on the one before, and others split into streams of bytes.
+    # Delta encodings, and values split into streams of bytes.
     encodings = {
         "large": "DELTA_BYTE_ARRAY",
         "pair.list.element": "BYTE_STREAM_SPLIT",
@@ -481,7 +481,7 @@ def bombs():
         "max_rows_per_page": 1 << 30,
     }
     pq.write_table(some, folder / "page.parquet", **page, **options)
-    # Values that repeat the one before, each a quarter of a mebibyte.
+    # Repeated values of a quarter of a mebibyte.
     same = pa.table({"x": pa.array([bytes(1 << 18)] * 600)})
     encoding = {"use_dictionary": False, "column_encoding": {"x": "DELTA_BYTE_ARRAY"}}
     pq.write_table(

@@ -134,7 +134,7 @@ with open(sys.argv[3], "w") as out:
     while left > 0:
         template = "{{ " + ex(3) + " }}" if R.random() < 0.6 else body(2)
         made = None if len(template) > 220 or "random" in template else rendered(template, MESSAGES, ctx)
-        # An address of the memory, and long texts, are no values to keep.
+        # Do not keep memory addresses and long texts.
         if made is None or "0x7f" in made.get("text", "") or len(made.get("text", "")) > 300:
             continue
         print(json.dumps({"t": template, **{name: value for name, value in made.items() if value}}), file=out)

@@ -15,7 +15,7 @@ fn blocks_are_fetched_ahead_within_their_bytes_and_once() {
         let memory_bytes = 8 * BLOCK;
         let remote = Remote::new(RemoteOptions { memory_bytes, ..options() }).unwrap();
         let set = records(&remote, &url).unwrap();
-        // The last block is a part of the fingerprint, and is fetched again when it is read.
+        // The last block is fetched for the fingerprint, and again when it is read.
         let opened = BLOCK;
         let per_block = BLOCK / RECORD as u64;
         let mut ahead = 0;

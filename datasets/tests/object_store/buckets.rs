@@ -12,7 +12,7 @@ use feedline_testkit::with_watchdog;
 const OBJECTS: usize = 400;
 const DELAY: Duration = Duration::from_millis(50);
 
-/// The bytes of an object: those of a picture, and its number.
+/// The bytes of an object: a picture, and the object's number.
 fn content(number: usize, len: usize) -> Vec<u8> {
     let mut bytes = vec![(number % 251) as u8; len];
     bytes[..4].copy_from_slice(b"\xFF\xD8\xFF\xE0");
@@ -145,7 +145,7 @@ fn an_object_that_changes_or_fails_ahead_is_an_error_of_its_sample_and_an_end_in
                 read.unwrap();
             }
         }
-        // Most of these are in flight, or wait for their turn.
+        // Most of these requests are in flight or queued.
         server.delay(Duration::from_millis(300));
         reader.prefetch(&(100..OBJECTS as u64).collect::<Vec<_>>());
         let begun = Instant::now();

@@ -103,7 +103,7 @@ fn the_cache_on_disk_keeps_its_limit_and_what_was_used_last() {
             remote.stats().from_cache - opened
         };
         assert_eq!((of(62), of(1)), (1, 0));
-        // A folder of no use is not an error of a read.
+        // A folder that cannot be used does not make a read fail.
         assert!(read_cached(&url, folder, 10, &all).from_cache <= 64);
     });
 }
@@ -149,7 +149,7 @@ fn links_planted_in_a_folder_of_the_library_are_not_written_through() {
                 fs::create_dir(dir.path().join("packed")).unwrap();
                 plant(&victim, &dir.path().join(path));
                 let options = feedline_datasets::PackOptions { shard_bytes };
-                // May be refused, or not need the file.
+                // The source may be refused, or may not need the file.
                 let packed = feedline_datasets::pack(&*source, dir.path().join(to), options, |_| ());
                 assert_eq!(fs::read(&victim).unwrap(), b"precious", "{path}");
                 if let Err(error) = packed {
@@ -195,7 +195,7 @@ fn processes_that_share_a_cache_read_the_right_bytes_and_keep_its_limit() {
         let mut children = [0, 1, 2].map(start);
         let mut looks = 0;
         while children.iter_mut().any(|child| child.try_wait().unwrap().is_none()) {
-            // Files that go while they are counted make this too large, by few.
+            // Files removed while they are counted make this slightly too large.
             let bytes = cached(folder.path());
             assert!(bytes <= SHARED / 2 * BLOCK, "{bytes} bytes");
             looks += 1;

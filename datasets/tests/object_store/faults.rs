@@ -15,7 +15,8 @@ fn a_server_that_fails_is_the_error_of_a_table_and_not_damage() {
         let dir = golden().join("tables");
         for name in ["snappy.parquet", "gzip.parquet", "zstd.arrow", "plain.stream"] {
             let bytes = std::fs::read(dir.join(name)).unwrap();
-            // Each block fails in turn: those of the metadata at the opening, the others when they are read.
+            // Each block fails in turn: blocks of metadata when the file is opened, the others when they are
+            // read.
             for failed in 0..4 {
                 let server = Server::start();
                 let url = server.put(name, Served::new(bytes.clone()));
@@ -62,7 +63,8 @@ fn an_answer_that_fails_is_asked_for_again_and_the_bytes_are_right() {
             let url = server.put("records", Served::new(all.clone()));
             let request_time = Duration::from_millis(400);
             let remote = Remote::new(RemoteOptions { request_time, attempts: 12, ..options() }).unwrap();
-            // At the opening, and then on a connection that is open: some clients try that one again alone.
+            // Fails when the file is opened, and then on an open connection; the latter some clients retry by
+            // themselves.
             server.fail(&[fault, fault]);
             let set = records(&remote, &url).unwrap_or_else(|error| panic!("{fault:?}: {error}"));
             server.fail(&[fault, fault, fault]);

@@ -1,4 +1,4 @@
-//! Each format by its URL, as from disk.
+//! Each format, read by its URL, equals the file on disk.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -36,7 +36,7 @@ fn a_quote_that_never_closes_is_refused_by_url_too() {
     with_watchdog(LIMIT, || {
         let server = Server::start();
         let rows = |count: usize| (0..count).map(|row| format!("{row},t{row}\n")).collect::<String>();
-        // The second is cut within a cell, in another block than it begins.
+        // The second file is cut within a cell, in a later block than the cell's first.
         let stray = format!("a,b\n{}1000,\"oops\n{}", rows(1000), rows(4000));
         let cut = format!("a,b\n{}1000,\"{}", rows(1000), "text ".repeat(50_000));
         for (name, text) in [("stray.csv", stray), ("cut.csv", cut)] {

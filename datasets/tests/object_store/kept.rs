@@ -1,4 +1,5 @@
-//! Lists of objects that are kept between runs: taken until they are old, and noticed when they are wrong.
+//! Lists of objects that are kept between runs: used until they expire, with a clear error if they are
+//! outdated.
 
 use std::path::Path;
 use std::process::Command;
@@ -112,7 +113,7 @@ fn with_a_cache() {
             assert_eq!((pages, number(&*reader, 7)), (4, if is_removed { 8 } else { 9007 }));
         }
 
-        // A damaged list is made anew and repaired, wherever the damage is.
+        // A list that is damaged anywhere is made anew.
         let lists = Path::new(&std::env::var_os("FEEDLINE_CACHE").unwrap()).join("listings");
         let list = std::fs::read_dir(lists).unwrap().next().unwrap().unwrap().path();
         let good = std::fs::read(&list).unwrap();
@@ -126,7 +127,7 @@ fn with_a_cache() {
             }
         }
 
-        // A folder without folders is listed once, and a bucket of this name elsewhere is another one.
+        // A flat folder is listed once. A bucket of the same name in another store has its own list.
         let (flat, pages) = opened(&server, "s3://bucket/set/bee/", HOUR);
         assert_eq!((flat.len(), flat.classes(), pages), (1301, None, 2));
         assert_eq!(opened(&server, "s3://bucket/set/bee/", HOUR).1, 0);

@@ -82,8 +82,8 @@ impl Plan {
         (3 * shards).div_ceil(OPENED) as f64 * self.latency
     }
 
-    /// How many ranks read each row group in a block shuffle of this window: a rank takes a batch of
-    /// neighbours in the order, and each batch has samples of all groups of its window.
+    /// The number of ranks that read each row group in a block shuffle of this window: a rank takes batches
+    /// of consecutive positions, and each batch has samples of all groups of its window.
     fn ranks_of_a_group(&self, window: u64) -> f64 {
         (window as f64 / self.batch as f64 + 1.0).min(self.ranks as f64)
     }
@@ -239,7 +239,7 @@ fn figures_of_ten_terabytes_on_64_ranks() {
         "requests per second of all ranks, at most: {:.0}",
         (plan.ranks * plan.in_flight) as f64 / plan.latency
     );
-    // A resume begins at any position as at the first.
+    // A resume at any position takes the same steps as a start.
     let (batches, mut ids) = (sampler(plan, Sampler::Shuffle, 63), Vec::new());
     let middle = batches.options().len / 2;
     let begun = Instant::now();

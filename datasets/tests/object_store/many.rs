@@ -1,4 +1,4 @@
-//! 100,000 objects: listed once, and read in a level number of descriptors and bytes.
+//! 100,000 objects are listed once, and read with a constant number of descriptors and bytes.
 
 use std::time::{Duration, Instant};
 
@@ -50,7 +50,7 @@ fn a_bucket_of_100_000_objects_is_read_in_level_memory_and_descriptors() {
         println!("listed in {:?}, {of_one} bytes for each object", begun.elapsed());
         assert!(of_one < 1500, "{of_one} bytes for each object of the list");
 
-        // In an order as of a shuffle.
+        // In random order.
         let ids: Vec<u64> = (0..OBJECTS).map(|at| at * 7919 % OBJECTS).collect();
         let (mut values, mut level, mut most) = (Values::new(), listed, (0, 0));
         let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! Web servers that answer requests for a range with the whole, in chunks, compressed, or with a page.
+//! Web servers that answer a request for a range with the whole file, in chunks, compressed, or with a page.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn a_server_without_ranges_is_read_whole_within_the_budget() {
         let set = records(&remote, &server.put("records", Served::new(all.clone()))).unwrap();
         assert!(read(&set, 0..set.len()).unwrap() == all);
         assert_eq!((remote.stats().requests, remote.stats().bytes), (2, 16 * BLOCK));
-        // In chunks the length is not stated, and counts all the same.
+        // An answer in chunks states no length, but its length is still checked.
         let len = npy().len() as u64;
         for (whole_bytes, fits) in [(len, true), (len - 1, false), (0, false)] {
             let few = || RemoteOptions { whole_bytes, ..options() };
@@ -84,7 +84,7 @@ fn a_page_in_place_of_a_file_is_named_as_such() {
             assert!(error.contains("a web page in place of a file"), "{error}");
             assert!(error.contains("x.npy") && !error.contains("index.json"), "{error}");
         }
-        // A page that is asked for by its name is a text.
+        // A page that is requested by its name is read as text.
         let url = server.put("x.html", page("text/html"));
         assert_eq!(open_url(&url, options()).unwrap().len(), 3);
         // The page of a folder: its index is read, from a server without ranges too.
@@ -96,7 +96,7 @@ fn a_page_in_place_of_a_file_is_named_as_such() {
             server.put("mds", listing);
             assert_eq!(open_url(&server.url("mds"), options()).unwrap().len(), 2);
         }
-        // A name without a dot is a file where no folder has it.
+        // A name without a dot is a file if there is no such folder.
         let url = server.put("lines", Served::new("one\ntwo\n"));
         assert_eq!(open_url(&url, options()).unwrap().len(), 2);
     });

@@ -64,7 +64,7 @@ fn an_object_that_is_written_twice_in_a_second_is_never_read_half_and_half() {
             while server.requests().is_empty() {
                 std::thread::yield_now();
             }
-            // The first answer may have been sent, or not.
+            // The first answer may or may not have been sent.
             server.put("records", served(&new));
             opened.join().unwrap()
         });
@@ -101,7 +101,7 @@ fn an_object_that_changes_in_a_run_is_one_error_with_place_and_both_versions() {
             let requests = server.requests().len();
             assert_eq!(read(&set, [0]).unwrap_err(), error);
             assert_eq!((server.requests().len(), remote.stats().retries), (requests, 0));
-            // Other bytes are another set; another version of the same bytes is not.
+            // Other bytes make another set; a new version with the same bytes does not.
             let reopened = records(&remote, &url).map(|set| set.fingerprint()).ok();
             assert_eq!(reopened == Some(set.fingerprint()), is_same, "{words:?}");
         }

@@ -1,4 +1,5 @@
-//! A small HTTP/1.1 server for tests: answers requests for ranges, rightly or as badly as a test says.
+//! A small HTTP/1.1 server for tests. It answers requests for ranges correctly, or with the faults that a
+//! test sets.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -30,7 +31,7 @@ pub(crate) enum Fault {
     Reset,
     /// The connection ends after half of the body.
     Cut,
-    /// The body is whole by its length, and ends before its range does.
+    /// The body has the stated length, but ends before its range does.
     Short,
     /// `Content-Range` names other bytes.
     OtherRange,
@@ -158,7 +159,7 @@ impl Server {
         self.state.faults.lock().unwrap().splice(0..0, faults.iter().rev().copied());
     }
 
-    /// Each answer takes so long from now on.
+    /// From now on each answer takes this long.
     pub(crate) fn delay(&self, by: Duration) {
         *self.state.delay.lock().unwrap() = by;
     }
@@ -214,7 +215,7 @@ fn serve(state: &State, stream: &TcpStream) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let mut reader = BufReader::with_capacity(1, stream);
     loop {
-        // The request stays unread meanwhile: a socket that is closed like that is reset.
+        // Leaves the request unread, so that closing the socket resets the connection.
         if stream.peek(&mut [0])? == 0 {
             return Ok(());
         }
@@ -259,7 +260,7 @@ fn serve(state: &State, stream: &TcpStream) -> std::io::Result<()> {
             list(state, stream, target.split('?').next().unwrap(), query)?;
             continue;
         }
-        // Without a range the whole is asked for.
+        // A request without a range asks for the whole file.
         let (start, end) = range.unwrap_or((0, u64::MAX));
         let request =
             Request { target: target.clone(), start, end, if_match: if_match.clone(), has_credentials };

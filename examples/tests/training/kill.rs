@@ -91,7 +91,7 @@ fn killed_at_twenty_random_moments_it_ends_with_the_same_bits() {
             if ended {
                 length = length.mul_f64(0.8);
             }
-            // Every third time, or if the run has ended, it runs to its end and a new one begins.
+            // Every third run, and a run that has ended, is completed, and a new one begins.
             if ended || kills % 3 == 0 {
                 let more = [resume(set.path()), &["--workers", "3", "--depth", "3"]].concat();
                 let report = report(set.path(), &[&ARGUMENTS[..], &more].concat());

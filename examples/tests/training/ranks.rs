@@ -1,4 +1,4 @@
-//! Several ranks train as one process with the same global batch does.
+//! Several ranks train like one process with the same global batch.
 
 use crate::trainer;
 

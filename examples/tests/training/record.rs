@@ -1,4 +1,4 @@
-//! A run that the trainer records: a poisoned file shows as a spike of its loss, and is named by the record.
+//! The trainer records a run: a poisoned file causes a spike of the loss, and the record names the file.
 
 use std::fs::write;
 use std::path::Path;

@@ -107,7 +107,8 @@ fn an_interrupt_saves_the_run_says_so_in_one_line_and_ends_with_130() {
                 .unwrap_or_else(|| panic!("{said}"));
             assert!(said.contains(SAVED) && said.contains("--resume"), "{said}");
 
-            // The checkpoint is of that step, and the run continues as if it had never been interrupted.
+            // The checkpoint was taken at that step, and the run continues as if it had never been
+            // interrupted.
             let further = (step + 30).to_string();
             let long = [&ARGUMENTS[..], &["--epochs", "1000000", "--steps", &further]].concat();
             let whole = result(&report(set.path(), &long));

@@ -170,7 +170,7 @@ def encoded():
     yield "transparent.gif", save(rgb.convert("P"), "GIF", transparency=5)
     turned = rgb.transpose(Image.Transpose.ROTATE_180)
     yield "frames.gif", save(rgb, "GIF", save_all=True, append_images=[turned])
-    # A first frame that is smaller than the screen, at (5, 3).
+    # A GIF whose first frame is smaller than the screen, at (5, 3).
     small = bytearray(save(rgb.crop((0, 0, 20, 10)).quantize(16), "GIF"))
     small[6:10] = struct.pack("<HH", 40, 30)
     at = small.index(b"\x2c\0\0\0\0\x14\0")

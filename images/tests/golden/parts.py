@@ -95,7 +95,7 @@ def main() -> None:
         boxes = np.concatenate([corners.min(1), corners.max(1)], 1).astype(np.float32)
         canvas = {"format": "XYXY", "canvas_size": (height, width)}
         after = moved(tv_tensors.BoundingBoxes(torch.from_numpy(boxes), **canvas), moves)
-        # Rounding may lead beyond the picture, and then the box would go.
+        # Rounding may move a box beyond the picture, where it would be removed.
         after = F.clamp_bounding_boxes(after)
         _, kept = F.sanitize_bounding_boxes(after)
         row = [width, height, text(moves), numbers(boxes), numbers(after), "".join(str(int(of)) for of in kept)]

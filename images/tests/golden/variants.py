@@ -53,7 +53,7 @@ def rle(rows, bits, pick):
             left = width - at
             zeros = next((n for n, index in enumerate(row[at:]) if index), left)
             kind = pick.randrange(4)
-            # A skip to the end of a row is not left to the next row's first pixel.
+            # A skip must not continue past the end of its row.
             if kind == 0 and 0 < zeros < left:
                 out += bytes([0, 2, min(zeros, 255), 0])
                 at += min(zeros, 255)

@@ -1,5 +1,5 @@
-//! Masks, boxes and points that move with a picture, against torchvision v2's results for the same moves,
-//! which `golden/parts.py` writes; and the parts of one draw against each other.
+//! Masks, boxes and points that move with a picture: compared with torchvision v2's results for the same
+//! moves (written by `golden/parts.py`), and with each other.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -109,7 +109,7 @@ fn points_move_and_are_left_out_as_torchvisions() {
     assert!((100..600).contains(&kept), "some points are kept and others are not: {kept} of 720");
 }
 
-/// A picture whose pixels are their row and column, and a list that moves it in every way.
+/// A list of transforms that moves a picture in every way.
 fn every_move() -> Transforms {
     Transforms::new()
         .pad(3)

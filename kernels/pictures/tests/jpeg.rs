@@ -156,7 +156,7 @@ fn the_gpu_decodes_pictures_within_three_levels_of_the_cpu() {
     } else {
         not_run("photographs decoded on the GPU", "no folder shared");
     }
-    // By size, because to open a decoder takes a second.
+    // Grouped by size, because opening a decoder takes a second.
     let mut by_size = BTreeMap::<_, Vec<_>>::new();
     let mut pictures = 0;
     for path in paths {
@@ -215,7 +215,7 @@ fn what_the_gpu_refuses_is_decoded_on_the_cpu_that_picture_alone() {
     let (from, to) = (cut.len() / 2, cut.len() / 2 + 40);
     cut[from..to].fill(0x55);
     batch.push(cut);
-    // Alone on the CPU, the first time and once it is known: the GPU decodes the others.
+    // The CPU decodes it alone, the first time and once it is known; the GPU decodes the others.
     for time in 0..2 {
         let (again, before) = (run(&mut decoder, &stream, &batch), counts);
         counts = decoder.counts();

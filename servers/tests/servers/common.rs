@@ -53,7 +53,8 @@ pub fn run(builder: LoaderBuilder) -> (Delivered, Option<FillerReport>) {
     run_with(builder, |_| {})
 }
 
-/// Runs until servers have filled a batch: where the machine is busy, quick workers may leave them nothing.
+/// Repeats the run until servers have filled a batch: on a busy machine, quick workers may leave none for
+/// them.
 pub fn until_filled<T>(mut run: impl FnMut() -> (T, Option<FillerReport>)) -> (T, FillerReport) {
     loop {
         if let (delivered, Some(report)) = run()
@@ -188,7 +189,7 @@ impl State {
     }
 }
 
-/// Counts `len` bytes down; the place among them at which the count ends.
+/// Counts `len` bytes down; returns the place among them at which the count ends.
 fn passed(left: &AtomicU64, len: usize) -> Option<usize> {
     let before = left.load(SeqCst);
     if before == u64::MAX {

@@ -231,7 +231,7 @@ fn a_flipped_bit_is_found_wherever_it_is() {
         for at in 0..60 {
             let target = Target::new(serve(&set));
             let filler = servers(&[target.proxy.address]).timeout(Duration::from_secs(1));
-            // Behind the answers to the comparison, among the batches.
+            // After the answers to the comparison, among the batches.
             let mut is_set = false;
             let (delivered, report) = run_with(builder(&set).filler(filler.clone()), |_| {
                 if !std::mem::replace(&mut is_set, true) {
@@ -248,7 +248,7 @@ fn a_flipped_bit_is_found_wherever_it_is() {
     });
 }
 
-/// A source whose records are copied into the rows as they are, wrong ones too.
+/// A source that copies records into rows unchanged, even damaged ones.
 struct Copied(Generator, Spec);
 
 impl Copied {
@@ -280,7 +280,7 @@ impl Source for Copied {
     }
 }
 
-/// A bit of a record would give other rows with right hashes.
+/// A flipped bit of a record would give wrong rows with matching hashes.
 #[test]
 fn a_flipped_bit_of_a_request_is_found_wherever_it_is() {
     with_watchdog(2 * LIMIT, || {

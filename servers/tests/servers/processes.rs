@@ -14,7 +14,7 @@ use feedline_testkit::with_watchdog;
 const LIMIT: Duration = Duration::from_secs(120);
 const LEN: u32 = 400;
 
-/// A process of `feedline-decode serve`, killed with this.
+/// A process of `feedline-decode serve`. Dropping this kills it.
 pub struct Process {
     child: Child,
     output: BufReader<std::process::ChildStdout>,

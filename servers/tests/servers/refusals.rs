@@ -146,7 +146,7 @@ fn a_path_is_served_as_it_was_given_and_never_named() {
         let data = Data::new(set().spec(), set().len(), set().fingerprint(), "");
         let ticket = Ticket { data, seed: 0, epoch: 0, ids: (0..40).collect(), draws: Vec::new() };
         assert!(ask(&server, ticket.to_json()).unwrap() > 1);
-        // In a form that the file does not have.
+        // A form that the file does not have.
         let mut ragged = ticket.clone();
         ragged.data.fields[0].max = Some(3);
         std::fs::remove_file(&path).unwrap();

@@ -1,5 +1,5 @@
-//! A bucket of small objects, through a loader: as fast from two workers as from sixteen, in the same order,
-//! in every form in which such objects are named.
+//! A loader of a bucket of small objects: as fast with two workers as with sixteen, in the same order, for
+//! every way to name such objects.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ const OBJECTS: usize = 1024;
 const BYTES: usize = 20_000;
 const DELAY: Duration = Duration::from_millis(50);
 
-/// The bytes of an object: they begin as those of a picture.
+/// The bytes of an object, which begin like a picture.
 fn content(number: usize) -> Vec<u8> {
     let mut bytes = vec![(number % 251) as u8; BYTES];
     bytes[..4].copy_from_slice(b"\xFF\xD8\xFF\xE0");

@@ -1,4 +1,4 @@
-//! Batches of documents are those that TRL's collator makes: padded, or as one sequence.
+//! Batches of documents equal those of TRL's collator: padded, or as one sequence.
 
 use std::path::Path;
 

@@ -93,7 +93,7 @@ fn a_folder_with_bad_files_is_listed_whole_and_ends_with_2() {
         printed["files"].as_array().unwrap().iter().map(is_bad).collect::<Vec<_>>(),
         [false, true, true, false]
     );
-    // A good file that does not fit the others is the bad one.
+    // A valid file that does not fit the others is reported as the bad one.
     write(folder.path(), names[1], &array());
     write(folder.path(), names[2], &npy("|u1", "False", "(2,)", &[1, 2]));
     let text = String::from_utf8(inspect(&[set.to_str().unwrap()]).stdout).unwrap();
@@ -249,7 +249,7 @@ fn missing_values_are_counted_and_the_lines_load_the_table() {
     const WIDE: &str = "Table::open(PATH)\n      \
         .stack(\"x\", [\"c0\", \"c1\", \"c2\", \"c3\", \"c4\", \"c5\", \"c6\", \"c7\", \"c8\", \"c9\", \
         \"c10\", \"c11\", \"c12\", \"c13\", \"c14\", \"c15\"])\n      .reader()?;";
-    // Without texts of any length the table has one size; without gaps it needs no steps.
+    // Without texts all rows have one size; without gaps the table needs no steps.
     for (name, text, lines) in [
         (
             "n.csv",

@@ -1,8 +1,7 @@
-//! Whole jobs on what Hugging Face's libraries and Pillow wrote (`tests/jobs.py`): every value that arrives
-//! is theirs. `docs/data.md` lists all ten jobs.
-//! `FEEDLINE_PYTHON` names the interpreter, `python3` by default.
+//! Whole jobs on files that Hugging Face's libraries and Pillow wrote (`tests/jobs.py`): every value equals
+//! theirs. `docs/data.md` lists all ten jobs. `FEEDLINE_PYTHON` names the interpreter, `python3` by default.
 //!
-//! The functions at the top are all that a user writes.
+//! The functions at the top are the code that a user writes.
 
 use std::collections::HashMap;
 use std::path::Path;

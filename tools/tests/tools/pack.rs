@@ -1,4 +1,4 @@
-//! The example `pack`: its output is read back unchanged, by this library and by pyarrow, also after a kill.
+//! The example `pack`: this library and pyarrow read its output back unchanged, also after a kill.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -115,7 +115,7 @@ fn a_run_of_one_file_that_is_killed_goes_on_where_it_was() {
     }
     let to = dir.path().join("packed.arrow");
     let arguments = [from.to_str().unwrap(), to.to_str().unwrap()];
-    // A file of more than 80 MiB, in blocks of 512 bytes: the system kills the program as it writes that.
+    // The limit is 80 MiB, in blocks of 512 bytes: the system kills the program when a file gets larger.
     let program = example("pack");
     let killed = Command::new("sh")
         .args(["-c", "ulimit -f 163840 && exec \"$@\"", "sh"])
@@ -249,7 +249,7 @@ fn texts_become_the_token_ids_of_megatron() {
     let mut values = Values::new();
     documents.read(2, &mut values).unwrap();
     assert_eq!(values.fields()[0].bytes, [1_i64, 2, 1, 2, 3, 4].map(i64::to_le_bytes).concat());
-    // Ids that are there already, as another type.
+    // Ids that are already packed, with another type.
     let wide = dir.path().join("wide.bin");
     let said = pack(&[bin, wide.to_str().unwrap(), "--ids", "i64"]);
     assert_eq!(said, "packed 300 documents: 1500 ids of type i64\n");

@@ -55,7 +55,8 @@ fn record(run: &Path, data: &Path, max: Option<usize>, world: u32) {
     }
 }
 
-/// A table of 40 rows in each format that has tables, and arrays; with the max items of a ragged field.
+/// A table of 40 rows in each format of tables, and arrays. Each comes with the max items of its ragged
+/// field.
 fn files(folder: &Path) -> Vec<(PathBuf, Option<usize>)> {
     let lines = (0..40).map(|id: usize| format!("{id},{}.5,\"{}\"\n", id * 3, "ab".repeat(1 + id % 7)));
     let csv = write(folder, "a.csv", lines.collect::<String>().as_bytes());

@@ -192,7 +192,7 @@ fn tensors(dir: &Path) -> PathBuf {
     write(dir, "a.safetensors", &safetensors(&header, &numbers))
 }
 
-/// A folder of `save_to_disk` with a list of rows: those of `table` from the last to the first.
+/// A folder of `save_to_disk` with a list of rows: the rows of `table` in reverse order.
 fn listed(dir: &Path, table: &Path) -> PathBuf {
     let rows = Vec::from_iter((0..LEN).rev().flat_map(u64::to_le_bytes));
     let rows = npy("<u8", false, &format!("({LEN},)"), &rows);

@@ -78,7 +78,7 @@ fn a_tokenized_source_is_restored_at_every_step() {
     });
 }
 
-/// Fails when a format or its type is added and is in no zoo.
+/// Fails if a format or type is added without an entry in a zoo.
 #[test]
 fn no_format_is_left_out() {
     let _one = one_at_a_time(); // The files that it opens would show in the census of another test.

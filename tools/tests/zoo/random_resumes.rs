@@ -1,4 +1,4 @@
-//! 200 resumes at random steps, with random workers and depths, of each way in which data is held: they go on
+//! For each way in which data is held, 200 resumes at random steps, with random workers and depths, continue
 //! with the samples, bytes and cursors of the run. A table gives the same batches from memory, from a cache
 //! and from disk.
 

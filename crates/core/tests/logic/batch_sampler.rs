@@ -140,7 +140,7 @@ fn no_rank_gets_an_empty_batch_and_every_sample_comes_once_in_equal_numbers_of_s
             assert_eq!(draws.len() as u64, samplers[0].position_after(1, 0, number), "{name}");
         }
         assert!(draws.into_iter().eq(0..len), "{name}: each sample once, in order");
-        // Padding only where there is no other way: batches of one row, or fewer samples than ranks.
+        // Padding is used only if necessary: with batches of one row, or fewer samples than ranks.
         let rest = len % u64::from(world);
         let has_to_pad = (batch == 1 || len < u64::from(world)) && rest > 0;
         assert_eq!(padded as u64, if has_to_pad { u64::from(world) - rest } else { 0 }, "{name}");

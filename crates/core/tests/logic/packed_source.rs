@@ -1,4 +1,4 @@
-//! Windows of documents that come from a source: those of `Packed`, group by group, from any offset.
+//! Windows of a source's documents equal the windows of `Packed`, group by group, from any offset.
 
 use feedline_core::source::{self, MAX_OFFSET};
 use feedline_core::{
@@ -10,7 +10,7 @@ use feedline_core::{
 struct Documents {
     lengths: Vec<u32>,
     spec: Spec,
-    /// How far apart offsets are.
+    /// The distance between offsets.
     stride: u64,
 }
 
@@ -144,7 +144,7 @@ fn windows_are_those_of_packed_documents_group_by_group_and_from_every_offset() 
             let decoded = rows(source.spec(), found.len(), |at, row| {
                 source.decode(&found[at].1, row, &mut Context::new(0, 3)).unwrap();
             });
-            // The same documents in memory, those of each group alone.
+            // Packs the same documents in memory, each group alone.
             let mut expected = Vec::new();
             for (group, lengths) in lengths.chunks(within).enumerate() {
                 if lengths.iter().all(|length| *length == 0) {
@@ -183,7 +183,7 @@ fn every_document_is_counted() {
     let fate = source.fate();
     assert_eq!((fate.documents, fate.items, fate.empty, fate.split), (500, items, empty, 0));
     assert!(fate.cut > 0 && fate.left_out > 0);
-    // Windows that are read again are of documents that were counted; those of another epoch are not.
+    // Reading windows again counts no document twice. Another epoch counts its documents anew.
     let windows = records(&source, 0);
     for (offset, _) in windows.iter().step_by(9) {
         let _ = records(&source, *offset);

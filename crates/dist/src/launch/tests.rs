@@ -86,7 +86,7 @@ fn contradictions_name_both_variables_and_values() {
             [&[("RANK", "1"), ("WORLD_SIZE", "2")][..], &MPI].concat(),
             ["WORLD_SIZE=2", "OMPI_COMM_WORLD_SIZE=4"],
         ),
-        // Four tasks that would each train alone.
+        // Refused, because each of the four tasks would train alone.
         ([&[("RANK", "0"), ("WORLD_SIZE", "1")][..], &SRUN].concat(), ["WORLD_SIZE=1", "SLURM_NTASKS=4"]),
         (
             [&[("RANK", "1"), ("WORLD_SIZE", "4"), ("LOCAL_RANK", "0")][..], &MPI].concat(),

@@ -289,7 +289,7 @@ fn a_rank_that_stays_behind_is_named() {
             run(3, LIMIT, |group| {
                 let (tell, told) = std::sync::mpsc::channel();
                 group.on_failure(move |_| tell.send(()).unwrap());
-                // Nobody waits in an exchange: as when GPUs wait for each other.
+                // Nobody waits in an exchange, as if GPUs waited for each other.
                 group.progress(if group.world().rank() == 1 { 120 } else { 124 });
                 told.recv().unwrap();
                 group.barrier()
@@ -313,7 +313,7 @@ fn mute(server: &Server) -> [TcpStream; 2] {
     })
 }
 
-/// Joins as rank 0 of 2, and returns the error that ends the run while this rank waits for nobody.
+/// Joins as rank 0 of 2. Returns the error that ends the run; meanwhile this rank waits for nobody.
 fn alone_with(server: &Server) -> String {
     let group = Group::join(&launch(server, 0, 2), LIMIT).unwrap();
     let (tell, told) = std::sync::mpsc::channel();
@@ -356,7 +356,7 @@ fn slow_ranks_are_not_taken_for_stuck_ones() {
             for step in 0..4 {
                 group.progress(step);
                 group.barrier()?;
-                // Together more than the limit, each one less.
+                // Each pause is below the limit, their sum is above it.
                 std::thread::sleep(LIMIT / 3);
             }
             group.finish()

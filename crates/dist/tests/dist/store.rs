@@ -92,7 +92,7 @@ fn the_store_of_torch_works_as_a_store() {
 #[test]
 fn without_a_store_the_error_says_what_to_check() {
     let start = Instant::now();
-    // The system gives no server a port below 1024 by chance.
+    // The system never picks a port below 1024 for a server.
     let error = Store::connect("127.0.0.1", 1, "run", Duration::from_millis(300)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("MASTER_ADDR") && start.elapsed() < LIMIT, "{error}");
@@ -198,7 +198,7 @@ fn silent_connections_take_few_threads_and_are_closed() {
         let mut strangers: Vec<_> = (0..120).map(|_| silent(&server)).collect();
         // Behind all of them.
         works_as_a_store(server.port());
-        // Up to 64, and a few of tests that run at the same time.
+        // At most 64 threads, and a few of tests that run at the same time.
         assert!(client_threads() < 90, "{} threads", client_threads());
         for stranger in &mut strangers {
             assert_eq!(stranger.read(&mut [0]).expect("closed within the limit"), 0);

@@ -316,7 +316,7 @@ fn a_tensor_with_more_elements_than_memory_is_an_error() {
     let error = shaped(vec![1 << 60], Some(vec![0])).to_vec::<f32>().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Budget);
     assert!(error.message().contains("no memory for the 1152921504606846976 elements"), "{error}");
-    // No element, but strides that do not fit an `i64`.
+    // No elements, but strides that exceed `i64`.
     assert!(shaped(vec![0, 1 << 62, 1 << 62], None).to_vec::<f32>().unwrap().is_empty());
 }
 

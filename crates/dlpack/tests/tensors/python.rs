@@ -1,4 +1,4 @@
-//! Consumers of DLPack that are not ours: NumPy on the host under chaos, PyTorch on a GPU.
+//! Consumers of DLPack from other projects: NumPy on the host under chaos, PyTorch on a GPU.
 //!
 //! `FEEDLINE_PYTHON` names the interpreter, `python3` by default.
 

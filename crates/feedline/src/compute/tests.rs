@@ -120,7 +120,7 @@ fn a_batch_open_to_another_stream_is_refused_by_a_replay() {
         let mut replay = Replay::new(&rig.compute);
         let mut result = Buffer::<u32>::new(&branch, 1).unwrap();
         let batch = rig.batch(0, vec![1]).wait_on(&branch).unwrap();
-        // The whole step is on one stream, but that is not the replay's stream.
+        // The whole step is on one stream, but the replay uses another one.
         let result = result.view_mut();
         let error = replay
             .step(&batch, result.address(), || {

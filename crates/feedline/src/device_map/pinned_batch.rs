@@ -22,7 +22,7 @@ pub struct PinnedBatch<'a> {
 }
 
 impl<'a> PinnedBatch<'a> {
-    /// `needs_help` is that of the method of this name.
+    /// For `needs_help` see [`needs_help`](Self::needs_help).
     pub(super) fn new(
         (slot, info, layout): (PinnedSlot<'a>, &'a BatchInfo, &'a Layout),
         stream: &'a Stream,

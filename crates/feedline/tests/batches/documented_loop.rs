@@ -16,7 +16,7 @@ fn data() -> feedline::Result<Fine> {
     Ok(fine())
 }
 
-/// A model that depends on every sample and on their order, and is updated late, by work on the stream.
+/// A model that depends on every sample and on their order. Work on the stream updates it, with a delay.
 #[derive(Default)]
 struct Model {
     value: Arc<Mutex<u64>>,

@@ -29,7 +29,7 @@ fn spec() -> Spec {
     Spec::new().field("noise", DType::I64, [3]).unwrap()
 }
 
-/// Samples of their draw and of a random number.
+/// Each sample is its draw and a random number.
 fn noise(len: u64) -> impl Dataset {
     from_fn(len, spec(), |_, row, context| {
         let draw = context.draw() as i64;
@@ -150,7 +150,7 @@ fn a_sample_that_is_drawn_again_gets_other_random_numbers() {
                 assert_eq!(numbers.len() as u64, draws, "{name}, {sampler:?}");
                 let thirds: BTreeSet<i64> = seen.values().map(|(_, noise)| noise[2]).collect();
                 let has_thirds = thirds.len() > 2;
-                // Neither stage has the numbers of the other. Half of a concatenation has no third.
+                // The two stages draw different numbers. In half of a concatenation there is no third number.
                 let none = usize::from(thirds.contains(&0));
                 assert_eq!(numbers.intersection(&thirds).count(), 0, "{name}");
                 assert!(!has_thirds || none == 1 || thirds.len() as u64 == draws, "{name}, {sampler:?}");
@@ -178,7 +178,7 @@ fn a_draw_has_the_same_numbers_for_any_ranks_batches_workers_and_resumes() {
                     }
                     assert!(seen == want, "{name}, {sampler:?}: {world} ranks, batches of {batch}");
                 }
-                // Two ranks, and from the third step on three of them.
+                // Two ranks; from the third step on, three.
                 let (mut seen, mut cursors) = (BTreeMap::new(), Vec::new());
                 let rank = |rank, world, batch| {
                     let builder = builder(&set, &sampler).batch_size(batch);
@@ -205,7 +205,7 @@ fn skipped_steps_leave_the_numbers_of_the_others() {
         let seen = alone_on_one_rank(builder(&set, &sampler).batch_size(4).skip(1, 1..3));
         let kept = want.into_iter().filter(|(draw, _)| !(4..12).contains(draw));
         assert!(seen.into_iter().eq(kept));
-        // A batch across the gap has the places on both of its sides.
+        // A batch across the gap has draws from both sides of it.
         let seen = alone_on_one_rank(builder(&set, &sampler).batch_size(5).skip(1, 1..2).skip(1, 3..4));
         assert_eq!(seen.len(), 34);
     });

@@ -203,7 +203,7 @@ fn a_stream_of_another_device_is_refused() {
                 assert_eq!(error.kind(), ErrorKind::Config, "{error}");
                 let both = format!("belongs to {elsewhere}, not to {device}");
                 assert!(error.to_string().contains(&both), "no {both:?} in: {error}");
-                // The batch is gone but its slot was released: the epoch continues.
+                // The batch is lost but its slot was released, so the epoch continues.
                 let batch = batches
                     .next_timeout(LONG)
                     .unwrap()

@@ -42,7 +42,7 @@ fn addresses(rows: usize) -> BTreeSet<u64> {
 #[test]
 fn a_large_batch_has_the_memory_of_the_slot_that_was_filled_and_a_small_one_is_copied() {
     alone(|| {
-        // Host slots are one more than device slots, and all take part.
+        // There is one more host slot than device slots, and all take part.
         assert_eq!(addresses(100).len(), 2 * DEPTH + 1, "2 MB");
         assert_eq!(addresses(10).len(), DEPTH, "200 KB");
     });
@@ -64,8 +64,8 @@ fn memory_is_filled_again_only_after_the_last_reader_of_its_batch() {
         };
         launch_host(&compute, "slow", [batch.field::<u8>("bytes").unwrap().into()], [], read).unwrap();
         drop(batch);
-        // All other memory is filled meanwhile: with one device slot read, the next batch in it waits for the
-        // reader.
+        // Meanwhile all other memory is filled. One device slot is being read, so the next batch in it waits
+        // for the reader.
         let other = device.stream().unwrap();
         let next = batches.next().unwrap().unwrap().wait_on(&other).unwrap();
         assert_intact(&fine(), &next);

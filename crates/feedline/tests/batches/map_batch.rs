@@ -1,5 +1,5 @@
-//! `map_batch` runs exactly once per batch, on whole batches, with random numbers that depend on neither the
-//! workers nor where a run resumed; its failures name the batch.
+//! `map_batch` runs exactly once per batch, on whole batches. Its random numbers depend neither on the
+//! workers nor on resumes, and its failures name the batch.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -117,7 +117,7 @@ fn a_resumed_run_and_every_rank_draw_the_same_numbers() {
     });
 }
 
-/// The error that ends the epoch, and the number of batches before it.
+/// The number of batches before the error that ends the epoch, and the error.
 fn ends(builder: LoaderBuilder) -> (usize, Error) {
     let device = Device::new_host();
     let mut loader = builder.build(&device).expect("a loader");

@@ -55,8 +55,7 @@ fn elements<T: Element>(stream: &Stream, view: View<'_, T>) -> Vec<T> {
     receive.recv().unwrap()
 }
 
-/// The items of a batch, document by document as `cu_seqlens` divides them; the padding is checked and left
-/// out.
+/// The items of a batch, divided into documents by `cu_seqlens`. Checks the padding and leaves it out.
 fn documents_of(ready: &Ready, window: usize) -> Vec<Vec<i64>> {
     let stream = ready.stream();
     let items = elements(stream, ready.field::<i64>("item").unwrap());

@@ -21,7 +21,7 @@ const GROUP: u64 = 20;
 /// A set's answer for some ids of an epoch.
 type Answer = dyn Fn(&Groups, &[u64], u64) -> Prefetched + Send + Sync;
 
-/// A set that prepares groups, and forgets those of an epoch in the next.
+/// A set that prepares groups, and forgets them at the next epoch.
 struct Groups {
     spec: Spec,
     answer: Box<Answer>,

@@ -81,7 +81,7 @@ fn caches_give_the_batches_of_the_set_behind_them() {
     });
 }
 
-/// A loader whose hook writes every second byte of a row again, in capitals, and adds one to all pairs.
+/// A loader whose hook changes every second byte of a row to a capital, and adds one to all pairs.
 fn changed() -> LoaderBuilder {
     Loader::builder(uneven()).batch_size(BATCH).shuffle(3).map_batch(|batch, _| {
         let ids = batch.ids();
@@ -152,7 +152,7 @@ fn what_a_hook_cannot_do_to_a_ragged_field_ends_the_run_with_its_batch() {
             (ends(move |batch| batch.set_ragged("pairs", rows(8, 1))), "\"pairs\" is u16, not u8"),
             (ends(|batch| batch.field_mut::<u8>("bytes").map(drop)), "use ragged_mut or set_ragged"),
             (ends(|batch| batch.ragged_mut::<i64>("id", 0).map(drop)), "\"id\" is not ragged"),
-            // The rows after one that is written again count as not written.
+            // Writing a row again makes all rows after it unwritten.
             (
                 ends(|batch| batch.rows().row(3).write_ragged(0, &[1_u8])),
                 "was not written, not even as empty",

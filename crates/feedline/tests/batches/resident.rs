@@ -1,6 +1,6 @@
-//! Resident mode: the same batches as in staged mode, in any order, world and epoch, and after a resume in
-//! another mode, also where only a part of the set fits; every sample on the device is read once, and of
-//! those nothing but ids crosses the bus.
+//! Resident mode gives the batches of staged mode, in any order, world and epoch, after a resume in another
+//! mode, and if only a part of the set fits. Every sample on the device is read once; afterwards only its id
+//! crosses the bus.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -113,7 +113,7 @@ fn a_run_resumes_in_another_mode() {
     });
 }
 
-/// Workers leave the rows of the samples that are on the device as they are.
+/// Workers do not write the rows of samples that are on the device.
 #[test]
 fn a_part_of_a_set_of_bools_is_resident() {
     alone(|| {
@@ -133,7 +133,7 @@ fn a_part_of_a_set_of_bools_is_resident() {
     });
 }
 
-/// A set whose length and spec change at call number `change`, counted over both.
+/// A set whose length and spec change at call number `change`; calls of both methods count.
 struct Changing {
     answers: [(u64, Spec); 2],
     change: usize,
@@ -276,7 +276,8 @@ fn samples_on_the_device_are_read_once_and_the_others_in_every_epoch() {
                 assert_eq!(loader.epoch(epoch).expect("an epoch").filter(Result::is_ok).count(), 13);
             }
             assert!((0..LEN).all(|id| reads.of(id) == if id < kept { 1 } else { 3 }));
-            // In sequence, a batch has rows of the rest from `kept` on: a copy of each field.
+            // In sequential order, batches from `kept` on have rows that workers read, with one copy per
+            // field.
             let with_rest = LEN.div_ceil(8) - kept / 8;
             let copied = count.snapshot().of(Op::CopyToDevice) - copies;
             assert_eq!((count.snapshot().of(Op::Gather), copied), (3 * 13, 3 * 2 * with_rest));
@@ -371,7 +372,7 @@ fn a_loop_over_a_resident_set_has_no_race_in_any_schedule() {
                 let compute = device.stream().expect("a stream");
                 let builder = Loader::builder(fixed()).batch_size(16).shuffle(seed).depth(2).epochs(2);
                 let builder = builder.workers(Workers::Count(2)).transfer_mode(TransferMode::Resident);
-                // In every second schedule a part of the set fits.
+                // In every second schedule only a part of the set fits.
                 let budget = if seed % 2 == 0 { usize::MAX } else { 3072 };
                 let builder = builder.resident_budget(budget);
                 let mut loader = builder.build(&device).expect("a loader");

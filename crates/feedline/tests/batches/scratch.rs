@@ -54,7 +54,8 @@ impl Dataset for ThroughScratch {
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
         let Buffer(bytes) = context.scratch();
-        // A read that returns leaves an empty buffer, so another is one that a panic left half written.
+        // A read that returns leaves an empty buffer. A buffer with content is half written, from a read that
+        // panicked.
         self.half_written.fetch_add(u64::from(!bytes.is_empty()), Ordering::SeqCst);
         bytes.resize(64, id as u8);
         assert!(self.panics_at != Some(id), "planned panic");

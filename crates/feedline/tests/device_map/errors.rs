@@ -82,8 +82,8 @@ fn an_error_and_a_panic_name_their_batch_and_come_after_the_batches_before_it() 
     });
 }
 
-/// An earlier batch fails on a slow lane, long after a later one could not be read. The first batch in order
-/// counts, whichever comes first.
+/// An earlier batch fails on a slow lane, long after the read of a later batch has failed. The error of the
+/// earlier batch counts.
 #[test]
 fn a_late_error_of_a_lane_comes_before_an_early_one_of_a_later_batch() {
     each_way_in_parts(|way| {
@@ -105,7 +105,7 @@ fn a_late_error_of_a_lane_comes_before_an_early_one_of_a_later_batch() {
                     while !reads.load(Ordering::SeqCst) && start.elapsed() < LONG {
                         std::thread::yield_now();
                     }
-                    // The decoder's error is at the end of the transfer thread long before.
+                    // By then the decoder's error has long reached the transfer thread.
                     std::thread::sleep(Duration::from_millis(20));
                     Err(Error::new(ErrorKind::Data, "planned failure of a map"))
                 };

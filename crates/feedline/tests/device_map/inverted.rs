@@ -1,5 +1,5 @@
-//! A device map over [`Fine`] samples that a test can check to the last byte, of copied batches or of those
-//! in host slots.
+//! A device map over [`Fine`] samples, which a test can check to the last byte. Its lanes read batches on the
+//! device or in host slots.
 
 use feedline::batch::{BatchInfo, DeviceBatch, PinnedBatch};
 use feedline::{DType, LoaderBuilder, Ready, Result, Spec, Stream};
@@ -40,7 +40,7 @@ pub fn invert(stream: &Stream, batch: &mut DeviceBatch<'_>) -> Result<()> {
 fn invert_filled(stream: &Stream, batch: &mut PinnedBatch<'_>) -> Result<()> {
     let bytes: Vec<u8> = batch.field::<u8>("bytes")?.iter().map(|byte| !byte).collect();
     let number = batch.random().next_u64() as i64;
-    // Lanes block, as those that decode pictures do.
+    // Lanes block, like lanes that decode pictures.
     stream.synchronize()?;
     let (inverted, draw) = (batch.output::<u8>("inverted")?, batch.output::<i64>("draw")?);
     launch_host(stream, "invert", [], [inverted.into(), draw.into()], move |memory| {

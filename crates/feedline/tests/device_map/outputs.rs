@@ -65,7 +65,7 @@ fn a_set_that_the_device_gathers_is_mapped_too() {
     alone(|| {
         let wanted = run(Way::Map.inverted(builder(), 1));
         for mode in [TransferMode::ZeroCopy, TransferMode::Resident, TransferMode::Staged] {
-            // In memory a set has the same bytes in every epoch: look at the first one only.
+            // A set in memory has the same bytes in every epoch, so only the first one is compared.
             let set = Laid::columns(&fine(LEN), 0).unwrap();
             let builder = Loader::builder(set).batch_size(BATCH).shuffle(3).transfer_mode(mode).epochs(1);
             let (device, fine) = (Device::new_host(), fine(LEN));
@@ -194,7 +194,7 @@ fn ragged_and_padded_fields_are_read_by_a_map_that_has_scratch_memory() {
     });
 }
 
-/// In the order of the output, which has some of the fields, and in the forms that the builder states.
+/// The output has some of the fields, in its own order, and in the forms that the builder states.
 #[test]
 fn ragged_fields_are_passed_on_by_a_lane_that_reads_host_slots() {
     alone(|| {

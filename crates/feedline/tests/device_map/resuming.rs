@@ -1,5 +1,5 @@
-//! A run with a device map that is killed and resumed 200 times is the run without a kill: the same batches,
-//! the same random numbers, the same proof of the order.
+//! A run with a device map, killed and resumed 200 times, equals the run without a kill: the same batches,
+//! random numbers and proof of the order.
 
 use feedline::dataset::Random;
 use feedline::record::{RecordOptions, Recorder};
@@ -44,7 +44,7 @@ fn stretch(builder: LoaderBuilder, cursor: Option<Cursor>, max: usize, seen: &mu
     loader.checkpoint(&compute).unwrap().cursor
 }
 
-/// The record has the rows that are copied, and a replay makes those.
+/// The record covers the rows that are copied, and a replay makes those.
 #[test]
 fn a_recorded_run_is_replayed_with_the_rows_before_the_device_map() {
     each_way(|way| {
@@ -77,7 +77,7 @@ fn a_run_that_is_killed_and_resumed_at_random_is_the_whole_run() {
             let mut draw = |bound| random.below(bound) as usize;
             let (lanes, depth, workers) = (1 + draw(3), 1 + draw(4), 1 + draw(3));
             let builder = builder().depth(depth).workers(Workers::Count(workers));
-            // Zero too: killed before the first batch.
+            // Zero means: killed before the first batch.
             let max = if kills < KILLS { draw(5) } else { usize::MAX };
             let saved = stretch(way.inverted(builder, lanes), cursor, max, &mut seen);
             // As it would come from a file.

@@ -1,4 +1,4 @@
-//! The account of the consumer's time names the device map, by a stopwatch; a trace shows its lanes.
+//! The account charges the device map with the time that a stopwatch measures, and a trace shows its lanes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
@@ -19,7 +19,7 @@ use crate::common::{LONG, alone, alone_in_parts, on_four_threads};
 use crate::inverted::{WAYS, Way, fine, invert, spec};
 
 const BATCH: u64 = 4;
-/// Many against the first few, whose copies and maps are not timed yet.
+/// Many steps, because the copies and maps of the first few are not timed.
 const STEPS: u64 = 100;
 /// A machine with other work sometimes wakes a thread late: the best of this number of runs counts.
 const RUNS: usize = 4;
@@ -110,7 +110,7 @@ impl Case {
                     invert(&stream, batch)
                 })
             }),
-            // A lane that decodes blocks, on its own and for the device.
+            // A lane that decodes blocks: for its own work and for the device.
             Way::Produce => Way::Produce.before_invert(builder, 1, move |_| {
                 std::thread::sleep(Duration::from_millis(lane + map));
                 Ok(())
@@ -278,7 +278,8 @@ fn the_report_of_lanes_that_read_host_slots_has_their_time_and_no_copy() {
     });
 }
 
-/// Which of three stages takes 5 ms per batch: the shares of the batches for which the CPU's help was asked.
+/// One of three stages takes 5 ms per batch. Compares the shares of batches for which a lane asked for the
+/// CPU's help.
 #[test]
 fn a_lane_asks_for_the_help_of_the_cpu_only_while_it_is_what_the_others_wait_for() {
     let share = |slow: Slow| {

@@ -1,5 +1,5 @@
-//! Values of the user's types that panic when they are dropped, with payloads that do so too: neither a panic
-//! of the loader nor the end of the process.
+//! Values of the user's types panic when they are dropped, and so do the payloads of these panics. Neither
+//! makes the loader panic or ends the process.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Data sets and hooks that put other rows in the place of those that they are given: no batch is delivered
-//! with rows that nobody has written.
+//! Data sets and hooks that replace the rows they are given by others: no batch is delivered with unwritten
+//! rows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -20,7 +20,8 @@ const BATCH: usize = 8;
 /// Threads of a filler.
 const LANES: usize = 2;
 
-/// Samples of an id and, if it is ragged, up to eight bytes. Those from 16 on are written into other rows.
+/// Each sample has an id and, if the set is ragged, up to eight bytes. Samples from 16 on are written into
+/// other rows.
 struct Liar {
     spec: Spec,
     /// Exchanges the row of a read, or the rows of a read in bulk.

@@ -1,5 +1,5 @@
-//! After a failure the caller gets the batches before it, then one error that names its place, then
-//! nothing. No hang, and no epoch that is short without an error.
+//! After a failure the caller gets the batches before it, then one error that names its place, then nothing.
+//! No call hangs, and no epoch is short without an error.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -342,7 +342,7 @@ fn a_loader_that_cannot_be_built_leaves_nothing_behind() {
     });
 }
 
-/// No call of a builder is ignored because of another one: the error names both.
+/// No call of a builder is silently ignored because of another one; the error names both.
 #[test]
 fn calls_that_contradict_each_other_are_refused() {
     let _one = crate::common::one_at_a_time();

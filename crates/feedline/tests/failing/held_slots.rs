@@ -1,5 +1,5 @@
-//! `SlotsHeld` is returned once batches that nobody drops hold every slot, whichever thread has them; not
-//! while another thread works with one of them, and not because workers are slow.
+//! `next` returns `SlotsHeld` once batches that nobody drops hold every slot, on any thread. It does not
+//! while another thread works with one of them, nor because workers are slow.
 
 use std::sync::mpsc::{Receiver, channel, sync_channel};
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ fn waits_with_limits_of_their_own_add_up_and_a_look_without_a_wait_never_fails()
                 assert!(batches.check_slots(true).is_ok());
                 let held: Vec<_> =
                     batches.by_ref().take(2).map(|batch| batch.unwrap().wait_on(compute)).collect();
-                // For a caller that looks for itself.
+                // For a caller that checks by itself.
                 for on_any_thread in [false, true] {
                     let error = batches.check_slots(on_any_thread).unwrap_err();
                     assert_eq!(error.kind(), ErrorKind::SlotsHeld);
@@ -138,7 +138,7 @@ fn a_thread_that_drops_batches_and_keeps_the_others_ends_the_wait() {
     });
 }
 
-/// A thread that has looked at one batch may be working with it, so the wait is longer; it ends all the same.
+/// A thread that has looked at one batch may be working with it, so the wait is longer; but it ends.
 #[test]
 fn a_thread_that_looks_at_one_of_the_batches_that_it_keeps_ends_the_wait_later() {
     alone(|| {

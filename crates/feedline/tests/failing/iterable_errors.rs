@@ -195,7 +195,7 @@ fn offsets_that_do_not_grow_or_do_not_match_the_cursor_are_refused() {
         let (_, error) = refused(|offset| offset + source::MAX_OFFSET);
         assert!(error.to_string().contains("an offset must be below 1099511627776"), "{error}");
 
-        // The shard reports another offset than the one it was opened at.
+        // The shard reports a wrong offset, not the one at which it was opened.
         let mut first = Restored::new(builder(generator()), MIXES[4]);
         first.run(From::Epoch(0), 1);
         let shifted = WrongOffsets { inner: generator(), reported: |offset| offset + 1 };

@@ -148,7 +148,7 @@ thread_local! {
     };
 }
 
-/// Threads that have touched [`COUNTS_EXIT`], and those of them that have exited.
+/// The number of threads that have touched [`COUNTS_EXIT`], and how many of them have exited.
 static TOUCHED: AtomicU64 = AtomicU64::new(0);
 static ENDED: AtomicU64 = AtomicU64::new(0);
 

@@ -45,7 +45,7 @@ impl Dataset for Words {
     }
 
     fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, _: &mut Context) -> Result<(), (usize, ReadError)> {
-        // Field by field where `read` is good; row by row otherwise.
+        // Writes field by field if `read` is good, otherwise row by row.
         for (index, &id) in ids.iter().enumerate().filter(|_| self.2) {
             let words = [id as u16; 3];
             rows.row(index)

@@ -1,4 +1,4 @@
-//! A data set that fails or blocks at one sample of one epoch, as the cycle says.
+//! A data set that fails or blocks at one sample of one epoch, chosen by the cycle.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -22,8 +22,8 @@ struct Planned {
     nth: u64,
     seen: AtomicU64,
     fired: AtomicBool,
-    /// Whether the transfer thread has copied since its last event: only the event of a copy is counted, not
-    /// those that time some of the copies.
+    /// Whether the transfer thread has copied since its last event. Only the event after a copy counts, not
+    /// the events that time some copies.
     has_copied: AtomicBool,
 }
 
@@ -34,7 +34,8 @@ impl Switch {
         let (op, by_transfer, nth) = match cycle.fault {
             Fault::CopyError => (Some(Op::CopyToDevice), true, batch),
             Fault::RecordError => (Some(Op::Record), true, batch),
-            // The read of the target batch is blocked, so the reader of the batch before it ends.
+            // The read of the target batch is blocked, so the call that fails is the end of the reader before
+            // it.
             Fault::EndError if cycle.moment == Moment::Blocked => (Some(Op::Record), false, batch - 1),
             Fault::EndError => (Some(Op::Record), false, batch),
             _ => (None, false, 0),

@@ -102,7 +102,7 @@ impl Cycle {
         }
     }
 
-    /// The epoch and the step at which it goes wrong.
+    /// The epoch and the step of the fault.
     fn target(&self) -> (u64, u64) {
         match self.moment {
             Moment::BeforeFirst | Moment::First => (0, 0),

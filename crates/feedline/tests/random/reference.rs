@@ -31,7 +31,7 @@ impl Reference<'_> {
     /// The samples of an epoch in order, without skipped ones.
     pub fn samples(&self, epoch: u64) -> Vec<u64> {
         let positions = 0..self.sampler.len(self.len);
-        // The steps as they are without skips.
+        // The steps, as if there were no skips.
         let all: Vec<u64> = positions.clone().collect();
         let steps: Vec<u64> =
             (0..).zip(self.steps(&all)).flat_map(|(number, step)| vec![number; step.len()]).collect();
@@ -51,8 +51,8 @@ impl Reference<'_> {
         steps.into_iter().filter_map(|step| self.part(step, &samples, size, rank)).collect()
     }
 
-    /// The steps of `samples`: full ones, and a short one, which takes samples of the one before if it has
-    /// fewer than ranks.
+    /// The steps of `samples`: full ones, and a short last one. If that has fewer samples than ranks, it
+    /// takes some from the step before.
     fn steps<'a>(&self, samples: &'a [u64]) -> Vec<&'a [u64]> {
         let size = self.world.size() as usize;
         let mut steps: Vec<_> = samples.chunks(self.batch * size).collect();

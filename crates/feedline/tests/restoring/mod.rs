@@ -62,7 +62,7 @@ pub fn bytes(spec: &Spec, batch: &Ready) -> Vec<u8> {
     rows(spec, batch).concat()
 }
 
-/// The bytes of each row of a batch, field after field; before those of a ragged field is their number.
+/// The bytes of each row of a batch, field after field. Before the bytes of a ragged field is their number.
 pub fn rows(spec: &Spec, batch: &Ready) -> Vec<Vec<u8>> {
     let mut rows = vec![Vec::new(); batch.len()];
     for (index, field) in spec.fields().iter().enumerate() {
@@ -107,8 +107,8 @@ pub fn rows(spec: &Spec, batch: &Ready) -> Vec<Vec<u8>> {
     rows
 }
 
-/// The folder of this repository's sources, found at run time. Without the sources, as when the tests run
-/// in another folder than they were built in, says that `test` did not run.
+/// The folder of this repository's sources, found at run time. `None` without the sources, for example if the
+/// tests run in another folder; then prints that `test` did not run.
 pub fn sources(test: &str) -> Option<PathBuf> {
     // Test runners set the variable; without it, tests run in the folder of their package.
     let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| ".".into());

@@ -11,7 +11,7 @@ use feedline::{Checkpoint, DType, Loader, Spec, World, source};
 use feedline_datasets::{Fixed, OpenOptions, open_with};
 use feedline_testkit::not_run;
 
-/// Runs a program of Python in `folder`; false, and said so, if the interpreter lacks a package.
+/// Runs a Python program in `folder`. If the interpreter lacks a package, prints so and returns false.
 fn python(what: &str, folder: &Path, program: &str) -> bool {
     let interpreter = std::env::var_os("FEEDLINE_PYTHON").unwrap_or_else(|| "python3".into());
     let has_packages = Command::new(&interpreter).args(["-c", "import numpy, pyarrow.csv"]).output();
@@ -91,7 +91,7 @@ fn a_run_resumes_from_a_copy_of_its_file_and_not_from_another_file() {
             return;
         }
         let saved = dir.path().join("checkpoint");
-        // Read row by row, as a file that does not fit in memory is.
+        // Reads row by row, as from a file that does not fit in memory.
         let loader = |path: &Path| {
             let options = OpenOptions::with_memory_limit(0);
             Loader::builder(Fixed::new(open_with(path, &options)?)?).batch_size(16).shuffle(7).build_host()

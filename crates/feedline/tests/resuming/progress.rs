@@ -1,5 +1,5 @@
-//! The handles that a loop uses while an epoch borrows its loader: progress and checkpoints, and the stop
-//! from another thread.
+//! The handles that a loop uses while an epoch borrows its loader: progress, checkpoints, and stopping from
+//! another thread.
 
 use crate::common;
 
@@ -166,7 +166,8 @@ fn a_stop_handle_ends_a_next_that_blocks() {
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     assert!(gate.wait_until_waiting(1, LONG));
-                    // In `next`: a stop before it would be found without a wait.
+                    // Waits until the consumer is in `next`; a stop before that would be found without a
+                    // wait.
                     wait_until_asleep(&consumer);
                     stop.clone().stop();
                 });
@@ -208,7 +209,7 @@ fn a_stop_drops_the_batches_that_were_read_ahead() {
             let stop = loader.stop_handle();
             let mut batches = loader.epoch(0).unwrap();
             let held = batches.next().unwrap().unwrap().wait_on(&compute).unwrap();
-            // When the third copy begins, the second batch is there to be taken.
+            // When the third copy begins, the second batch can be taken.
             wait_until("three copies", || copies.load(Ordering::Relaxed) >= 3);
             stop.stop();
             stop.stop();

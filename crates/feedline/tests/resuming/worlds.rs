@@ -1,5 +1,5 @@
-//! Ranks as processes of one machine: together they deliver every sample once, in step, and another number
-//! of ranks resumes in the same global order.
+//! Ranks as processes of one machine: together they deliver every sample once, in the same steps. Another
+//! number of ranks resumes in the same global order.
 //!
 //! A rank is this test program, started with `--ignored --exact worlds::rank_process` and a job in its
 //! environment.

@@ -1,5 +1,5 @@
-//! Loaders for several devices of one process: they share the workers and one read of each sample, and a slow
-//! device does not hold up the others.
+//! Loaders for several devices of one process: they share the workers, each sample is read once, and a slow
+//! device does not delay the others.
 
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -159,7 +159,7 @@ fn a_device_that_copies_nothing_does_not_hold_up_the_others() {
         let steps = held.steps().unwrap() as usize;
         let batches = epoch(others);
         assert!(batches.iter().all(|batches| batches.len() == steps), "{batches:?}");
-        // Three host slots, each with one batch: the stuck device takes no more of the workers.
+        // The stuck device has three host slots. Once each has a batch, the workers decode no more for it.
         let ours: Vec<u64> = batches.into_iter().flatten().flatten().collect();
         let theirs = || reads.lock().unwrap().iter().filter(|id| !ours.contains(id)).count();
         wait_until("its slots are full", || theirs() >= 3 * BATCH);

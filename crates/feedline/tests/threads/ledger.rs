@@ -67,8 +67,8 @@ impl Sleep {
 }
 
 impl Case {
-    /// How far the size may be off. With copies and kernels that nobody waits for, decoding fills the slots
-    /// at the start for longer than the test knows.
+    /// The allowed deviation. If nobody waits for copies and kernels, decoding fills the slots at the start
+    /// for an unknown time.
     fn tolerance(&self) -> f64 {
         let is_hidden = matches!(self.slow, Slow::Copy | Slow::Kernel) && self.step == 0 && self.decode > 0;
         if is_hidden { 0.1 } else { 0.05 }
@@ -152,7 +152,7 @@ impl Case {
         let wall = start.elapsed().as_secs_f64() * 1e3;
         let account = loader.report().epoch;
         let stepped = stepped.ms();
-        // The last step has no batch after it that could come late.
+        // After the last step no batch can come late.
         let hidden = stepped * (self.steps - 1) as f64 / self.steps as f64;
         let expected = match self.slow {
             Slow::Consumer => stepped,
@@ -202,7 +202,7 @@ fn the_ledger_names_the_slow_stage_and_its_size_and_sums_to_the_wall_time() {
         for (step, workers, sim) in [(0, 1, false), (2, 1, false), (0, 2, false), (0, 1, true), (2, 1, true)]
         {
             for slow in [Slow::Source, Slow::Decode, Slow::Submit, Slow::Consumer] {
-                // The reader of a source is one, and two workers share its batches.
+                // A source has one reader, and two workers share its batches.
                 if workers == 1 || slow == Slow::Decode {
                     cases.push(Case { slow, time, step, decode: 0, workers, sim, steps: STEPS });
                 }
@@ -257,9 +257,9 @@ fn charged(account: &Account) -> Duration {
     Cause::ALL.into_iter().map(|cause| account.time(cause)).sum()
 }
 
-/// A loop over batches of 4 ms of decoding or copying, and 2 ms of work of the consumer, which then drops the
-/// batch. Returns the account of the run, and the milliseconds by a stopwatch: of the loader's calls, of the
-/// consumer's own work, and by how much its sleeps were longer than it asked for.
+/// A loop over batches: 4 ms of decoding or copying, then 2 ms of work of the consumer, which drops the
+/// batch. Returns the account of the run and three times of a stopwatch in milliseconds: the loader's calls,
+/// the consumer's work, and the excess of its sleeps.
 fn stopwatch<B, O, E: std::fmt::Debug>(
     batches: impl Iterator<Item = Result<B, E>>,
     open: impl Fn(B) -> Result<O, E>,

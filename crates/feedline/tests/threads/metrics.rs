@@ -79,7 +79,7 @@ mod traced {
     use tracing::span::{Attributes, Id, Record};
     use tracing::{Event, Metadata, Subscriber};
 
-    /// Counts the spans of feedline by name, of all threads.
+    /// Counts feedline's spans of all threads, by name.
     static COUNTS: Mutex<BTreeMap<&'static str, usize>> = Mutex::new(BTreeMap::new());
 
     struct Count;

@@ -1,4 +1,4 @@
-//! The diagnosis and the account by a stopwatch in each way in which batches reach the device.
+//! Checks the diagnosis, and the account against a stopwatch, in every transfer mode.
 
 use std::time::{Duration, Instant};
 
@@ -129,7 +129,7 @@ fn a_map_on_the_consumers_thread_is_charged_to_the_device_map() {
         let (start, mut mapped) = (Instant::now(), Duration::ZERO);
         let mut batches = loader.epoch(0).unwrap();
         while !batches.is_over() {
-            // More polls than are kept one by one, and a map after each of them.
+            // More polls than the ledger keeps one by one, with a map after each.
             let batch = batches.try_next().unwrap();
             let start = Instant::now();
             let time = if matches!(batch, TryNext::Batch(_)) { TIME } else { Duration::from_micros(20) };

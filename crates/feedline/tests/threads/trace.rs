@@ -27,7 +27,7 @@ fn events(trace: &Trace, phase: &str) -> Vec<Value> {
     events.into_iter().filter(|event| event["ph"] == phase).collect()
 }
 
-/// Loads `batches` batches. Those of `slow` are decoded when the consumer has waited for a while.
+/// Loads `batches` batches. Batch `slow` is decoded only after the consumer has waited for a while.
 fn load(trace: &Trace, batches: u64, slow: Option<u64>) {
     let device = Device::new_host();
     let data = Fine::new(batches * BATCH as u64, 100).unwrap();
@@ -84,10 +84,10 @@ fn every_lane_is_drawn_and_the_spans_of_a_batch_are_linked() {
         let count = |lane: &str, name: &str| spans[lane].iter().filter(|span| span.0 == name).count();
         assert_eq!([count("consumer", "step"), count("fl-transfer", "queue the copy")], [20, 20]);
         assert_eq!([count("compute", "kernel"), count(&test, "mine \"quoted\"")], [20, 20]);
-        // The other worker goes on: the batches after the slow one wait for their order.
+        // The other worker goes on, so the batches after the slow one wait for it.
         let is_the_wait = |span: &Span| span.0 == "wait: order wait" && span.3 == Some(13);
         assert!(spans["consumer"].iter().any(is_the_wait), "{:?}", spans["consumer"]);
-        // A few of many at once may be left out, but not the last one.
+        // If many spans end at once, a few may be missing, but not the last one.
         assert!(count("copy stream", "copy") > 10, "{:?}", spans["copy stream"]);
         assert!(spans["copy stream"].iter().any(|span| span.3 == Some(19)), "the last copy is not drawn");
         // A thread does one thing at a time; its spans may overlap by a few microseconds.
@@ -183,7 +183,7 @@ fn a_long_run_keeps_whole_batches_within_the_limit() {
     });
 }
 
-/// The rules of Chrome's trace event format that Perfetto's parser holds a file to.
+/// The rules of Chrome's trace event format that Perfetto's parser checks.
 #[test]
 fn the_file_keeps_the_rules_of_the_trace_event_format() {
     alone(|| {
@@ -266,14 +266,13 @@ fn spans_of(trace: &Trace, lane: &str, name: &str) -> Vec<(f64, f64)> {
 /// Each kernel takes longer than the copy of a batch, and a copy waits for a free slot, so copies run beside
 /// kernels.
 ///
-/// The end of a copy by event times is that of an event behind a wait for the copy, on a stream without other
-/// work. That event is late if it was recorded when the copy had ended already, because the consumer was
-/// woken late: then it bounds the end from above only. So a copy counts as timed if it was still running just
-/// before the event was recorded.
+/// Event times give the end of a copy by an event after a wait for the copy, on a stream without other work.
+/// If the consumer wakes up late, the copy has ended before the event is recorded, and the event is only an
+/// upper bound. So a copy counts as timed only if it was still running just before the event was recorded.
 fn the_overlap_in_the_trace_is_that_of_event_times(device: &Device, kernel_ns: u64) {
     const STEPS: usize = 20;
     const DEPTH: usize = 3;
-    // Less than this is the difference of two clocks, each compared with the host's.
+    // The difference of the two clocks, each compared with the host's clock, is less than this.
     const CLOCKS_US: f64 = 100.0;
     // The consumer was not held up between its look at the copy and the event.
     const AT_ONCE: Duration = Duration::from_micros(50);

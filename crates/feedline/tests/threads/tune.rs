@@ -14,7 +14,7 @@ use feedline_testkit::{OtherWork, watchdog::LIMIT, with_watchdog};
 const BATCH: usize = 4;
 const BUDGET: usize = 8;
 
-/// A workload: sleeps in milliseconds, of decoding a row, of a copy, and of the consumer.
+/// A workload: milliseconds of sleep for decoding a row, for a copy, and for the consumer.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     name: &'static str,

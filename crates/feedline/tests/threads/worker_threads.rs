@@ -15,7 +15,7 @@ use feedline_sim::interceptors::{Call, Intercepted, Interceptor};
 use feedline_testkit::fixtures::{self, Fine};
 use rayon::prelude::*;
 
-/// Threads registered by [`register`], and those of them that have exited.
+/// The number of threads registered by [`register`], and how many of them have exited.
 static REGISTERED: AtomicUsize = AtomicUsize::new(0);
 static ENDED: AtomicUsize = AtomicUsize::new(0);
 
@@ -84,7 +84,7 @@ fn stop_and_the_drop_return_after_every_thread_has_exited() {
     });
 }
 
-/// Waits for work that it has given to others, for every other sample with a lock held.
+/// Waits for work that it has given to other threads; for every second sample it holds a lock meanwhile.
 struct Locks {
     inner: Fine,
     lock: Mutex<u64>,

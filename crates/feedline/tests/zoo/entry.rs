@@ -32,7 +32,7 @@ impl Entry {
         self.name.split(' ').next().unwrap_or_default()
     }
 
-    /// Checks that it goes on as it was, restored at every step in loaders of each of `mixes`.
+    /// Restores it at every step in loaders of each of `mixes`, and checks that it continues the same.
     pub fn resumes(&self, mixes: &[Mix]) {
         let _watchdog = Watchdog::new(watchdog::LIMIT, self.name);
         println!("{}", self.name);
@@ -42,8 +42,8 @@ impl Entry {
         assert!(done.steps >= 4 && done.restored >= min, "{}: {done:?}", self.name);
     }
 
-    /// Checks that the steps of a recorded run of one and of four ranks, made again in any order by other
-    /// workers, have the bytes of the run. Returns the number of steps that were compared.
+    /// Records runs of one and of four ranks, makes their steps again in any order with other workers, and
+    /// compares the bytes. Returns the number of compared steps.
     pub fn is_replayed(&self) -> usize {
         let _watchdog = Watchdog::new(watchdog::LIMIT, self.name);
         let (dir, mut compared) = (tempfile::tempdir().unwrap(), 0);

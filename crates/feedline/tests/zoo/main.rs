@@ -66,7 +66,7 @@ fn change(path: &Path) {
             change(&path);
             continue;
         }
-        // Another index would not fit its ids, whose file changes too.
+        // A changed index would not fit its file of ids, which changes too.
         if path.extension().is_some_and(|extension| extension == "idx") {
             continue;
         }
@@ -165,7 +165,7 @@ fn no_data_set_composition_or_format_is_left_out() {
     let mut readers = on_by_default("Reader");
     // Any table, whose formats are behind features: with those in the other zoo.
     assert!(readers.remove("Manifest"));
-    // A pointer to one, whose test is with the data sets.
+    // A pointer to a data set; its test is with the data sets.
     assert!(readers.remove("Arc"));
     assert_eq!(readers, listed(&files::readers(dir.path())));
 

@@ -1,4 +1,4 @@
-//! The fixtures, and compositions of them. All have [`LEN`] samples, and random numbers where they may.
+//! The fixtures, and compositions of them. All have [`LEN`] samples, and random numbers if possible.
 
 use std::path::Path;
 use std::sync::Arc;

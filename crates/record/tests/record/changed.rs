@@ -1,4 +1,5 @@
-//! Data that has changed since the run is named: the sample, the file, and why a run is not continued.
+//! Data that has changed since the run: the error names the sample and the file, and why the run is not
+//! continued.
 
 use std::fs::{File, read, write};
 use std::path::{Path, PathBuf};
@@ -93,7 +94,7 @@ fn two_changed_samples_of_a_batch_are_told_apart_by_other_epochs() {
         let (data, run) = (shards(folder.path()), folder.path().join("run"));
         record(Loader::builder(set(&data)).batch_size(8).shuffle(9), &run, 3).unwrap();
         let run = Run::open(&run).unwrap();
-        // Two samples of the first batch, which are in other batches later.
+        // Two samples of the first batch that come in different batches later.
         let ids = run.ids(0, 0).unwrap();
         for id in &ids[1..3] {
             let shard = data.join(format!("part-{}.npy", id / SHARD));

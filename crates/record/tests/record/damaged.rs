@@ -1,5 +1,5 @@
-//! Records that are damaged, incomplete, or put together from different runs are never taken for shorter or
-//! other runs, and never written to; batches are saved in files that can be read.
+//! Damaged or incomplete records, and records mixed from different runs, are never taken for shorter or other
+//! runs, and never written to. Saved batches are readable files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -101,7 +101,7 @@ fn a_frame_that_is_cut_out_as_a_whole_is_noticed() {
                         read.is_ok()
                     };
                     let are_right = read.iter().enumerate().all(is_right);
-                    // A sample is not found where it was not.
+                    // A sample is found only where it was.
                     if let Ok(seen) = run.sightings(7) {
                         assert!(seen.iter().all(|seen| ids[seen.step as usize][seen.row] == 7));
                     }
@@ -190,7 +190,7 @@ fn tensors(file: &[u8]) -> BTreeMap<String, (std::ops::Range<usize>, Value)> {
         let at = |end: usize| tensor["data_offsets"][end].as_u64().unwrap() as usize;
         tensors.insert(name.clone(), (at(0)..at(1), tensor["shape"].clone()));
     }
-    // Without a hole and without a tensor over another: readers refuse both.
+    // Tensors neither overlap nor leave gaps, because readers refuse both.
     let mut places: Vec<_> = tensors.values().map(|(place, _)| place.clone()).collect();
     places.sort_by_key(|place| place.start);
     let end = places.iter().fold(0, |end, place| {

@@ -1,5 +1,5 @@
-//! A record that a kill has cut anywhere is readable to the last whole step, and the resumed run continues it
-//! without a gap or a double.
+//! A record that a kill has cut anywhere can be read up to the last whole step, and the resumed run continues
+//! it without a gap or a duplicate.
 //!
 //! `FEEDLINE_KILLS` sets the number of killed processes: 20 by default, 200 at night.
 

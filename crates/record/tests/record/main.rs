@@ -1,5 +1,4 @@
-//! Runs that are recorded: replayed, cut by kills, held against data that has changed, compared and
-//! explained.
+//! Recorded runs: replayed, cut by kills, compared with changed data and with each other, and explained.
 //!
 //! Every data set, composition and format is replayed by `crates/feedline/tests/zoo` and `tools/tests/zoo`.
 

@@ -49,7 +49,8 @@ impl Drawn {
     }
 }
 
-/// The batches of a rank that was resumed at random steps, as they were delivered last: ids and bytes.
+/// The ids and bytes of the batches of a rank that was resumed at random steps; of a repeated step, the last
+/// delivery.
 fn resumed_run(drawn: &Drawn, rank: u32, folder: &std::path::Path, seed: u64) -> Vec<(Vec<u64>, Vec<u8>)> {
     let (mut delivered, mut from) = (Vec::new(), None::<(Checkpoint, usize)>);
     let mut random = Random::from_key(seed);

@@ -215,7 +215,7 @@ fn a_record_that_was_written_before_is_read_and_replayed() {
     });
 }
 
-/// The record in `tests/golden` is of a feedline whose random numbers belonged to samples.
+/// The record in `tests/golden` comes from a version whose random numbers belonged to samples.
 #[test]
 fn the_record_of_a_run_with_other_random_numbers_is_not_continued_and_not_taken_for_other_data() {
     with_watchdog(LIMIT, || {
@@ -252,7 +252,7 @@ fn bytes(frame: &Frame<'_>) -> Vec<u8> {
     bytes
 }
 
-/// Whole frames that no loader has written in this order; a checksum does not tell them from others.
+/// Valid frames in an order that no loader writes; their checksums are right.
 #[test]
 fn frames_in_any_order_and_with_any_numbers_are_read_or_refused() {
     with_watchdog(LIMIT, || {
@@ -269,7 +269,7 @@ fn frames_in_any_order_and_with_any_numbers_are_read_or_refused() {
             header
         };
         for _ in 0..400 {
-            // Most frames are of one run, with what must come before them.
+            // Most frames belong to one run, and have the frames that must come before them.
             let shared = header(&mut random);
             for rank in 0..2 {
                 let own = |mut header: serde_json::Value| {

@@ -97,7 +97,7 @@ fn finish_lists_leaks() {
     sim.finish().expect("nothing leaked");
 }
 
-/// Nothing but the simulator could end such a wait, and no call of the waiting thread comes.
+/// Only the simulator could end such a wait, but the waiting thread makes no call.
 #[test]
 fn a_host_that_waits_on_a_channel_is_reported_as_stuck_and_goes_on() {
     let stuck = |seed| {

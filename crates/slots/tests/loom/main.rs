@@ -339,12 +339,13 @@ fn fill_rows(fill: &Rows, count: usize) -> bool {
     is_finished
 }
 
-/// Reads every row, as the worker does that finished the slot: an unordered write is reported as a race.
+/// Reads every row, like the worker that finished the slot. Loom reports an unordered write as a race.
 fn sum_rows(fill: &Rows) -> u32 {
     fill.info().iter().map(Cell::read).sum()
 }
 
-/// Runs three workers at a time; how many of them finished the slot. The one that does runs `check`.
+/// Runs three workers at a time, and returns how many of them finished the slot. The one that finishes it
+/// runs `check`.
 fn three_workers(work: [fn(&Rows) -> bool; 3], check: fn(&Rows)) -> u32 {
     let fill = shared_fill();
     let run = move |fill: &Rows, work: fn(&Rows) -> bool| {
@@ -376,7 +377,7 @@ fn workers_share_the_rows_of_a_slot_and_one_finishes_it() {
     });
 }
 
-/// Claims of any size add up without wrapping: the third would get the rows of the first again.
+/// Huge claims do not wrap the counter: otherwise the third claim would get the rows of the first again.
 #[test]
 fn huge_claims_do_not_wrap_the_counter() {
     const HALF: usize = 1 << (usize::BITS - 1);
@@ -389,7 +390,7 @@ fn huge_claims_do_not_wrap_the_counter() {
     });
 }
 
-/// A worker that fails gives up the rows that nobody has claimed; the slot is finished all the same, once.
+/// A worker that fails gives up the rows that nobody has claimed. The slot is still finished, once.
 #[test]
 fn rows_that_are_given_up_count_once() {
     fn fail(fill: &Rows) -> bool {

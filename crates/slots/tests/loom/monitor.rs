@@ -4,7 +4,7 @@ use feedline_slots::{Mailbox, Monitor};
 use loom::sync::Arc;
 use loom::thread;
 
-/// Threads that sleep, and in the second model threads that spin before, each take one item that is added.
+/// Each thread takes one item that is added. Threads sleep; in the second model they spin first.
 #[test]
 fn each_item_of_a_monitor_ends_one_wait() {
     for monitor in [Monitor::new, Monitor::spinning] {
@@ -61,7 +61,7 @@ fn a_change_of_a_monitor_ends_every_wait() {
     }
 }
 
-/// Messages that wake nobody are received all the same, once their sender or another one wakes the receiver.
+/// Messages sent without a wake-up are received once their sender or another one wakes the receiver.
 #[test]
 fn messages_that_wake_nobody_are_received_after_a_wake_up() {
     loom::model(|| {

@@ -1,4 +1,4 @@
-//! A slot that several workers fill: each row is one worker's, and one of them finishes the slot.
+//! A slot that several workers fill: each row belongs to one worker, and one worker finishes the slot.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -86,7 +86,8 @@ fn claims_of_any_size_end_with_the_last_row() {
     }
 }
 
-/// A ragged field has no column of rows: its values lie where the lengths of the rows before put them.
+/// A ragged field has no column of rows: the place of a row's values depends on the lengths of all rows
+/// before it.
 #[test]
 fn rows_of_a_ragged_field_cannot_be_shared() {
     let spec = Spec::new().ragged("text", DType::U8, [], 1000).unwrap();

@@ -170,7 +170,7 @@ fn a_drain_ends_although_a_client_reads_no_answers() {
         let mut client = TcpStream::connect(running.address).unwrap();
         client.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
         let requests = b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n".repeat(1000);
-        // Once the server waits for the client to read, it takes no more requests of this client, while it
+        // Once the server waits for a client to read, it takes no more requests of this client, but still
         // answers others.
         let (mut sent, mut stalls) = (0, 0);
         while stalls < 3 {

@@ -1,5 +1,5 @@
-//! Damaged pictures are bad samples like any other: found by the workers, by their bytes alone, and replaced
-//! by the same substitutes whoever decodes, on any number of ranks.
+//! Damaged pictures are bad samples like any other: workers find them by their bytes alone, and they get the
+//! same substitutes for any decoder and any number of ranks.
 
 use feedline::bad_samples::{Budget, Failure};
 use feedline::{BadSamples, Device, LoaderBuilder, World};

@@ -171,8 +171,8 @@ impl std::fmt::Debug for Memory {
     }
 }
 
-/// Lists that move in every way that the device knows. Colours change where no resize is a level off: a
-/// change of hue makes more of it.
+/// Lists with every move that the device knows. Colours change only without a resize: a resize may be off by
+/// one level, and a change of hue enlarges that.
 fn lists() -> [fn(Transforms) -> Transforms; 3] {
     [
         |start| start.random_resized_crop(24).flip(0.5).flip_vertically(0.5).erase(0.5),
@@ -247,7 +247,7 @@ fn lanes(
     (stage.builder(files).unwrap(), stage)
 }
 
-/// Everything is equal but for the pixels, which are up to `levels` apart.
+/// Everything is equal except pixels, which may differ by up to `levels`.
 #[track_caller]
 fn check(found: &[Seen], wanted: &[Seen], levels: u8) {
     assert_eq!(found.len(), wanted.len());

@@ -1,4 +1,4 @@
-//! A run with pictures in its lanes that is killed and resumed 200 times is the run without a kill.
+//! A run whose lanes decode pictures, killed and resumed 200 times, equals the run without a kill.
 
 use feedline::dataset::Random;
 use feedline::{Cursor, Device, LoaderBuilder, Workers};
@@ -45,7 +45,7 @@ fn a_run_that_is_killed_and_resumed_at_random_is_the_whole_run() {
         let mut draw = |bound| random.below(bound) as usize;
         let builder = whole(if draw(2) == 0 { Decode::Cpu } else { Decode::Auto });
         let builder = builder.device_lanes(1 + draw(3)).depth(1 + draw(4));
-        // Zero too: killed before the first batch.
+        // Zero means: killed before the first batch.
         let max = if kills < KILLS { draw(4) } else { usize::MAX };
         let saved = stretch(builder.workers(Workers::Count(1 + draw(3))), cursor, max, &mut seen);
         // As it would come from a file.

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::made::{npy, safetensors, tar, write, zip};
 use feedline_datasets::{PackOptions, open, pack};
 
-/// Eight days of two shops, in another order; one day of B lacks.
+/// Eight days of two shops, out of order; one day of B is missing.
 fn sales() -> String {
     let days = [5, 0, 7, 2, 1, 6, 4, 3].map(|day| (day, if day < 6 { day + 1 } else { 100 }));
     let rows = ["B", "A"].into_iter().flat_map(|shop| days.map(|(day, sold)| (shop, day, sold)));

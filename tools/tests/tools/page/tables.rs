@@ -74,7 +74,8 @@ pub(super) fn forecasting() -> Done {
         let (x, y) = (batch.field::<f32>("x")?, batch.field::<f32>("y")?); // [2, 3, 2] and [2, 1, 1]
         assert_eq!(x.len(), 6 * y.len()); // also `group` and `start`
     }
-    // Two shops of eight days; sold is 1 to 6 on the training days of both, and 100 later. Day 2 of B lacks.
+    // Two shops of eight days; sold is 1 to 6 on the training days of both, and 100 later. Day 2 of B is
+    // missing.
     assert_eq!(data.fate().to_string(), WINDOWS);
     let (mean, std) = (39.0 / 11.0, (11.0 * 173.0 - 39.0 * 39.0f64).sqrt() / 11.0);
     let sold = |sold: f64| ((sold - mean) / std) as f32;

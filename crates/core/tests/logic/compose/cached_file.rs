@@ -114,7 +114,7 @@ fn the_cache_of_other_data_is_made_anew() {
         read(&again, ids, 0);
         assert_eq!(again.stats().hits, 0);
     }
-    // A cache of another size is another cache.
+    // A cache of another size begins the file anew.
     let small = Numbered::plain(0, 50).cached_in_file(folder.file(), HEADER + 7 * PLACE).expect("a cache");
     assert_eq!(small.stats().kept, 7);
     read(&small, &IDS, 0);
@@ -133,7 +133,7 @@ fn a_damaged_row_is_read_again_and_repaired() {
     write_at(&folder.file(), row(3) + 8, &[0xEE]);
     write_at(&folder.file(), row(7), &[0xEE]);
     write_at(&folder.file(), row(9), &[0; PLACE as usize]);
-    // A whole row in the place of another.
+    // Copies a whole row over another one.
     let bytes = fs::read(folder.file()).expect("the file");
     write_at(&folder.file(), row(11), &bytes[row(12) as usize..row(13) as usize]);
     assert_eq!(hits(&folder.file()), 46);

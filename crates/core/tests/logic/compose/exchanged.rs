@@ -11,7 +11,7 @@ use super::*;
 enum Lie {
     /// The row of a read.
     Row,
-    /// The rows of a read in bulk, by as many others.
+    /// The rows of a read in bulk, replaced by equally many others.
     Rows,
     /// The same, by fewer.
     Fewer,

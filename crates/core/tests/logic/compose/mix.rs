@@ -42,7 +42,8 @@ fn every_prefix_has_its_shares_to_within_the_number_of_sets() {
     }
 }
 
-/// The definition: the draws of a set, in order of epochs and positions, are its epochs one after the other.
+/// By definition, the draws of a set, in the order of epochs and positions, are the set's own epochs one
+/// after the other.
 #[test]
 fn each_set_gives_every_sample_once_per_epoch_of_its_own() {
     for samples in [1, 10, 37, 100, 70_000] {
@@ -146,7 +147,7 @@ fn weights_that_change_are_a_function_of_the_epoch_and_the_position() {
         of_set.entry(part).or_default().push(sample);
         drawn.push(part);
     }
-    // The shares of each phase, to within the sets.
+    // Compares the shares of each phase.
     for (range, shares) in [
         (0..150, [1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0]),
         (150..400, [0.8, 0.1, 0.1]),

@@ -1,5 +1,5 @@
-//! Data sets made of others: every one keeps the contract of a data set, reads in bulk where its parts do,
-//! gives each sample its own random numbers wherever it is read, and says which inner sample failed.
+//! Data sets made of others. Each keeps the contract of a data set, reads in bulk if its parts do, gives each
+//! sample its own random numbers wherever it is read, and names the inner sample that failed.
 
 mod cached;
 mod cached_file;
@@ -31,7 +31,7 @@ use feedline_core::{
 
 const SEED: u64 = 11;
 
-/// Samples of their number and of a random number; remembers in which groups they were read.
+/// Each sample has its number and a random number. The set remembers the groups in which samples were read.
 #[derive(Clone)]
 struct Numbered {
     spec: Spec,
@@ -170,7 +170,7 @@ fn assert_keeps_the_contract(set: &dyn Dataset) {
         assert_eq!((index, error.to_string().contains('\n')), (1, false), "{error}");
         let _ = set.path(id);
     }
-    // A part of the rows reads what all of them do.
+    // Reading some rows gives the same values as reading all.
     let ids: Vec<u64> = (0..set.len()).rev().chain([0]).collect();
     let all = read(set, &ids, 1);
     for part in [&ids[..1], &ids[ids.len() / 2..]] {

@@ -88,7 +88,7 @@ fn negatives_keep_the_contract_and_say_which_sample_has_all_items() {
     let layout = Layout::new(data.spec(), 3).unwrap();
     let mut slab = vec![0xEE; layout.bytes()];
     let mut rows = Rows::new(&layout, &mut slab, 3);
-    // Padding is no item, and neither is one beyond them.
+    // Neither padding nor a number beyond the items is an item.
     data.read_many(&[1, 2], &mut rows.part(0..2), &mut context).map_err(|(_, error)| error).unwrap();
     assert_eq!(rows.row(0).field_mut::<i64>(1).unwrap(), [0, 0]);
     let (at, error) = data.read_many(&[2, 1, 0], &mut rows, &mut context).unwrap_err();

@@ -95,7 +95,7 @@ fn hits(path: &Path) -> u64 {
 fn a_cache_in_memory_reads_each_sample_once() {
     let (set, reads) = uneven(0, LEN);
     let cached = set.cached(BUDGET as usize).expect("a cache");
-    // Found rows between others, in one batch.
+    // One batch with rows that are cached and rows that are not.
     assert_rows(&cached, 0, &[3, 40, 7]);
     assert_rows(&cached, 0, &[40, 1, 3, 2, 59, 7]);
     assert_eq!((cached.stats().hits, cached.stats().misses), (3, 6));

@@ -17,7 +17,7 @@ fn parts_are_disjoint_cover_the_set_and_depend_on_the_seed_only() {
     }
     let of_seed = |seed| Numbered::new(0, 100).split([0.5, 0.5], seed).expect("a split")[0].ids().to_vec();
     assert_ne!(of_seed(0), of_seed(1));
-    // Random, not the first half: about a quarter of all samples is in the first half of both.
+    // The drawn half is random: about half of its samples have low ids.
     let low = of_seed(0).iter().filter(|&&id| id < 50).count();
     assert!((10..40).contains(&low), "{low} of 50");
 }

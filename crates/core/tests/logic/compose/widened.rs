@@ -78,7 +78,7 @@ fn assert_keeps_limits(all: &Concat, maxes: &[usize]) {
     assert_eq!(read_texts(&nested, &[10, 5, 0]).expect("samples"), [vec![3; 3], vec![2; 2], vec![]]);
 }
 
-/// A part that writes more than it states is refused as it is alone.
+/// A part that writes more than its limit is refused, as it is alone.
 #[test]
 fn a_part_keeps_its_own_limit() {
     let lies = |max| {

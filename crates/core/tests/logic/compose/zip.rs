@@ -162,11 +162,11 @@ fn two_parts_that_crop_at_random_are_refused_by_their_fields_through_any_composi
             fields.join(", ")
         );
         assert!(why.starts_with(&wanted) && why.contains("Zip::independent"), "{name}: {why}");
-        // Who says so gets it.
+        // `independent` allows it.
         let parts = [shared(Cropped::new("image")), set];
         assert_eq!(Zip::independent(parts).expect("two views").len(), 6);
     }
-    // Random numbers of other kinds are nobody's business.
+    // Other random numbers do not matter.
     let noise = number(Numbered::new(0, 6)).zip(draws(Numbered::new(7, 6))).expect("two sets of noise");
     assert!(noise.zip(mask()).is_ok());
 }

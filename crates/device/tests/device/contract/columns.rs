@@ -244,7 +244,7 @@ fn fields_of_every_type_arrive_together() {
 fn ids_out_of_range_write_zeros_and_read_nothing() {
     everywhere("ids_out_of_range_write_zeros_and_read_nothing", Ending::Clean, |rig| {
         let compute = rig.device.stream()?;
-        // The second length of rows is long for a GPU (`crates/cuda/src/long_rows.rs`).
+        // The second set has rows that count as long on a GPU (`crates/cuda/src/long_rows.rs`).
         let (short, long) = (Fine::new(9, 300)?, Fine::new(9, 70_001)?);
         let sets = [
             Laid::records(&short, 0, 1),
@@ -263,7 +263,7 @@ fn ids_out_of_range_write_zeros_and_read_nothing() {
     });
 }
 
-/// A data set so large that batches are gathered in another order than their own.
+/// A data set so large that gathers reorder the rows of a batch.
 fn large(row_bytes: usize) -> Result<Laid> {
     Ok(Laid::far(&Fine::new(3000, row_bytes)?, 600 << 20).expect("a set with columns"))
 }
@@ -344,8 +344,7 @@ fn a_slot_is_gathered_into_after_all_its_readers() {
             zero_copy.fetch(&next.wait_on(&fast)?, &arrived)?;
             fast.synchronize()?;
             slow.synchronize()?;
-            // Asserted only now: failing while a stream writes into the blocks would end the test in
-            // another way.
+            // Assert only now: if the test failed while a stream writes into the blocks, it would crash.
             assert!(waits, "the slot still has a reader");
             zero_copy.check(&first, &rig.bytes(&kept)?);
             zero_copy.check(&then, &rig.bytes(&arrived)?);

@@ -61,7 +61,7 @@ fn a_batch_that_is_dropped_unread_is_written_to_its_end_before_the_next() {
         drop(pair.produce(rig, 0, 1)?);
         let next = pair.produce(rig, 1, 2)?;
         assert!((0..100).all(|_| next.is_copied().is_ok_and(|done| !done)), "the first writer is not done");
-        // Dropped too: the one after it waits for both.
+        // This one is dropped too, so the next one waits for both.
         drop(next);
         let last = pair.produce(rig, 0, 3)?;
         drop(gate);

@@ -64,7 +64,7 @@ fn a_host_slot_is_filled_again_once_the_lane_that_reads_it_is_done() {
     });
 }
 
-/// Pictures are decoded while the step still reads the slot that they are for.
+/// Lanes decode pictures for a slot while the step still reads the slot's last batch.
 #[test]
 fn work_before_the_first_view_does_not_wait_for_the_readers_of_the_slot() {
     everywhere("work_before_the_first_view_does_not_wait_for_readers", Ending::Clean, |rig| {

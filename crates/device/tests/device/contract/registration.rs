@@ -34,7 +34,7 @@ fn a_set_that_cannot_be_registered_returns_the_reason_and_leaks_nothing() {
             let (kind, text) = why(stable(laid.clone()), laid.block_bytes() - 1);
             assert_eq!(kind, ErrorKind::Budget);
             assert!(text.contains(&format!("{} bytes", laid.block_bytes())), "{text}");
-            /// Has columns of other sizes than it says.
+            /// Its columns differ in size from its spec.
             struct Other(Laid, u64, Spec);
             impl Dataset for Other {
                 fn len(&self) -> u64 {

@@ -83,7 +83,7 @@ fn a_slot_is_gathered_into_from_the_device_after_all_its_readers() {
         resident.fetch(&next.wait_on(&fast)?, &resident.seen)?;
         fast.synchronize()?;
         slow.synchronize()?;
-        // Asserted only now: failing while a stream writes into the blocks would end the test in another way.
+        // Assert only now: if the test failed while a stream writes into the blocks, it would crash.
         assert!(waits, "the slot still has a reader");
         resident.check(&first, &rig.bytes(&kept)?);
         resident.check(&then, &rig.bytes(&resident.seen)?);

@@ -1,4 +1,4 @@
-//! A set whose spec changes is kept by its first answers: no byte beside its rows is read or written.
+//! If a set's spec changes, its first answers count: no byte outside its rows is read or written.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

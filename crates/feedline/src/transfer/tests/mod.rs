@@ -77,7 +77,7 @@ struct Rig {
     device_slots: Arc<SlotRing>,
     pool: WorkerPool,
     requests: Arc<Requests>,
-    /// What the report says of the copies.
+    /// The report's rates of copies.
     copied: Arc<Mutex<CopyRates>>,
     loaded: Receiver<Delivery<Loaded>>,
     /// The outcome of the transfer thread.

@@ -73,8 +73,8 @@ fn any_number_of_workers_and_slots_delivers_all_batches_in_order() {
     });
 }
 
-/// One worker alone may decode batches that take a moment. If one of them unexpectedly takes long, the other
-/// workers must wake up: here no batch is finished before every worker reads one.
+/// One worker alone may decode short batches. If one of them unexpectedly takes long, the other workers must
+/// wake up: here no batch ends before every worker reads one.
 #[test]
 fn a_read_that_takes_unexpectedly_long_leaves_no_worker_asleep() {
     const WORKERS: usize = 3;
@@ -193,12 +193,12 @@ fn a_message_that_wakes_nobody_is_received_while_a_read_does_not_return() {
     });
 }
 
-/// A worker that has posted short batches without waking the thread is held up by the next one.
+/// A worker posts short batches without waking the thread, and is then held up by the next batch.
 #[test]
 fn short_batches_before_a_read_that_does_not_return_are_delivered() {
     with_watchdog(LIMIT, || {
-        // Reads of several lengths: the thread should sleep again when the last batch is posted, and its last
-        // wake-up be so recent that the worker does not wake it again.
+        // Tries several lengths of reads. One must post the last batch when the thread sleeps again, but so
+        // soon after its last wake-up that the worker does not wake it.
         let reads = [1, 2, 3, 4, 5].map(|halves| halves * WAKE_UP / 2);
         for (short, read) in (1..LEN - 1).flat_map(|short| reads.map(|read| (short, read))) {
             let busy = fixtures::Before::new(fine(), move |_| {

@@ -61,7 +61,7 @@ fn the_records_of_a_source_are_read_in_sequence_and_decoded_by_the_filler() {
                 let (batches, other, filled) = run_filled(|| builder().filler(filler()));
                 assert!(batches == want && other == cursor, "order {index}, {lanes} lanes");
                 assert!(filled.batches > 0 && filled.rejected == 0, "order {index}: {filled}");
-                // A resume within the first epoch, by the workers and by another filler.
+                // Resumes within the first epoch, with workers alone and with another filler.
                 let mut first = builder().filler(filler()).build_host().expect("a loader");
                 first.epoch(0).expect("an epoch").take(3).for_each(|batch| drop(batch.expect("a batch")));
                 let saved = first.cursor();

@@ -13,7 +13,8 @@ use crate::common::LONG;
 fn a_filler_that_never_answers_holds_up_neither_a_stop_nor_other_batches() {
     alone(|| {
         let (whole, (blocked, gate)) = (fine(), blocking(Fine::new(LEN, 16).unwrap(), 0..LEN));
-        // The first call waits until its batch is not wanted, and then the others go on after a new request.
+        // The first call waits until its batch is no longer wanted. After a new request the other calls go
+        // on.
         let called = Arc::new(AtomicBool::new(false));
         let plan = {
             let called = called.clone();

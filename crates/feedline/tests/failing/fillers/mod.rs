@@ -1,4 +1,4 @@
-//! A batch filler can be late, wrong or absent: batches, order and cursors stay those of the workers.
+//! A batch filler may be late, wrong or absent: batches, order and cursors are the same as without it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

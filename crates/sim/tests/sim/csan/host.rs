@@ -53,8 +53,7 @@ fn a_refill_after_a_successful_query_does_not_race() {
     bench.host_races(0, Access::Write);
 }
 
-/// Work that the host submits to any stream comes after everything that it has seen complete, without a
-/// wait.
+/// Work that the host submits is ordered after everything that the host has seen complete, without a wait.
 #[test]
 fn work_submitted_after_a_successful_query_does_not_race() {
     let bench = Bench::new();

@@ -35,8 +35,8 @@ fn small_run(device: &Device) -> Result<()> {
     Ok(())
 }
 
-/// A batch whose copy does not end before its readers wait for it. Otherwise the number of calls would
-/// depend on the machine's speed.
+/// A step whose readers wait before the copy ends. Otherwise the number of calls would depend on the
+/// machine's speed.
 fn late_step(hand_off: &HandOff, batch: u64) -> Result<()> {
     let (_open, opened) = channel::<()>();
     launch_host(&hand_off.copier, "hold", [], [], move |_| {

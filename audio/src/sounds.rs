@@ -112,7 +112,7 @@ impl Sounds {
         matches!(self.crop, Some((_, Crop::Random)))
     }
 
-    /// The field of a batch at `rate` Hz: the rate that is set, or that of the files.
+    /// The field of a batch at `rate` Hz: the rate that is set, or the rate of the files.
     ///
     /// # Errors
     /// `Config` for a rate beyond 1 to 768,000, no frames or channels, and a spectrogram that cannot be made

@@ -296,9 +296,9 @@ impl MappedFile {
     /// Maps `path`, and holds a shared advisory lock on it if the file system supports locks.
     ///
     /// # Safety
-    /// While this value or a data set made of it is alive, no process may write to the file or truncate
-    /// it. A write would change bytes that are borrowed as `&[u8]`; a read behind the new end would end
-    /// the process with SIGBUS.
+    /// While this value or a data set made of it is alive, no process may write to the file or truncate it. A
+    /// write would change bytes that are borrowed as `&[u8]`; a read beyond the new end would end the process
+    /// with SIGBUS.
     ///
     /// # Errors
     /// `Data` for a file that is missing, empty, not a regular file, or locked by its writer, or that

@@ -42,7 +42,7 @@ pub struct ChatOptions {
     /// Which tokens are learnt; the labels of others are -100. Ignored for prompts with completions and for
     /// preferences, where the completion is learnt.
     pub learn: Learn,
-    /// A template other than that of the tokenizer.
+    /// A template to use instead of the tokenizer's.
     pub template: Option<String>,
     /// The column of the messages.
     pub messages: String,

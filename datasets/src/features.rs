@@ -27,7 +27,7 @@ impl Features {
         });
         let columns = columns.unwrap_or_default();
         let own = json(CLASSES).and_then(|names| serde_json::from_value(names).ok());
-        // Of several such columns, "label".
+        // If there are several such columns, "label".
         let names = |column: &str| {
             let feature = columns.get(column)?;
             let is_label = feature["_type"] == "ClassLabel";

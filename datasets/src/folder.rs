@@ -66,8 +66,8 @@ impl Folder {
     ///
     /// # Errors
     /// `Data` when a folder cannot be listed, holds both files and folders at its root, there is no file, the
-    /// folders are sets such as `train` and `val`, or the classes are not those of the training set beside
-    /// it.
+    /// folders are sets such as `train` and `val`, or the classes differ from those of the training set
+    /// beside it.
     pub fn open(root: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(root, &OpenOptions::default())
     }

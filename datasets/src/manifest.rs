@@ -41,7 +41,7 @@ pub struct ManifestOptions {
     /// pictures.
     pub files: Vec<String>,
     /// The column of the class. Default: a column of texts called `label`, `class`, `target` or the like, or
-    /// the only column other than those of files if it has texts.
+    /// the only column that does not name files, if it has texts.
     pub label: Option<String>,
     /// How the table is opened. Its `classes` number the label: a row of another class is an error.
     pub open: OpenOptions,
@@ -229,7 +229,7 @@ impl Manifest {
         Error::new(error.kind(), why).with_source(error).at_path(file.path()).at_sample(row)
     }
 
-    /// The files of a row, those of the first column first.
+    /// The files of a row, in the order of the columns.
     fn files(&self, row: u64) -> impl Iterator<Item = &SampleFile> {
         self.columns.iter().filter_map(move |column| match column {
             Column::Files(files) => files.get(usize::try_from(row).ok()?)?.as_ref(),

@@ -231,7 +231,7 @@ impl Mds {
 }
 
 impl Mds {
-    /// Checks the number of samples against that of the index.
+    /// Checks the number of samples against the index.
     fn with(self, samples: u64) -> Result<Self> {
         if self.len() == samples {
             return Ok(self);

@@ -9,7 +9,7 @@ use feedline_core::Result;
 /// [`Reader::stream`](crate::Reader::stream).
 pub struct FieldStream<'a>(SeekReader<Box<ReadAt<'a>>>);
 
-/// Fills the bytes with those of the field from an offset on.
+/// Fills a buffer with the field's bytes from an offset on.
 type ReadAt<'a> = dyn Fn(u64, &mut [u8]) -> Result<()> + Send + Sync + 'a;
 
 impl<'a> FieldStream<'a> {

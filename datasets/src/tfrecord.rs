@@ -273,7 +273,7 @@ fn learn(
         }
         let Some(seen) = seen.get_mut(name) else { continue };
         match seen.last {
-            // Of two features of one name the last counts.
+            // If two features have one name, the last counts.
             Some((last, before)) if last == number => (seen.facts, *has_repeated) = (before, true),
             _ => seen.last = Some((number, seen.facts)),
         }

@@ -177,7 +177,7 @@ impl Tokens {
         })
     }
 
-    /// The tokens in no window: with a separator those of short documents and the ends of others, otherwise
+    /// The tokens in no window: with a separator, tokens of short documents and the ends of others; otherwise
     /// the end of each file. Files count once, regardless of their weight.
     pub fn left_out(&self) -> LeftOut {
         self.streams.iter().fold(LeftOut::default(), |all, stream| LeftOut {

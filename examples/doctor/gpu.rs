@@ -24,7 +24,7 @@ pub struct Gpu {
     /// Bytes per second to the device.
     pub pinned_rate: Option<f64>,
     pub pageable_rate: Option<f64>,
-    /// The share of a copy that is hidden behind a kernel, from 0 to 1.
+    /// The share of a copy's time during which a kernel runs, from 0 to 1.
     pub overlap: Option<f64>,
 }
 

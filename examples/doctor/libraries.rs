@@ -47,7 +47,7 @@ fn find(folder: &Path, name: &str) -> Option<PathBuf> {
     found.into_iter().next()
 }
 
-/// Folders that may contain libraries: the dynamic loader's own, CUDA's, and those of Python's wheels.
+/// Folders that may contain libraries: the folders of the dynamic loader, of CUDA, and of Python's wheels.
 fn folders() -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> =
         env::var_os("LD_LIBRARY_PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default();

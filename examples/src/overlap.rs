@@ -115,7 +115,8 @@ pub fn measure(device: &Device, wanted: Stages, steps: usize) -> Result<Measured
         compute.stream.synchronize()?;
         Ok(start.elapsed())
     };
-    // The first steps consume batches that were read ahead; in return, the last ones leave as many behind.
+    // The first steps consume batches that were read ahead; in return, the last ones leave as many batches
+    // unconsumed.
     run(3 * DEPTH)?;
     let overlapped = run(steps)? / steps as u32;
     Ok(Measured { stages, one_by_one, overlapped })

@@ -38,7 +38,7 @@ pub fn check(name: &str, annotations: &[(&str, &[u8])], opened: &str) {
     }
 }
 
-/// Reads the samples without masks, and with those of COCO.
+/// Reads the samples without masks, and with COCO's masks.
 fn read(pictures: &Path, annotations: &Path) -> Result<()> {
     if annotations.is_file() {
         let segmented = Annotated::open_segmented(pictures, annotations, None);

@@ -105,7 +105,7 @@ impl Canvas {
         &self.moves
     }
 
-    /// The moves, to replace them by those of a picture that the device transforms.
+    /// The moves, so that a caller can replace them: the device transforms its pictures later.
     pub(crate) fn moves_mut(&mut self) -> &mut Moves {
         &mut self.moves
     }

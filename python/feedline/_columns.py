@@ -39,7 +39,7 @@ _JOINED = 8192
 
 _DTYPE, _SHAPE = attrgetter("dtype"), attrgetter("shape")
 
-#: Types of Python and of NumPy whose values are exactly those of a type of batches.
+#: Types of Python and NumPy that have exactly the values of a type of batches.
 _SCALARS: dict[str, set[type]] = {
     "bool": {bool, np.bool_},
     "i64": {int, np.int64},

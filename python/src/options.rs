@@ -36,7 +36,7 @@ pub(crate) struct Options {
     pub(crate) gpu: Option<usize>,
     pub(crate) workers: Option<usize>,
     pub(crate) prefetch: Option<usize>,
-    /// Rank and size; `None` for those of the environment.
+    /// Rank and size; `None` for the environment's.
     pub(crate) world: Option<(u32, u32)>,
     pub(crate) epochs: Option<u64>,
     /// Field, multiple of the width, and the bytes of one element.

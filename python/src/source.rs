@@ -68,7 +68,7 @@ impl feedline::source::Source for AnySource {
 
 #[pymethods]
 impl Source {
-    /// Of a `_own.Shards`, which opens its shards.
+    /// For a `_own.Shards`, which opens its shards.
     #[new]
     fn new(shards: Py<PyAny>, count: u64, fields: Vec<FieldOf>, fingerprint: Option<u64>) -> PyResult<Self> {
         let spec = spec(&fields).map_err(raise)?;

@@ -336,7 +336,7 @@ def on_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-#: Without a change of colours behind the resize, which makes more of a level.
+#: Without a change of colours after the resize, which would enlarge a difference of one level.
 ON_LANES = [
     T.Pad(3), T.RandomResizedCrop(40, scale=(0.3, 1.0)), T.RandomHorizontalFlip(), T.RandomVerticalFlip(),
     T.RandomCrop(32), T.RandomErasing(),

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-/// Bytes in several buffers, none of which is empty.
+/// Bytes in several non-empty buffers.
 #[derive(Clone, Debug, Default)]
 pub struct Chunks {
     chunks: VecDeque<Bytes>,
@@ -97,8 +97,8 @@ impl Chunks {
         None
     }
 
-    /// The next field of bytes of a protocol buffer and its number, after those of other types. `Ok(None)` at
-    /// the end.
+    /// The next field of bytes of a protocol buffer, and its number; skips fields of other types. `Ok(None)`
+    /// at the end.
     ///
     /// # Errors
     /// For bytes that are not a protocol buffer.

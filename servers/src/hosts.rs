@@ -8,7 +8,7 @@ use feedline::{Error, ErrorKind, Result};
 /// Max hosts of a host list.
 const MAX_HOSTS: usize = 100_000;
 
-/// A server, or several behind one name.
+/// A server, or several of one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Name {
     /// The name or address, which TLS checks.

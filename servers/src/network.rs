@@ -101,7 +101,7 @@ impl Network {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Room at the server that would answer first, except those of `others`.
+    /// Room at the server that would answer first, other than the servers in `others`.
     pub(crate) fn place(&self, others: &[SocketAddr]) -> Option<Place<'_>> {
         let (address, channel) = self.table().take(PER_SERVER, others)?;
         Some(self.taken(address, channel))

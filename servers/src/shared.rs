@@ -115,7 +115,7 @@ impl Drop for Reader {
     }
 }
 
-/// The batches in work, and those that are kept.
+/// The batches being decoded, and finished ones that are kept.
 pub(crate) struct Shared {
     state: Mutex<State>,
     /// Max bytes of batches that nobody reads.

@@ -144,7 +144,7 @@ impl Table {
         (2 + on_the_way).min(max)
     }
 
-    /// The server that would answer first, except those of `others`.
+    /// The server that would answer first, other than the servers in `others`.
     fn next(&self, max: usize, others: &[SocketAddr]) -> Option<usize> {
         let now = Instant::now();
         let can = |server: &&Server| {
@@ -157,7 +157,7 @@ impl Table {
         servers.min_by_key(|(_, server)| (time(server), server.in_flight)).map(|(index, _)| index)
     }
 
-    /// Takes the server that would answer first, except those of `others`, for a request.
+    /// Takes the server that would answer first, other than the servers in `others`, for a request.
     pub(crate) fn take(&mut self, max: usize, others: &[SocketAddr]) -> Option<(SocketAddr, Channel)> {
         let index = self.next(max, others)?;
         let server = &mut self.servers[index];

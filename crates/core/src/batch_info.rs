@@ -20,7 +20,7 @@ pub struct BatchInfo {
     /// The position in the epoch at which the steps begin.
     #[doc(hidden)]
     pub start: u64,
-    /// The sample ids, row by row. A substitute's id replaces that of a sample that could not be read.
+    /// The sample ids, row by row. A substitute's id replaces the id of a sample that could not be read.
     #[doc(hidden)]
     pub ids: Vec<u64>,
     /// Number of valid rows, which come first. The rows after them repeat samples to pad the last batch.
@@ -70,7 +70,7 @@ pub struct Failure {
 
 #[expect(clippy::len_without_is_empty, reason = "every batch has rows")]
 impl BatchInfo {
-    /// The sample ids, row by row. A substitute's id replaces that of a sample that could not be read.
+    /// The sample ids, row by row. A substitute's id replaces the id of a sample that could not be read.
     pub fn ids(&self) -> &[u64] {
         &self.ids
     }

@@ -5,10 +5,10 @@ const PRIME: u64 = (1 << 61) - 1;
 
 /// A 122-bit hash of the rows of a batch.
 ///
-/// With `h` the 64-bit hash of row `i`, the sums are those of `h` and of `(i + 1) * h`, modulo 2^61 - 1. They
-/// detect any change but with a probability near 2^-122. If a single row differs between two contents, the
-/// quotient of the differences is its number: [`changed_row`](Self::changed_row) names it, although neither
-/// content holds a hash of each row.
+/// If `h` is the 64-bit hash of row `i`, the sums are the sum of all `h` and the sum of all `(i + 1) * h`,
+/// modulo 2^61 - 1. They detect any change but with a probability near 2^-122. If a single row differs
+/// between two contents, the quotient of the differences is its number: [`changed_row`](Self::changed_row)
+/// names it, although neither content holds a hash of each row.
 ///
 /// ```
 /// use feedline_core::BatchContent;

@@ -268,8 +268,8 @@ impl Context {
         result
     }
 
-    /// Gives `work` random streams of its own, which differ from those of this context and of any other
-    /// `number`: for a set that reads several others, or adds random numbers to those of another.
+    /// Gives `work` random streams of its own, which differ from this context's and from those of any other
+    /// `number`: for a set that reads several others, or draws more random numbers than the set it reads.
     ///
     /// ```
     /// # use feedline_core::Context;

@@ -81,7 +81,7 @@ pub trait Dataset: Send + Sync + 'static {
     }
 
     /// The block and window to use with [`Sampler::block`](crate::Sampler::block), for a set that decodes
-    /// samples in groups of which not all fit its cache: a full shuffle would decode a group for most
+    /// samples in groups, if its cache cannot hold all groups: a full shuffle would decode a group for most
     /// samples. `None`, the default, if the order makes no difference.
     fn block_shuffle(&self) -> Option<(u64, u64)> {
         None

@@ -105,7 +105,7 @@ impl Layout {
         !self.ragged.is_empty()
     }
 
-    /// The index of the ragged field `index` among the ragged fields, which is that of its [`Extent`].
+    /// The index of field `index` among the ragged fields, which is also the index of its [`Extent`].
     #[doc(hidden)] // For the loader.
     pub fn ragged_place(&self, index: usize) -> Option<usize> {
         self.ragged.iter().position(|&ragged| ragged == index)
@@ -161,8 +161,8 @@ impl Layout {
         Ok(())
     }
 
-    /// The parts of the slab that hold a batch of `rows` samples, which must be copied; `extents` are those
-    /// of [`finish`](Self::finish).
+    /// The parts of the slab that hold a batch of `rows` samples, which must be copied; `extents` are the
+    /// result of [`finish`](Self::finish).
     ///
     /// # Panics
     /// If `rows` is larger than [`capacity`](Self::capacity).

@@ -130,9 +130,9 @@ impl Packed {
     /// [`lengths`](crate::lengths) finds it.
     ///
     /// # Errors
-    /// `Config` for a field that is not ragged or whose items are not single elements, a number of lengths
-    /// that is not that of the documents, a window of 0 or of 2^31 items, a document longer than a window
-    /// unless those are split, or no document with an item.
+    /// `Config` for a field that is not ragged or whose items are not single elements, lengths and documents
+    /// that differ in number, a window of 0 or of 2^31 items, a document longer than a window unless those
+    /// are split, or no document with an item.
     pub fn new(
         documents: impl Dataset,
         field: &str,
@@ -146,9 +146,9 @@ impl Packed {
     }
 
     /// Packs the documents in their order: window `n` has the items `n * window..(n + 1) * window` of all
-    /// documents one behind another. Only the last window has padding. A document is cut where a window is
-    /// full, and each piece counts as a document: its `position` begins at 0. A window reads each of its
-    /// documents as a whole, so split documents of many windows beforehand.
+    /// documents in a row. Only the last window has padding. A document is cut where a window is full, and
+    /// each piece counts as a document: its `position` begins at 0. A window reads each of its documents as a
+    /// whole, so split documents of many windows beforehand.
     ///
     /// ```
     /// use feedline_core::{Context, DType, Dataset, Layout, Packed, ReadError, Row, Rows, Spec, lengths};

@@ -37,8 +37,9 @@ impl Prefetched {
         outcome
     }
 
-    /// The outcome for a set of which only some parts were called. `others` are the outcomes of all parts for
-    /// no samples: a part that this batch does not use may have something to prepare for another batch.
+    /// The outcome for a composed set if only some of its parts were called. `others` are the outcomes of all
+    /// parts for no samples: a part that this batch does not use may have something to prepare for another
+    /// batch.
     #[doc(hidden)] // For the crates of this repository.
     pub fn beside(self, others: impl IntoIterator<Item = Self>) -> Self {
         let may_prepare = || others.into_iter().any(|other| other != Self::Never);

@@ -178,9 +178,9 @@ impl Spec {
         Ok(self)
     }
 
-    /// Pads the rows of the ragged field `name` to one width per batch. A batch then holds
-    /// `[rows, width, item...]`, where the width is that of its longest row or a multiple, and the `u32`
-    /// length of each row instead of offsets. The builder of a loader does this, not a data set.
+    /// Pads the rows of the ragged field `name` to one width per batch. A batch then holds `[rows, width,
+    /// item...]`, where the width is the length of its longest row, or a multiple, and the `u32` length of
+    /// each row instead of offsets. The builder of a loader does this, not a data set.
     ///
     /// # Errors
     /// `Config` for a field that does not exist, is not ragged or is cumulative, and for padding of another

@@ -98,7 +98,7 @@ impl Cuda {
         let Registration { context, .. } = all.swap_remove(index);
         // SAFETY: the context is retained by the registration.
         self.check(unsafe { sys::cuCtxSetCurrent(context.cu_ctx()) }, "cuCtxSetCurrent")?;
-        // SAFETY: the caller's contract, and that of every user before.
+        // SAFETY: the contract of the caller, and of every user before.
         self.check(unsafe { sys::cuMemHostUnregister(ptr.cast_mut().cast()) }, "cuMemHostUnregister")?;
         self.bind()
     }

@@ -31,7 +31,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// A new host device: streams are threads, events are counters, and the semantics are those of a GPU.
+    /// A new host device: streams are threads, events are counters, with the semantics of a GPU.
     ///
     /// Every call makes a device of its own, with its own statistics and its own loss: like two GPUs, two
     /// host devices do not share streams, events and memory. Clone a device to use it in several places.

@@ -126,7 +126,7 @@ impl Drop for Pinned {
 // SAFETY: the backend allocated zeroed memory, which is exchanged for other memory only while its slot is
 // submitted (`WriteLease::hand_over`). `read_by` records an event after all work that it submits, and no
 // event is recorded again while this refers to it. A block is submitted again only after a wait for the last
-// event, so that event covers the reads of every stream. A submission that failed may have left a copy behind
+// event, so that event covers the reads of every stream. A submission that failed may have started a copy
 // that no event covers; `wait_drained` covers that too, since it drains all streams that ever read this
 // block.
 unsafe impl HostMemory for Pinned {

@@ -95,7 +95,7 @@ impl Share {
                 // The consumer knows no streams of ours: the bytes must be there.
                 self.batch.wait_until_copied()?;
                 if self.batch.stream().kind() == BackendKind::Sim {
-                    // The simulator orders the host behind a stream only by a wait for it.
+                    // On the simulator, only a wait for a stream orders the host after it.
                     self.batch.stream().synchronize()?;
                 }
                 Ok(self.batch.clone())

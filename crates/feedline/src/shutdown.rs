@@ -104,7 +104,7 @@ pub(crate) struct Running {
     started: Vec<&'static str>,
     ended: (Sender<&'static str>, Receiver<&'static str>),
     pool: Option<WorkerPool>,
-    /// The threads besides those of the pool.
+    /// The threads outside the pool.
     threads: Vec<JoinHandle<()>>,
 }
 

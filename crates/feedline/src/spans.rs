@@ -1,4 +1,4 @@
-//! Spans for subscribers of `tracing`, and ranges for Nsight Systems: each behind the feature of its name.
+//! Spans for subscribers of `tracing`, and ranges for Nsight Systems: each under the feature of its name.
 
 /// A span of the calling thread's work, until this is dropped. Without the features it does nothing.
 pub(crate) struct Entered {

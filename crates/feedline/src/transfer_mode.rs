@@ -114,7 +114,7 @@ pub(crate) fn against_zero_copy(
         // The link is about as fast as host memory, so a gather is quick.
         return None;
     }
-    // The bytes of a label are negligible beside those of a picture.
+    // A label has negligibly few bytes, compared with a picture.
     let copied = spec.fields().iter().map(Field::row_bytes).filter(|&bytes| device.copies_rows_of(bytes));
     let copied = copied.fold(0, usize::saturating_add);
     if copied > 0 && copied >= spec.sample_bytes() / 100 * 99 {

@@ -54,7 +54,7 @@ impl Comparison {
 }
 
 impl Run {
-    /// Compares the steps of this run with those of `other`, by their numbers.
+    /// Compares the steps of this run with the steps of `other` of the same numbers.
     ///
     /// # Errors
     /// `Config` if the samples of a step that differs cannot be computed, because the sampler is missing.

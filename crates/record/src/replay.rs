@@ -76,7 +76,7 @@ impl Run {
 }
 
 impl Replayer<'_> {
-    /// The batch of step `number`. Of a source, up to 63 steps before it are read again.
+    /// The batch of step `number`. For a source, up to 63 steps before it are read again.
     ///
     /// # Errors
     /// `Config` if the record has no such step, or the data has other fields or another length; also if

@@ -204,8 +204,8 @@ impl Run {
     /// not be read.
     ///
     /// # Errors
-    /// `Config` if the record has no such step, or the sampler is missing; `Data` if the samples are not
-    /// those of the run, because a step before it is missing from the file.
+    /// `Config` if the record has no such step, or the sampler is missing; `Data` if the samples differ from
+    /// the run's, because a step before it is missing from the file.
     pub fn ids(&self, number: u64, rank: u32) -> Result<Vec<u64>> {
         let place = self.place(number, rank)?;
         let mut ids = Vec::new();
@@ -364,7 +364,7 @@ impl Run {
     /// resumed in it.
     ///
     /// # Errors
-    /// `Cursor` if the data is not that of the run, with the file that has changed; as
+    /// `Cursor` if the data differs from the run's, naming the file that has changed; as
     /// [`cursor`](Self::cursor) and [`Loader::resume`].
     pub fn resume<'a>(&self, loader: &'a mut Loader, step: u64) -> Result<Epoch<'a>> {
         let rank = loader.batch_sampler().options().world.rank();

@@ -51,8 +51,8 @@ fn as_text(bytes: &[u8]) -> Option<String> {
     Some(format!("{:?}", format!("{short}{dots}")))
 }
 
-/// Width, height and colours of a row that is a picture: `u8` of two dimensions, or of three of which one has
-/// 1 or 3.
+/// Width, height and colours of a row that is a picture: `u8` of two dimensions, or of three dimensions, one
+/// of them of length 1 or 3.
 fn picture_size(field: &FieldValues<'_>, bytes: &[u8]) -> Option<(usize, usize, usize)> {
     if field.dtype != DType::U8 || field.is_ragged() || bytes.is_empty() {
         return None;

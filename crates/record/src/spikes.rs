@@ -1,4 +1,4 @@
-//! The steps whose noted value leaves those of its neighbours.
+//! The steps whose noted value is far above its neighbours'.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ const FACTOR: f64 = 8.0;
 /// The median deviation of normal values as a share of their standard deviation.
 const MEDIAN_SHARE: f64 = 0.6745;
 
-/// A step whose value is far from those of its neighbours.
+/// A step whose value is far above its neighbours'.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spike {
     /// The number of the step.

@@ -164,7 +164,8 @@ impl Times {
 }
 
 impl Overlap {
-    /// The share of the shorter work that is hidden behind the longer one, from 0 (one after the other) to 1.
+    /// The share of the shorter work that runs at the same time as the longer one, from 0 (one after the
+    /// other) to 1.
     pub fn share(&self) -> f64 {
         let hidden = self.first + self.second - self.together;
         (hidden / self.first.min(self.second).max(1e-9)).clamp(0.0, 1.0)

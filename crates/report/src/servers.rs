@@ -103,7 +103,7 @@ impl Lanes {
         Self { count, measured, fill_ns, server_ns, workers: 1.0 - served.share() }
     }
 
-    /// A worker's time for a batch; `mean_ns` is the mean over all batches, including those of servers.
+    /// A worker's time for a batch; `mean_ns` is the mean over all batches, including the servers'.
     pub(crate) fn decode_ns(&self, mean_ns: u64) -> u64 {
         let of_workers = mean_ns as f64 / self.workers;
         // Workers that decoded very few batches have no reliable time.

@@ -65,7 +65,7 @@ impl OtherWork {
     }
 }
 
-/// CPU seconds of the machine since it started, without those of this process.
+/// CPU seconds of the machine since it started, less this process's own.
 fn seconds() -> Option<f64> {
     let all = fs::read_to_string("/proc/stat").ok()?;
     let mut fields = all.lines().next()?.split_whitespace().skip(1).map(|field| field.parse::<u64>().ok());

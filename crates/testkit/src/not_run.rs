@@ -18,7 +18,7 @@ pub fn not_run(what: &str, why: impl Display) {
 }
 
 /// Whether an emulator runs this process (`FEEDLINE_EMULATED`, set by `ci/arm.sh`). If so, reports that
-/// `what` was not run: times and resident memory are then those of the emulator.
+/// `what` was not run: times and resident memory are then the emulator's.
 pub fn emulated(what: &str) -> bool {
     let is_emulated = is_emulated();
     if is_emulated {

@@ -1,7 +1,7 @@
 //! The messages of Arrow's interprocess format: offsets, and checks of the sizes that they state.
 //!
-//! A message is the length of its metadata (`i32`, behind four bytes 0xFF since Arrow 0.15), the metadata as
-//! a flatbuffer, and a body of buffers (Arrow, "Columnar Format").
+//! A message is the length of its metadata (`i32`, after four bytes 0xFF since Arrow 0.15), the metadata as a
+//! flatbuffer, and a body of buffers (Arrow, "Columnar Format").
 
 use std::ops::Range;
 

@@ -186,7 +186,7 @@ impl Scan {
     }
 }
 
-/// The rows of a stream, of which none is a header.
+/// The rows of a stream without a header.
 fn rows<R: Read>(stream: R, delimiter: u8) -> csv::Reader<R> {
     ReaderBuilder::new().delimiter(delimiter).has_headers(false).from_reader(stream)
 }

@@ -25,7 +25,7 @@ pub(super) fn glyphs(digit: u8) -> &'static [Glyph] {
 
 #[rustfmt::skip] // one point per line would hide the shapes
 const GLYPHS: [&[Glyph]; 10] = [
-    // 0: round; narrow; begun at the side with the ends crossing.
+    // 0: round; narrow; one whose stroke begins at the side and crosses its end.
     &[
         &[Curve(&[
             [0.50, 0.00], [0.18, 0.16], [0.06, 0.50], [0.18, 0.84], [0.50, 1.00],
@@ -126,7 +126,7 @@ const GLYPHS: [&[Glyph]; 10] = [
             Curve(&[[0.88, 0.04], [0.62, 0.36], [0.50, 0.70], [0.48, 1.00]]),
         ],
     ],
-    // 8: one movement from the top right; two circles; begun in the middle.
+    // 8: one stroke from the top right; two circles; one stroke from the middle.
     &[
         &[Curve(&[
             [0.80, 0.12], [0.48, 0.00], [0.20, 0.16], [0.34, 0.40], [0.70, 0.58], [0.84, 0.82], [0.50, 1.00],

@@ -49,7 +49,7 @@ pub struct ImageDataset {
     encoded: Option<Checked>,
     /// The reader's field that holds the picture.
     image: usize,
-    /// The fields after those of the picture.
+    /// The fields after the picture's own.
     others: Others,
     spec: Spec,
 }

@@ -9,7 +9,7 @@ use crate::error::{data, one_line};
 
 /// The first bytes of a `.npy` file.
 pub(crate) const MAGIC: &[u8] = b"\x93NUMPY";
-/// Max bytes of a header; that of a plain array has about 100.
+/// Max bytes of a header; the header of a plain array has about 100.
 pub(crate) const MAX_BYTES: u64 = 64 << 10;
 
 /// A valid header; [`check`](Self::check) compares it with the size of the file.

@@ -35,7 +35,7 @@ pub(super) enum Kind {
     Text,
     /// The index of a `.bin` of token ids.
     TokenIndex,
-    /// Token ids behind the header of llm.c.
+    /// Token ids after the header of llm.c.
     LlmC,
     /// Known but unsupported, for this reason.
     Refused(&'static str),

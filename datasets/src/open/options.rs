@@ -46,7 +46,7 @@ pub struct OpenOptions {
     /// What a missing value becomes in other columns of a table.
     pub nulls: Nulls,
     /// Max bytes of a table's decoded rows in memory; default 512 MiB. If all rows fit and have one size,
-    /// they are decoded once and copied from memory. Of a larger table, Arrow and Parquet cache up to this
+    /// they are decoded once and copied from memory. For a larger table, Arrow and Parquet cache up to this
     /// many bytes of decoded batches and row groups, see `TableOptions::cache_bytes`; CSV and JSON Lines are
     /// read from their files.
     pub cache_bytes: u64,

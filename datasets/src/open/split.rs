@@ -5,7 +5,7 @@ use feedline_core::{Result, named};
 use super::Split;
 use crate::error::{data, one_line};
 
-/// The indices of those `names` that belong to `split`. With `None`, all names must be of one split.
+/// The indices of the `names` that belong to `split`. With `None`, all names must be of one split.
 ///
 /// A word in the name states the split, such as `train`, `val` or `test`. Shards of the hub are called
 /// `SET-00000-of-00002.parquet`, with any word as SET. If no name has such a word, all are of one split.

@@ -38,7 +38,7 @@ impl Classes {
         Ok(Some(Self { bytes: text.len() as u64, crc32c: crc32c::crc32c(text.as_bytes()) }))
     }
 
-    /// The names in `content`, which is that of the file.
+    /// The names in `content`, the content of the file.
     pub(super) fn read(self, content: &Content) -> Result<Vec<String>> {
         let wrong = || data("the list of classes is not the one of the index: pack the set again");
         if content.len() != self.bytes {

@@ -52,7 +52,7 @@ pub(super) fn batch(rows: u64, nodes: &[u64], buffers: &[(u64, u64)], body: u64)
     message(builder.finished_data())
 }
 
-/// The bytes behind the batches; `blocks` has the offset, head length and body length of each.
+/// The bytes after the batches; `blocks` has the offset, head length and body length of each.
 pub(super) fn end(schema: &Schema, blocks: &[[u64; 3]], metadata: &[(&str, &str)]) -> Vec<u8> {
     let mut builder = FlatBufferBuilder::new();
     let mut tracker = DictionaryTracker::new(true);

@@ -31,7 +31,7 @@ pub(super) struct Written {
 /// The result of writing a file.
 pub(super) struct Whole {
     pub(super) samples: u64,
-    /// Number of those samples that an earlier run wrote.
+    /// The number of samples among them that an earlier run wrote.
     pub(super) kept: u64,
     /// The checksum of all bytes before the footer.
     pub(super) crc32c: u32,

@@ -31,7 +31,7 @@ pub struct TokenPackOptions {
     pub dtype: DType,
     /// The field of the ids, a list of whole numbers.
     pub field: String,
-    /// The id that is added to each document, such as that of the token that ends a text.
+    /// An id that is added to each document, such as the id of the token that ends a text.
     pub end: Option<u32>,
     /// The threads that read and tokenize; 0 for one per core.
     pub threads: usize,

@@ -10,7 +10,8 @@ use parquet::file::reader::{ChunkReader, Length};
 
 use crate::bytes::Content;
 
-/// The content of a file, and the error of a failed read, of which the Parquet crate keeps only the text.
+/// The content of a file, and the error of a failed read, because the Parquet crate keeps only the error's
+/// text.
 #[derive(Clone, Debug)]
 pub(super) struct Input {
     pub(super) content: Arc<Content>,

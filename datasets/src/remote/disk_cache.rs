@@ -134,7 +134,7 @@ impl RemoteCache {
     }
 
     /// Evicts the least recently used blocks until they have `limit` bytes; returns their bytes. The caller
-    /// holds the lock, so partial files are those of ended processes.
+    /// holds the lock, so partial files are left over from ended processes.
     fn remove_until(&self, limit: u64) -> std::io::Result<u64> {
         let (mut blocks, mut total) = (Vec::new(), 0);
         for entry in fs::read_dir(&self.folder)? {

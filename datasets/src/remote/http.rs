@@ -56,7 +56,7 @@ impl HttpService for Web {
 
 /// Gives a chunked answer the length of its range, since the crate refuses answers without a length.
 fn state_length(answer: &mut HttpResponse) {
-    // Other bodies, and those of HTTP/1.0, end with the connection, which may be too early.
+    // Other bodies, and all bodies of HTTP/1.0, end with the connection, which may be too early.
     let header = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok());
     let is_chunked =
         header("transfer-encoding").is_some_and(|coding| coding.to_lowercase().contains("chunked"));

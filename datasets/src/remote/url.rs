@@ -17,7 +17,7 @@ use super::http::{WebServers, choose_tls};
 use super::{RemoteOptions, config};
 use crate::open::{SCHEMES, is_url};
 
-/// The URL of the object `name` in a folder; `url` is that of the folder or of its `index`.
+/// The URL of the object `name` in a folder; `url` names the folder or its `index`.
 pub(crate) fn in_folder(url: &str, index: &str, name: &str) -> String {
     // Keeps the query: a signature is valid for one object only, but a token is valid for all objects of the
     // store.

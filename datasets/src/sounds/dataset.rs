@@ -62,7 +62,7 @@ pub struct SoundDataset {
     frames: Vec<AtomicU64>,
     /// If sounds are not cropped, the items of each; 0 for one that cannot be read.
     lengths: Vec<u32>,
-    /// The fields of one size after those of the sound.
+    /// The fields of one size after the sound's own.
     others: Others,
     /// The reader's fields of varying size, and their indices in the data set.
     varying: Vec<(usize, usize)>,

@@ -106,7 +106,7 @@ impl Description {
         (self.rows, self.data) == (reader.len(), reader.fingerprint())
     }
 
-    /// Refuses a table other than that of the pass.
+    /// Refuses a table that differs from the table of the pass.
     pub(super) fn check_data(&self, reader: &dyn Reader) -> Result<()> {
         if self.is_of(reader) {
             return Ok(());

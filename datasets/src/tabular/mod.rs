@@ -91,7 +91,7 @@ pub use windows::{TableWindows, WindowFate, Windows};
 pub struct Table {
     source: Source,
     steps: Steps,
-    /// The file to keep this table's description in, and that of another table.
+    /// The file to keep this table's description in, and the description file of another table.
     saved: Option<PathBuf>,
     fitted: Option<PathBuf>,
 }
@@ -230,7 +230,7 @@ impl Table {
     }
 
     /// Replaces the missing values of a column. They are then standardized like other values; the mean and
-    /// the deviation are those of the other values alone.
+    /// the deviation come from the other values only.
     pub fn missing(mut self, name: &str, becomes: Missing) -> Self {
         self.steps.missing.push((name.to_owned(), becomes));
         self

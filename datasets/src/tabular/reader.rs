@@ -424,7 +424,7 @@ impl Reader for TableReader {
         self.reader.row_memory()
     }
 
-    /// The classes of the only category; without a category, those of the reader.
+    /// The classes of the only category; without a category, the reader's classes.
     fn classes(&self) -> Option<&[String]> {
         match self.made.classes.as_slice() {
             [] => self.reader.classes(),

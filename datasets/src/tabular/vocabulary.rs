@@ -146,7 +146,7 @@ pub(super) fn name_of(element: ElementType, value: &[u8]) -> Option<String> {
     }
 }
 
-/// The bytes in the table of the value with this name; `None` if the column's type has no such value.
+/// The bytes that the table has for the value called `name`; `None` if the column's type has no such value.
 fn bytes_of(element: ElementType, name: &str) -> Option<Box<[u8]>> {
     canonical(element, name).filter(|canonical| canonical == name)?;
     match element {

@@ -371,7 +371,7 @@ fn lower_len(char: char) -> usize {
     char.to_lowercase().map(char::len_utf8).sum()
 }
 
-/// Whether a character is a pair of letters of which only the first is a capital.
+/// Whether a character is a pair of letters, a capital and a small one.
 fn is_title(char: char) -> bool {
     matches!(char,
         '\u{1C5}' | '\u{1C8}' | '\u{1CB}' | '\u{1F2}' | '\u{1F88}'..='\u{1F8F}' | '\u{1F98}'..='\u{1F9F}'

@@ -26,7 +26,7 @@ struct Names {
     set: HashSet<String>,
 }
 
-/// The names of a block, and those of the blocks around it.
+/// The names of a block, and of the blocks around it.
 pub(super) struct Frame<'f> {
     names: Names,
     outer: Option<&'f Frame<'f>>,
@@ -82,7 +82,7 @@ impl<'f> Frame<'f> {
         }
     }
 
-    /// The names of statements, without those of the blocks in them.
+    /// The names of statements, without the names of inner blocks.
     fn nodes(&mut self, nodes: &[Node]) -> Result<(), Raised> {
         for node in nodes {
             match node {

@@ -71,7 +71,7 @@ pub(crate) struct Loop {
 #[derive(Default)]
 struct Out {
     text: String,
-    /// Whether it is the template's own output, not that of a macro or a block.
+    /// Whether it is the template's own output, not the output of a macro or a block.
     is_root: bool,
 }
 
@@ -411,7 +411,7 @@ impl<'t> Run<'t> {
 }
 
 impl Loop {
-    /// Whether `values` differ from those of the last call.
+    /// Whether `values` differ from the values of the last call.
     pub(super) fn has_changed(&self, values: Vec<Value>) -> bool {
         let is_same = self.changed.borrow().as_ref().is_some_and(|last| {
             last.len() == values.len() && last.iter().zip(&values).all(|(last, new)| is_equal(last, new))

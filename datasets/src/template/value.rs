@@ -319,7 +319,7 @@ pub(super) fn float(number: f64) -> String {
         return if number > 0.0 { "inf" } else { "-inf" }.to_owned();
     }
     let mut short = format!("{number:e}");
-    // Of two equally short and near numbers, Python writes the even one.
+    // If two numbers are equally short and near, Python writes the even one.
     let mantissa = short.split_once('e').map_or("", |(digits, _)| digits);
     let places = mantissa.bytes().filter(u8::is_ascii_digit).count().saturating_sub(1);
     let even = format!("{number:.places$e}");

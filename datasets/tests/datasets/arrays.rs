@@ -108,7 +108,7 @@ fn arrays_of_one_length_are_samples_and_others_are_one_sample() {
 
     let header = r#"{"w":{"dtype":"F16","shape":[2,1],"data_offsets":[1,5]},
                      "b":{"dtype":"U8","shape":[],"data_offsets":[0,1]}}"#;
-    // Of an archive of one sample, an array in Fortran order.
+    // An archive of one sample, whose array is in Fortran order.
     let f = npy("|u1", true, "(2, 2)", &[1, 3, 2, 4]);
     let path =
         write(dir.path(), "c", &zip(&[("f.npy", &f), ("y.npy", &npy("|u1", false, "()", &[5]))], None));

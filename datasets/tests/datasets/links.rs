@@ -72,7 +72,7 @@ fn links_in_an_archive_have_the_content_of_their_target() {
         assert!(said.contains("\"a/1.txt\" is a link") && said.contains(what), "{said}");
         assert_eq!((error.path(), error.offset()), (Some(path.as_path()), Some(2 * 1024 + 512)));
     }
-    // A sample that lacks a member is named by its own key, not by that of the link's target.
+    // A sample that lacks a member is named by its own key, not by the key of the link's target.
     let lacks = [zero, label, link("a/1.txt", b'1', "a/0.txt"), end].concat();
     let error = open(write(dir.path(), "lacks.tar", &lacks)).unwrap_err();
     assert!(error.message().contains("the first is \"a/1\" without \".cls\""), "{error}");

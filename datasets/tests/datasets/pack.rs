@@ -211,7 +211,7 @@ fn a_packed_set_keeps_the_names_of_its_classes() {
         pack(&*folder, &to, options, |_| {}).unwrap();
         let packed = open(&to).unwrap();
         assert_eq!((packed.len(), packed.classes().unwrap()), (3, &names.map(String::from)[..]));
-        // They are checked against those of the training set.
+        // They are checked against the training set's classes.
         let classes = Some(vec!["bee".to_owned()]);
         let error = open_with(&to, &OpenOptions { classes, ..Default::default() }).unwrap_err();
         assert!(error.to_string().contains("class 0 is \"\"ant\"\" here"), "{error}");

@@ -43,7 +43,7 @@ fn is_same(cell: &str, read: &str, element: ElementType) -> bool {
 fn file(dir: &Path, format: &str, cells: &[&str]) -> std::path::PathBuf {
     let lines = cells.iter().enumerate().map(|(row, cell)| match (format, *cell) {
         ("csv", cell) => format!("{cell},0\n"),
-        // Null, or not there. The first line has all keys, so that their order is that of CSV.
+        // Null, or not there. The first line has all keys, so that they have the order of the CSV columns.
         (_, "") if row % 2 == 0 => "{\"a\":null,\"b\":0}\n".into(),
         (_, "") => "{\"b\":0}\n".into(),
         (_, cell) => format!("{{\"a\":{cell},\"b\":0}}\n"),

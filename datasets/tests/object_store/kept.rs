@@ -47,7 +47,7 @@ fn number(reader: &dyn Reader, sample: u64) -> u32 {
     u32::from_le_bytes(made::read(reader, sample)[0][4..].try_into().unwrap())
 }
 
-/// The user's cache is that of a variable of the environment, so the test runs in a process of its own.
+/// An environment variable names the user's cache, so the test runs in a process of its own.
 #[test]
 fn lists_of_objects_are_kept_between_runs() {
     let dir = tempfile::tempdir().unwrap();

@@ -148,7 +148,7 @@ fn class_folders_and_pictures_of_a_store_are_read_as_from_disk() {
             assert_ne!(remote.open(url).unwrap().fingerprint(), fingerprint);
             made::write(dir.path(), "train/bee/9.jpg", &bytes);
         }
-        // The classes of the training set number those of another.
+        // Another set uses the class numbers of the training set.
         server.put("bucket/val/cat/5.jpg", object(&[0xff, 0xd8, 0xff]));
         let stated = OpenOptions { classes: local.classes().map(<[_]>::to_vec), ..Default::default() };
         let val = remote.open_with("s3://bucket/val/", &stated).unwrap();

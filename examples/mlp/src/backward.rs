@@ -57,7 +57,7 @@ impl Backward<'_> {
     /// second layer come before anything of the first layer, and are sent meanwhile; without it, the two run
     /// beside each other.
     ///
-    /// The gradient of a hidden layer's bias comes with that of its output.
+    /// The gradient of a hidden layer's bias is computed with the gradient of its output.
     pub(super) fn run<'g>(
         self,
         gradients: ViewMut<'g, f32>,

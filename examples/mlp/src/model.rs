@@ -160,7 +160,7 @@ impl Mlp {
         output(kernels, last, parameters, x, logits)
     }
 
-    /// Replaces the parameters, by those of [`state`](Self::state) or of a checkpoint. Blocks while they are
+    /// Replaces the parameters by a [`state`](Self::state), also from a checkpoint. Blocks while they are
     /// copied.
     ///
     /// # Errors

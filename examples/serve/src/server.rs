@@ -120,7 +120,7 @@ impl Server {
     }
 }
 
-/// Drains the pool on a thread of its own, which is left behind after `limit`: a device may hang.
+/// Drains the pool on a thread of its own, which is abandoned after `limit`: a device may hang.
 async fn drain(pool: Pool, limit: Duration) {
     let (ended, has_ended) = oneshot::channel();
     let drain = move || {

@@ -77,7 +77,7 @@ fn check_my_loop_finds_the_missing_wait_and_nothing_else() {
 
 #[test]
 fn branches_on_own_streams_overlap_and_give_the_same_weights() {
-    // The times are those of the last step, in which other processes may have had the cores.
+    // The times belong to the last step, during which other processes may have had the cores.
     let overlapped = (0..20).any(|_| {
         let lines = run_with("branches", &["--steps", "5"]);
         assert!(lines.last().unwrap().ends_with("the same weights: true"), "{lines:?}");

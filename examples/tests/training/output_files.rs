@@ -83,7 +83,7 @@ fn leftovers_of_interrupted_runs_are_removed_and_files_being_written_are_kept() 
     });
 }
 
-/// Kills the trainer at random moments of its run, most of which it spends writing the large model.
+/// Kills the trainer at random moments of its run. Most of the run it writes the large model.
 #[test]
 fn the_next_run_removes_what_a_trainer_killed_while_writing_leaves() {
     with_watchdog(LIMIT, || {

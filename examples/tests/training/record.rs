@@ -19,7 +19,7 @@ const SHARDS: usize = 24;
 /// The shard whose labels are wrong.
 const POISONED: usize = 17;
 
-/// A folder with a training set in shards, of which one is poisoned, and a test set.
+/// A folder with a training set in shards, one of them poisoned, and a test set.
 fn poisoned_set() -> TempDir {
     let dir = TempDir::new().expect("a folder");
     for (folder, shards) in [("train", SHARDS), ("test", 1)] {

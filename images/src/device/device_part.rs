@@ -57,8 +57,8 @@ pub(crate) fn draw(
     Ok(())
 }
 
-/// As [`draw`], and replaces `moves` by those of the picture, for its masks and boxes. The host moves these,
-/// so the limit `max_pixels` applies to each transform as on the host.
+/// As [`draw`]; also stores the picture's moves in `moves`, for its masks and boxes. The host moves these, so
+/// the limit `max_pixels` applies to each transform as on the host.
 pub(crate) fn draw_moves(
     steps: &[Arc<dyn Transform>],
     (size, wanted): (Size, Size),

@@ -93,8 +93,8 @@ impl BoxFormat {
 /// The rules by which boxes are refused or left out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BoxRules {
-    /// Boxes of less width or height, in pixels of the finished picture, are left out, and so are those of a
-    /// smaller area than 1 pixel. Default: 1, as torchvision's `SanitizeBoundingBoxes`.
+    /// Boxes of less width or height, in pixels of the finished picture, are left out; so are boxes of less
+    /// than 1 pixel of area. Default: 1, as torchvision's `SanitizeBoundingBoxes`.
     pub min_size: f32,
     /// Whether boxes that reach beyond their decoded picture by more than a pixel are cut to it. By default
     /// the sample is bad.

@@ -21,7 +21,7 @@ pub struct GaussianBlur {
 }
 
 impl GaussianBlur {
-    /// The weights from the centre outwards; those of the whole kernel sum to one.
+    /// The weights from the centre outwards; the weights of the whole kernel sum to one.
     fn weights(&self, sigma: f64) -> [u32; MAX_RADIUS + 1] {
         let radius = self.radius.min(MAX_RADIUS);
         let weight = |distance: usize| match distance {
@@ -58,7 +58,7 @@ impl Transform for GaussianBlur {
             let Size { height, width } = size;
             line.resize(3 * width, 0);
             for (y, places) in (0..).zip(to.chunks_exact_mut((3 * width).max(1))) {
-                // Columns first: sums of 23 bits, of which 16 are kept.
+                // Columns first: sums of 23 bits; 16 are kept.
                 line.fill(0);
                 for offset in kernel.clone() {
                     let row = &from[mirrored(y + offset, height) * 3 * width..][..3 * width];

@@ -65,8 +65,8 @@ impl Transforms {
     /// The transforms that run on the device.
     ///
     /// # Errors
-    /// `Config` if there are none, if one of them runs on the host only, or if their order is not that of the
-    /// device: crops, borders, flips and up to one resize, then colours, then erasing, then mixing.
+    /// `Config` if there are none, if one of them runs on the host only, or if they are not in the device's
+    /// order: crops, borders, flips and up to one resize, then colours, then erasing, then mixing.
     pub fn device_part(&self) -> Result<DevicePart> {
         let refuse = |why: String| Err(Error::new(ErrorKind::Config, why));
         let Some(host) = self.host else {

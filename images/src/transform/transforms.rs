@@ -226,7 +226,7 @@ impl Transforms {
     /// # Errors
     /// `Config` for a transform whose moves are not known ([`Effect::Unknown`]), such as RandAugment, for
     /// [`scaled_decode`](Self::scaled_decode), which rounds crops, for [`mixup`](Self::mixup) and
-    /// [`cutmix`](Self::cutmix), and for a list of which a part runs on the device.
+    /// [`cutmix`](Self::cutmix), and for a list with a part on the device.
     pub fn check_moves(&self) -> Result<()> {
         self.check_effects("masks, boxes and points cannot follow", |effect| effect != Effect::Unknown)?;
         let refuse = |why: &str| Err(Error::new(ErrorKind::Config, why));
@@ -344,7 +344,7 @@ impl Transforms {
 
     /// Decodes a picture, applies the transforms, and writes the bytes of the field to `image`.
     ///
-    /// Of a JPEG, only the region that the first transform needs is decoded.
+    /// Decodes only the region of a JPEG that the first transform needs.
     ///
     /// # Errors
     /// `Data` if the picture cannot be decoded, see [`Decoder::decode`]; `Sample` if a transform makes a

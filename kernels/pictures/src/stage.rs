@@ -19,8 +19,8 @@ use crate::{Counts, Decode, DecodeTimes, PictureDecoder};
 /// The loader's workers read the files and draw the parameters of the transforms. Its lanes
 /// ([`LoaderBuilder::produce`]) decode the files of a batch from its pinned slot, and end with one launch
 /// that writes the finished pictures into the slot that the consumer gets. So order, cursor, checkpoints, bad
-/// samples and the record of a run are those of any loader, and the report names this stage the device map. A
-/// record has the hash of the files and parameters, not of pixels.
+/// samples and the record of a run are the same as for any loader, and the report calls this stage the device
+/// map. A record has the hash of the files and parameters, not of pixels.
 ///
 /// ```no_run
 /// use feedline::{Dataset, Device, Result};

@@ -1,4 +1,4 @@
-//! The commands of `feedline`, also those of the Python package. Each is a file, and a line in the table
+//! The commands of the program `feedline`, and of the Python package. Each is a file, and a line in the table
 //! below.
 
 use std::error::Error;

@@ -67,7 +67,7 @@ fn is_kept(columns: &Columns, column: &Column) -> bool {
     !column.is_beyond && (!column.varies() || columns.is_category(column))
 }
 
-/// The arguments of `feedline.table` behind the path; of the columns `kept` only, if that is not `None`.
+/// The arguments of `feedline.table` after the path; of the columns `kept` only, if that is not `None`.
 fn arguments(steps: &Steps<'_>, kept: Option<&[&Column]>) -> String {
     let is_kept = |name: &str| kept.is_none_or(|kept| kept.iter().any(|column| column.name() == name));
     let list = |names: &mut dyn Iterator<Item = &str>| {

@@ -122,7 +122,7 @@ fn a_loader_that_is_closed_with_many_requests_in_flight_ends_at_once() {
             loader.stop_handle().stop();
             drop(loader);
         }
-        // The workers wait for the objects of their batch, and nothing waits for those of later ones.
+        // The workers wait for the objects of their batch; nothing waits for objects of later batches.
         assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
         server.delay(Duration::ZERO);
         let asked = server.requests().len();

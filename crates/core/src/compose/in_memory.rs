@@ -69,7 +69,7 @@ impl InMemory {
     /// first in `values`, the last dimension changing fastest. They are copied.
     ///
     /// # Errors
-    /// `Config` if the values are not whole samples, or are more or fewer samples than those of the fields
+    /// `Config` if the values are not whole samples, or give another number of samples than the fields
     /// before; otherwise as [`Spec::field`].
     pub fn field<T: Element>(
         self,

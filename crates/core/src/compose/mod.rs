@@ -196,7 +196,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// `rows` with the limits of `set`, which may be smaller than those of the composition.
+/// `rows` with the limits of `set`, which may be smaller than the composition's.
 fn of_part<'r>(rows: &'r mut Rows<'_>, set: &'r StableDataset) -> Rows<'r> {
     rows.part_of_fields(0..set.spec().fields().len(), set.spec())
 }

@@ -268,7 +268,7 @@ impl Cursor {
     /// Like [`fit`](Self::fit), for a source; `shards` is the batch sampler over its shards.
     ///
     /// # Errors
-    /// As for [`fit`](Self::fit). Also for another rank or world size than that of the saved run, unless the
+    /// As for [`fit`](Self::fit). Also for a rank or world size that differs from the saved run's, unless the
     /// cursor is at the beginning or the end of an epoch: each rank has its own position, which other ranks
     /// do not know.
     #[doc(hidden)] // Called by `Loader::resume`.

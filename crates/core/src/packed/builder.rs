@@ -197,8 +197,8 @@ impl PackedBuilder {
     ///
     /// # Errors
     /// `Config` for a first field that is not ragged or whose items are not single elements, a padding of
-    /// another type than its field, labels that do not hold -100, a number of lengths that is not that of the
-    /// documents, a window of 0 or of 2^31 items, best fit among 0 documents, documents in order that are
+    /// another type than its field, labels that do not hold -100, lengths and documents that differ in
+    /// number, a window of 0 or of 2^31 items, best fit among 0 documents, documents in order that are
     /// shuffled, a document longer than a window if that is refused, or no document with an item.
     pub fn build(self) -> Result<Packed> {
         let Self { documents, lengths, window, asked, order, long, shuffle, is_padded } = self;

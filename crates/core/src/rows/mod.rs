@@ -167,7 +167,7 @@ impl<'a> Rows<'a> {
         &mut self,
         read: impl FnOnce(&mut Rows<'_>) -> Result<(), (usize, ReadError)>,
     ) -> Result<(), (usize, ReadError)> {
-        // `read` gets a separate view, so that these rows stay those of the slab.
+        // `read` gets a separate view, so that it cannot replace these rows by rows of another slab.
         let mut given = self.part(0..self.len);
         let place = given.place();
         let read = read(&mut given);

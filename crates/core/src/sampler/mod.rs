@@ -42,7 +42,7 @@ const SHUFFLED: u64 = 2;
 /// Version of all other samplers.
 const VERSION: u64 = 1;
 
-/// The largest length of a data set and number of positions of an epoch.
+/// The maximum length of a data set, and the maximum number of positions of an epoch.
 pub const MAX_LEN: u64 = 1 << 63;
 
 /// The order of an epoch's samples. Cheap to clone; the same on every machine.

@@ -427,8 +427,8 @@ fn windows_without_padding_are_batches_of_up_to_so_many_items_with_their_costs()
     assert_ne!(packed.fingerprint(), builder().build().unwrap().fingerprint());
 }
 
-/// Figures of 2026-11-26, mean and worst step of 8 ranks, as the largest cost (sum of squares) over that of
-/// the mean rank: runs of 24 batches 1.011 and 1.57, shuffled batches 2.50 and 5.04, fixed batches of 9
+/// Figures of 2026-11-26, mean and worst step of 8 ranks, as the largest cost of a rank (sum of squares) over
+/// the mean cost: runs of 24 batches 1.011 and 1.57, shuffled batches 2.50 and 5.04, fixed batches of 9
 /// documents, padded to the longest (71 % padding), 3.36 and 7.19.
 #[test]
 fn the_ranks_of_a_step_have_nearly_equal_work() {

@@ -212,9 +212,9 @@ impl WriteLease {
         let ring = &self.ring;
         let slot = &ring.slots[self.index];
         let joined = slot.joined.load(Ordering::Acquire) as usize;
-        // No query first: under load the readers are not done, since a slot is refilled as soon as they are
-        // submitted and the device is behind. Without load, a query costs more than the wait that it saves:
-        // 10.6 us per batch instead of 9.0 (H100, 2026-11-25, bench `guards` at 1 KB).
+        // No query first: under load the readers are not done, since a slot is refilled as soon as their work
+        // is submitted, and the device runs later. Without load, a query costs more than the wait that it
+        // saves: 10.6 us per batch instead of 9.0 (H100, 2026-11-25, bench `guards` at 1 KB).
         #[cfg(not(planted = "consumed_wait"))]
         for consumed in &slot.consumed[..joined] {
             writer.wait(consumed)?;

@@ -177,7 +177,7 @@ impl<'a> PinnedSlot<'a> {
             let (backend, at) =
                 (&self.stream.core().device.backend, self.pinned.as_ptr().wrapping_add(offset));
             // SAFETY: both memories have these bytes: checked above, and by the view. The host keeps away
-            // from the block until the slot's `copied` has completed, which is recorded behind this copy.
+            // from the block until the slot's `copied` has completed, which is recorded after this copy.
             unsafe { backend.copy_to_device(to.stream, at, address, bytes) }
         })
     }

@@ -1,5 +1,5 @@
-//! The threads of a group: one listens to each connected rank, one sends heartbeats and checks those of the
-//! others.
+//! The threads of a group: one listens to each connected rank, one sends heartbeats and checks the other
+//! ranks' heartbeats.
 
 use std::collections::BTreeSet;
 use std::net::TcpStream;
@@ -24,7 +24,7 @@ pub(super) fn listen(shared: &Arc<Shared>, rank: u32, mut connection: TcpStream)
     })
 }
 
-/// Sends heartbeats and checks those of the others, until the run is over.
+/// Sends heartbeats and checks the other ranks', until the run is over.
 pub(super) fn start(shared: &Arc<Shared>) -> Result<()> {
     let shared = shared.clone();
     // Several per limit, so that a late one does no harm.

@@ -131,8 +131,8 @@ impl Group {
         self.shared.collect(exchange.0)
     }
 
-    /// Gives every rank the `bytes` of rank 0, and ignores those of the others. Blocks until all ranks have
-    /// called it.
+    /// Gives every rank the `bytes` of rank 0; the `bytes` of other ranks are ignored. Blocks until all ranks
+    /// have called it.
     ///
     /// # Errors
     /// As for [`all_gather`](Self::all_gather).

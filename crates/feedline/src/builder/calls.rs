@@ -171,7 +171,7 @@ impl LoaderBuilder {
         Ok(())
     }
 
-    /// Refuses a batch size other than that of the sampler's buckets: batches would mix lengths and have more
+    /// Refuses a batch size that differs from the sampler's buckets: batches would mix lengths and have more
     /// padding.
     fn check_buckets(&self) -> Result<()> {
         let (batch, ranks) = (self.batch_size as u64, u64::from(self.world.size()));

@@ -16,11 +16,11 @@ impl LoaderBuilder {
     ///
     /// The loaders do not wait for each other: each has its own slots, its own copy stream and its own thread
     /// that drives it. A slow device fills its slots and then occupies no more workers. Batch size, depth and
-    /// budgets are those of each device.
+    /// budgets apply to each device.
     ///
     /// On a machine with devices on several NUMA nodes, each node has its own workers, which decode for its
-    /// devices. [`workers`](Self::workers) counts those of all nodes together. A given [`pool`](Self::pool)
-    /// is shared unchanged.
+    /// devices. [`workers`](Self::workers) counts the workers of all nodes together. A given
+    /// [`pool`](Self::pool) is shared unchanged.
     ///
     /// ```
     /// use feedline::{Device, InMemory, Loader};

@@ -382,8 +382,8 @@ impl LoaderBuilder {
     }
 
     /// Lets `filler` fill batches beside the workers: servers on other machines, for example. Order, cursors
-    /// and batches stay those of the workers. Not in zero-copy or resident mode. The loader reads the records
-    /// of a source, and the filler decodes them.
+    /// and batches are the same as from workers. Not in zero-copy or resident mode. The loader reads the
+    /// records of a source, and the filler decodes them.
     ///
     /// The filler replaces the reading of samples only: the hook of [`map_batch`](Self::map_batch), the forms
     /// of ragged fields and the record of the run are the loader's own. Default: none.

@@ -111,7 +111,7 @@ impl LoaderBuilder {
         Ok(batch_sampler)
     }
 
-    /// The fingerprint of the data, or that of its stated version.
+    /// The fingerprint of the data, or of its stated version.
     pub(crate) fn fingerprint(&self, len: u64) -> u64 {
         let Some(version) = &self.data_version else { return self.input.fingerprint() };
         let state = Fingerprint::new().bytes(b"data version").bytes(version.as_bytes()).number(len);

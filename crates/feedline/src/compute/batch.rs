@@ -84,7 +84,7 @@ pub struct Ready {
 /// A ragged field of a batch, on the device; from [`Ready::ragged`].
 #[derive(Clone, Copy, Debug)]
 pub struct RaggedView<'a, T: Element> {
-    /// The items of all rows, one behind another.
+    /// The items of all rows, one after another.
     pub values: View<'a, T>,
     /// `rows + 1` offsets, counted in items: row `i` has the items from offset `i` to offset `i + 1`.
     pub offsets: View<'a, u32>,

@@ -37,7 +37,7 @@ impl Job {
     }
 
     /// Decodes the batch, and hands it in. A long batch is split, and `share` offers it to at most the given
-    /// number of other workers; `unused` returns the number of those that have nothing else to do.
+    /// number of other workers; `unused` returns the number of workers that have nothing else to do.
     pub(super) fn decode(
         self,
         decoder: &Decoder,

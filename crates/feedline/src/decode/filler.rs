@@ -145,12 +145,12 @@ impl std::ops::Deref for FillRequest<'_> {
 pub struct FillOutcome {
     /// The order hash of the ids: [`BatchProof::order`](feedline_core::BatchProof::order).
     pub order: u64,
-    /// The sums over the hashes of the rows. The hash of a row is that of its last field, each with the hash
-    /// of the fields before it: [`field_hash`](crate::record::field_hash).
+    /// The sums over the hashes of the rows. Each field is hashed with the hash of the fields before it; the
+    /// hash of the last field is the row's: [`field_hash`](crate::record::field_hash).
     pub content: BatchContent,
     /// Network time: the time of the request minus the time of decoding, for the report.
     pub network: Duration,
-    /// Number of servers behind the filler at present, for the report.
+    /// Number of servers that the filler uses at present, for the report.
     pub servers: usize,
 }
 

@@ -41,7 +41,7 @@ struct Progress {
     unsure: u64,
     /// How often samples of `next` were prepared.
     calls: usize,
-    /// The latest epoch of which a batch was begun.
+    /// The latest epoch with a batch that was begun.
     begun: u64,
 }
 

@@ -21,8 +21,8 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Batches to begin, and batches to join.
 ///
-/// Of several loaders, those whose consumers wait come first. Then come batches to join, the oldest before
-/// the others, so that the batch that is needed first is finished first.
+/// Work of loaders whose consumers wait comes first. Then come batches to join, the oldest before the others,
+/// so that the batch that is needed first is finished first.
 pub(crate) struct Queue<J, S> {
     work: Monitor<State<J, S>>,
     /// Workers that may not take work sleep here.

@@ -55,7 +55,7 @@ impl<'a> DeviceBatch<'a> {
         self.input.padded(name)
     }
 
-    /// The output field `name` of all rows, to write: `[rows, shape...]`, row-major. Its elements are those
+    /// The output field `name` of all rows, to write: `[rows, shape...]`, row-major. It still holds elements
     /// of an earlier batch, so write all of them. A field is handed out once; [`ViewMut::reborrow`] makes a
     /// view for each of several kernels. A `bool` field is written as `u8`, with 0 and 1 only.
     ///

@@ -326,7 +326,7 @@ impl Lane {
 }
 
 impl MapWork {
-    /// Replaces the extents of the batch's ragged fields by those of the output, which has only some of these
+    /// Replaces the extents of the batch's ragged fields by the output's, which has only some of these
     /// fields.
     fn place_extents(&self, of_batch: &[Extent], to: &mut Vec<Extent>) {
         let (batch, output) = &self.layouts;

@@ -141,8 +141,8 @@ impl LoaderBuilder {
     ///
     /// Lanes take batches in any order, so the output must depend only on the batch and on
     /// [`DeviceBatch::random`], not on earlier calls. Batches are delivered in order; cursor, checkpoints and
-    /// the record of a run are those of the loader without a device map. A record has the hash of the rows
-    /// that are copied. There is one lane unless [`device_lanes`](Self::device_lanes) says otherwise.
+    /// the record of a run are the same as without a device map. A record has the hash of the rows that are
+    /// copied. There is one lane unless [`device_lanes`](Self::device_lanes) says otherwise.
     ///
     /// An error or a panic of the closure ends the run, with the batch, after the batches before it.
     /// Allocating device memory in the closure can break the recording of a graph elsewhere: do it in `make`.

@@ -332,7 +332,7 @@ impl Loader {
     }
 
     /// The addresses of the device slots; fixed for the life of the loader.
-    #[doc(hidden)] // For tests; A step needs only `Ready::slot` and the views.
+    #[doc(hidden)] // For tests; a step needs only `Ready::slot` and the views.
     pub fn slot_addresses(&self) -> Vec<feedline_device::Address> {
         self.slots.addresses().collect()
     }

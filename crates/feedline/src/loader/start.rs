@@ -98,7 +98,7 @@ impl Loader {
                 (Some(lanes), to_lanes, outcome)
             }
         };
-        // On the host a copy takes the time of a core, not that of the memory alone.
+        // On the host a copy takes a core's time, not only the memory's.
         let counts_copies = device.kind() == BackendKind::Cuda && columns.is_none();
         let transfer = Transfer {
             columns,

@@ -9,7 +9,7 @@ pub(crate) struct OnNode {
 }
 
 impl OnNode {
-    /// Moves the calling thread to those of `cpus` that it may use; `None` if it may use none of them.
+    /// Moves the calling thread to the cores among `cpus` that it may use; `None` if it may use none of them.
     pub(super) fn enter(cpus: &[usize]) -> Option<Self> {
         let before = sched_getaffinity(None).ok()?;
         let mut here = CpuSet::new();

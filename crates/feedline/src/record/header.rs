@@ -164,7 +164,7 @@ pub fn files(set: &dyn Dataset) -> Vec<(String, u64, u64)> {
     files
 }
 
-/// The files of the shards of a source, as [`files`] returns those of a set.
+/// The files of a source's shards, in the form of [`files`].
 fn shard_files(source: &dyn Source) -> Vec<(String, u64, u64)> {
     let paths = (0..source.shards()).filter_map(|shard| source.path(shard));
     paths.take(MAX_FILES).map(|path| file_state(path).unwrap_or((absolute(path), 0, 0))).collect()

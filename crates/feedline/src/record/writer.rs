@@ -24,7 +24,7 @@ const FLUSH: Duration = Duration::from_millis(100);
 const TRIES: u32 = 20;
 const TRY: Duration = Duration::from_millis(10);
 
-/// Steps between two places of a source.
+/// Steps between two recorded positions of a source.
 const PLACES: u64 = 64;
 
 /// Writes the record of one rank.

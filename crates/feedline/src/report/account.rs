@@ -166,7 +166,8 @@ impl Account {
         self.until = until;
     }
 
-    /// The account of the epoch that began at `begun`, an earlier copy of this account of the run.
+    /// The account of the current epoch: this account of the run less `begun`, its copy from the start of the
+    /// epoch.
     pub(super) fn since(&self, begun: &Self, epoch: u64) -> Self {
         Self {
             epoch,

@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn decoding_is_charged_to_what_held_up_the_batch_while_its_worker_was_idle() {
-        // Handed out 30 ns late, of which the worker was idle for 20 ns; then decoded in 50 ns.
+        // Handed out 30 ns late; for 20 ns of that the worker was idle; then decoded in 50 ns.
         let late = Timeline {
             no_slot: 70,
             held_by_copies: true,

@@ -114,8 +114,8 @@ impl Ledger {
         &self.shared
     }
 
-    /// Charges the time up to `at` to the consumer, except `copied` nanoseconds, in which it waited for the
-    /// copy of a batch, and those in which it ran its own device map. Returns both exceptions.
+    /// Charges the time up to `at` to the consumer, except the `copied` nanoseconds of waiting for the copy
+    /// of a batch, and the time of its own device map. Returns both exceptions.
     fn pass(&mut self, at: u64, copied: u64) -> (u64, u64) {
         let passed = at.saturating_sub(self.until);
         // Other threads of the consumer may have waited too: limited to the whole time.

@@ -147,7 +147,7 @@ impl Transfer {
                 let why = format!("the transfer thread panicked: {}", panic_text(panic));
                 Err(Error::new(ErrorKind::Panic, why))
             };
-            // On a shared pool, these batches would wait behind the work of other loaders.
+            // On a shared pool, these batches would wait for the work of other loaders.
             if let Some(filling) = &self.decoder.filling {
                 filling.close();
             }

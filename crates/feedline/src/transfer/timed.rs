@@ -48,7 +48,8 @@ struct Sample {
     started: Arc<Event>,
     ended: Event,
     batch: BatchId,
-    /// Of a copy that is counted once it has ended: its bytes, and whether no host slot was being filled.
+    /// Facts about a copy, to count it once it has ended: its bytes, and whether no host slot was being
+    /// filled.
     counted: Option<(usize, bool)>,
 }
 

@@ -17,7 +17,7 @@ use feedline_device::{Backend, launch_host};
 use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
 use feedline_testkit::fixtures::{Before, Laid, blocking};
 
-/// A limit much shorter than that of the watchdog.
+/// A limit much shorter than the watchdog's.
 const SHORT: Duration = Duration::from_millis(100);
 
 /// Queues work on `stream` that reads `batch` and runs until the sender is dropped.

@@ -163,7 +163,7 @@ fn no_data_set_composition_or_format_is_left_out() {
     };
     assert_eq!(on_by_default("Dataset"), tested);
     let mut readers = on_by_default("Reader");
-    // Any table, whose formats are behind features: with those in the other zoo.
+    // Any table; its formats need features: with those in the other zoo.
     assert!(readers.remove("Manifest"));
     // A pointer to a data set; its test is with the data sets.
     assert!(readers.remove("Arc"));

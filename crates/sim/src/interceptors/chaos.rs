@@ -198,8 +198,8 @@ impl Inner {
     fn poison_device(&self, below: &dyn Backend, stream: StreamId, target: Span) -> Result<()> {
         let Some(poison) = self.options.poison else { return Ok(()) };
         self.poisoned.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the range is that of a copy or a gather to the device that follows on this stream. Its
-        // caller guarantees that the range is valid and that no unordered access touches it.
+        // SAFETY: a copy or a gather to this range of the device follows on this stream. Its caller
+        // guarantees that the range is valid and that no unordered access touches it.
         unsafe { below.fill(stream, target.address, poison, target.bytes) }
     }
 

@@ -143,8 +143,8 @@ impl Windows {
     /// If the columns of the windows take no more than
     /// [`OpenOptions::cache_bytes`](crate::OpenOptions::cache_bytes) (twice that while they are sorted), all
     /// cores decode them once, and a window is one copy of `x` and one of `y`. Otherwise the rows of a window
-    /// are read from the file one by one. In addition, a window takes 4 bytes of memory, and a row 4 and
-    /// those of its time.
+    /// are read from the file one by one. In addition, each window takes 4 bytes of memory, and each row 4
+    /// bytes and the size of its time.
     ///
     /// # Errors
     /// As [`Table::reader`]; `Config` for no rows, columns or times of a window, for times that are no

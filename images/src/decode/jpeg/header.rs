@@ -118,7 +118,7 @@ impl Header {
         (&self.tables.all[dc & 3], &self.tables.all[4 + (ac & 3)])
     }
 
-    /// Reads segments from `at` on, up to the next scan or the end. Returns the position behind them.
+    /// Reads segments from `at` on, up to the next scan or the end. Returns the position after them.
     pub(super) fn read(&mut self, bytes: &[u8], mut at: usize) -> Result<(Segment, usize), Why> {
         loop {
             let (marker, start) = next_marker(bytes, at).ok_or("the file is cut short: it has no end")?;
@@ -332,7 +332,7 @@ pub(super) fn outline(bytes: &[u8]) -> Result<(Size, u16), Why> {
     Ok((size.ok_or("there is no frame before the first scan")?, orientation))
 }
 
-/// The next marker at or after `at`, and the position behind it. Bytes between markers are skipped.
+/// The next marker at or after `at`, and the position after it. Bytes between markers are skipped.
 pub(super) fn next_marker(bytes: &[u8], at: usize) -> Option<(u8, usize)> {
     let mut pairs = bytes.get(at..)?.windows(2).enumerate();
     let found = pairs.find(|(_, pair)| pair[0] == 0xFF && !matches!(pair[1], 0 | 0xFF));

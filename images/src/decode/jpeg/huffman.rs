@@ -86,7 +86,7 @@ impl<'a> Bits<'a> {
         self.at
     }
 
-    /// Loads at least 32 bits: the longest code and the longest number behind it.
+    /// Loads at least 32 bits: the longest code and the longest number after it.
     #[inline(always)]
     pub(super) fn refill(&mut self) {
         if self.count < 32 && !self.stopped {

@@ -1,6 +1,6 @@
 //! The inverse transform at reduced size: a block becomes 4 x 4 samples, 2 x 2, or one.
 //!
-//! The method is that of `idct.rs` without the terms of the finer samples, with the constants and rounding of
+//! The method of `idct.rs` without the terms of the finer samples, with the constants and rounding of
 //! libjpeg's reduced transforms.
 
 use super::idct::{KEPT, Lanes, POINT, both, each, fix, level, value};

@@ -260,8 +260,8 @@ impl PictureDecoder {
     }
 
     /// Decodes the pictures of a batch for [`transform`](Self::transform), and blocks until they are decoded;
-    /// `parameters` are those of each view. With [`Decode::Auto`] the CPU takes pictures from the GPU while
-    /// `helps` returns true.
+    /// `parameters` has the parameters of each view. With [`Decode::Auto`] the CPU takes pictures from the
+    /// GPU while `helps` returns true.
     ///
     /// # Errors
     /// As [`run`](Self::run).

@@ -1,4 +1,4 @@
-//! Every way in which the transfer thread ends, and that it leaves nothing behind.
+//! Every way in which the transfer thread ends; none leaves anything behind.
 
 use feedline_core::source::{Next, Shard, Source};
 use feedline_core::{Context, ErrorKind, ReadError, Result, Row, Spec};

@@ -12,7 +12,7 @@ pub const BATCH: usize = 128;
 /// The feed that has no loader: the same batch for every step.
 pub const ALONE: &str = "one batch again and again";
 
-/// Each kind of samples, and how often an image is drawn whenever it is read.
+/// The kinds of samples: a name, and how many times each read draws the image.
 const KINDS: [(&str, u32); 3] = [("in memory", 0), ("drawn", 1), ("drawn 16 times", 16)];
 
 /// The command-line options.
@@ -33,7 +33,7 @@ impl Options {
     }
 }
 
-/// The images of the test split, in memory or drawn whenever they are read.
+/// The images of the test split, in memory or drawn at each read.
 #[derive(Clone)]
 pub struct Samples {
     spec: Spec,
@@ -43,7 +43,7 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Samples whose image is drawn `draws` times whenever it is read; with 0 the images are in memory.
+    /// Samples whose image is drawn `draws` times at each read; with 0 the images are in memory.
     fn new(draws: u32) -> feedline::Result<Self> {
         let labels = digits::labels(Split::Test);
         let draw = |(id, &label): (usize, &u8)| {

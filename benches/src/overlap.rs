@@ -1,4 +1,5 @@
-//! A loop one stage after the other, against the loader, beside the formula (D + T + C) / max(D, T, C).
+//! The loader against a loop that runs one stage after the other; the formula (D + T + C) / max(D, T, C)
+//! predicts the ratio.
 
 use std::time::Duration;
 

@@ -146,7 +146,7 @@ pub(crate) fn against(
         }
         compute.synchronize()
     };
-    // The lead consumes what was prefetched before the turn.
+    // The lead consumes the batches that were prefetched before the turn.
     Ok((sides(options, (whole(4 * depth), turn), feed, baseline)?, turn))
 }
 

@@ -4,6 +4,6 @@ use feedline_datasets::{OpenOptions, open_with};
 
 /// Opens `data` and reads its samples.
 pub fn check(data: &[u8]) {
-    // The name decides where the content does not: so every input gets to this parser.
+    // The name decides if the content is not recognized, so every input gets to this parser.
     crate::reader::check("x.tfrecord", data, |path| open_with(path, &OpenOptions::with_memory_limit(0)));
 }

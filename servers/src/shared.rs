@@ -102,7 +102,7 @@ impl Drop for Reader {
         if self.batch.readers.fetch_sub(1, Ordering::SeqCst) > 1 {
             return;
         }
-        // The last one: a whole batch is kept for those who come later, any other is forgotten.
+        // This was the last reader. A whole batch is kept for later readers, an unfinished one is dropped.
         let is_kept = self.batch.is_whole() && self.shared.budget > 0;
         let is_own = state.batches.get(&self.key).is_some_and(|batch| Arc::ptr_eq(batch, &self.batch));
         if is_own && !is_kept {

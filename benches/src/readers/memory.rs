@@ -87,7 +87,7 @@ pub fn safetensors(path: &Path, _: Order) -> Outcome<Plain> {
     Ok(rows(vec![column("image", IMAGE)?, column("label", 1)?]))
 }
 
-/// The batches as the crate gives them, all in memory.
+/// The batches of the crate, all in memory.
 pub fn arrow(path: &Path, _: Order) -> Outcome<Plain> {
     let file = fs::File::open(path)?;
     let batches: Vec<_> = arrow_ipc::reader::FileReader::try_new(file, None)?.collect::<Result<_, _>>()?;

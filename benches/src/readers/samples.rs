@@ -228,7 +228,7 @@ pub fn lines(path: &Path) -> Outcome<Vec<u64>> {
     }
 }
 
-/// Calls `put` with each line that the sink wants: of a stream, or by its place.
+/// Calls `put` with each line that the sink wants, from a stream or by its position.
 pub fn each_line(
     path: &Path,
     order: Order,

@@ -84,7 +84,7 @@ pub fn jsonl(path: &Path, order: Order) -> Outcome<Plain> {
     })
 }
 
-/// Puts the rows of a group, in another order where it is shuffled; false when the turn is over.
+/// Puts the rows of a group, in another order if shuffled; returns false when the turn is over.
 fn put_group(
     batch: &RecordBatch,
     first: u64,
@@ -104,7 +104,7 @@ fn put_group(
     Ok(*from == rows)
 }
 
-/// Fills blocks with groups that `read` decodes, whole groups in random order where they are shuffled.
+/// Fills blocks with groups that `read` decodes; if shuffled, in random order of groups.
 fn groups(
     sink: &mut Sink<'_>,
     order: Order,

@@ -271,7 +271,7 @@ fn decimals_that_f64_does_not_hold_are_errors_of_their_row() {
                 format!("column \"d\" has the decimal {} in row {row}, which f64", number * i128::from(unit));
             assert!(error.to_string().contains(&why) && error.sample() == Some(row), "{why}: {error}");
         }
-        // A fraction has a nearest number, and a null has none to lose.
+        // A fraction is rounded to the nearest number; a null is NaN.
         if scale == 2 {
             assert_eq!(read(&*reader, 3)[0], 9_007_199_254_740_994f64.to_le_bytes());
         }

@@ -76,8 +76,8 @@ impl Server {
     }
 
     /// Serves until `stop`, then drains: accepts no new connections, answers every request that a client has
-    /// begun to send, and closes. Returns the number of connections that it closed without an answer: after
-    /// `drain_limit`, those of clients that send no request or read no answer. A drain takes a second longer
+    /// begun to send, and closes. Returns the number of connections that it closed without an answer, because
+    /// after `drain_limit` their clients had sent no request or read no answer. A drain takes a second longer
     /// at most.
     pub async fn run(self, stop: impl Future<Output = ()>, drain_limit: Duration) -> usize {
         let Self { listener, pool } = self;

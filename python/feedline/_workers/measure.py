@@ -17,7 +17,7 @@ _TRIED = 0.001, 0.25
 _LASTS, _READS, _ENOUGH = 0.005, 5, 0.25
 #: From this share of the processes' gain on, threads are as good.
 _AS_GOOD = 0.8
-#: From this share on, a busy machine may be the cause of a lower gain, and how often to try again.
+#: From this share on, a busy machine may be the cause of a lower gain; and the number of new tries then.
 _PERHAPS, _TRIES = 0.4, 4
 
 

@@ -48,7 +48,7 @@
 //! | write a set of your own | [`Dataset`], [`from_fn`], [`InMemory`]; [`check_dataset`] tests it |
 //! | change, choose, join, repeat samples | [`Dataset::map`], [`filter`](Dataset::filter), [`subset`](Dataset::subset), [`zip`](Dataset::zip), [`concat`](Dataset::concat), [`Mix`] |
 //! | split, cross-validate | [`Dataset::split`], [`Dataset::folds`] |
-//! | shuffle, weigh, balance, follow a curriculum | [`LoaderBuilder::shuffle`], [`Sampler`] |
+//! | shuffle, weigh, balance, follow a curriculum, an order of your own | [`LoaderBuilder::shuffle`], [`Sampler`] |
 //! | draw negatives | [`Dataset::negatives`] |
 //! | read a stream without a length | [`Source`], [`Loader::source_builder`] |
 //! | load samples that vary in length | [`Spec::ragged`], [`LoaderBuilder::pad`], [`dataset::Packed`] |

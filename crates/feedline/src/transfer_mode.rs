@@ -166,7 +166,7 @@ impl LoaderBuilder {
 
     /// Copies the set to the device.
     fn keep(&self, device: &Device, layout: &Layout) -> Result<StridedColumns> {
-        let (dataset, threads) = (self.gathered()?, self.threads().count()?);
+        let (dataset, threads) = (self.gathered()?, self.workers.count()?);
         StridedColumns::resident(device, dataset, layout.capacity(), self.resident_budget, threads)
     }
 

@@ -11,6 +11,7 @@
 //! | bucketed | every sample, batches of similar lengths | 8 bytes per sample | [`bucketed`] |
 //! | subset | another sampler over listed samples | 8 bytes per listed sample | [`subset`] |
 //! | by epoch | another sampler from an epoch on | those of the samplers | [`by_epoch`] |
+//! | custom | the samples that a function of yours names | that of the function | [`custom`] |
 //!
 //! `tests/logic/golden.rs` fixes the orders. If you change one on purpose, raise its version below, so that a
 //! cursor saved under the old order is rejected and does not continue in the new one.
@@ -19,6 +20,7 @@ pub mod balanced;
 pub mod block;
 pub mod bucketed;
 pub mod by_epoch;
+pub mod custom;
 pub mod permutation;
 pub mod subset;
 pub mod weighted;
@@ -28,6 +30,7 @@ pub use balanced::Balanced;
 pub use block::Block;
 pub use bucketed::Bucketed;
 pub use by_epoch::ByEpoch;
+pub use custom::Custom;
 pub use permutation::Permutation;
 pub use subset::Subset;
 pub use weighted::Weighted;
@@ -78,6 +81,8 @@ pub enum Sampler {
     Subset(Subset),
     /// A different sampler from some epoch on; see [`Sampler::by_epoch`].
     ByEpoch(ByEpoch),
+    /// A function of yours; see [`Sampler::custom`].
+    Custom(Custom),
 }
 
 impl Sampler {
@@ -226,6 +231,35 @@ impl Sampler {
         ByEpoch::new(spans.into()).map(Self::ByEpoch)
     }
 
+    /// An order of your own: `order(epoch, position)` is the sample at `position` of `epoch`, which has
+    /// positions from 0 to `per_epoch - 1`. It may name a sample several times, or not at all.
+    ///
+    /// A cursor holds a hash of `name` and `per_epoch`, and fits no loader with others: change the name when
+    /// you change the order. `order` must always return the same for the same arguments. Several threads call
+    /// it, in any order, also for positions of later epochs.
+    ///
+    /// A batch for which it panics, or returns an id that the data set does not have, ends the run with an
+    /// error that names epoch and position.
+    ///
+    /// ```
+    /// use feedline_core::Sampler;
+    /// let sampler = Sampler::custom("every second, from the end", 5, |_epoch, position| 9 - 2 * position)?;
+    /// let mut ids = [0; 5];
+    /// sampler.fill(10, 7, 0, 0, &mut ids);
+    /// assert_eq!(ids, [9, 7, 5, 3, 1]);
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Config` for an empty name, and for a `per_epoch` of 0 or above [`MAX_LEN`].
+    pub fn custom(
+        name: impl Into<String>,
+        per_epoch: u64,
+        order: impl Fn(u64, u64) -> u64 + Send + Sync + 'static,
+    ) -> Result<Self> {
+        Custom::new(name.into(), per_epoch, order).map(Self::Custom)
+    }
+
     /// Sets the number of positions of an epoch, for weighted and balanced samplers.
     ///
     /// # Errors
@@ -267,6 +301,8 @@ impl Sampler {
             Self::Bucketed(sampler) => same_count("lengths", sampler.samples(), len),
             Self::Subset(sampler) => sampler.check(len),
             Self::ByEpoch(sampler) => sampler.check(len),
+            // Its samples are checked when they are drawn.
+            Self::Custom(_) => Ok(()),
         }
     }
 
@@ -281,6 +317,7 @@ impl Sampler {
             Self::Bucketed(sampler) => sampler.samples(),
             Self::Subset(sampler) => sampler.len(),
             Self::ByEpoch(sampler) => sampler.of(0).len(len),
+            Self::Custom(sampler) => sampler.len(),
         }
     }
 
@@ -320,6 +357,7 @@ impl Sampler {
             Self::Bucketed(sampler) => sampler.fill(seed, epoch, start, out),
             Self::Subset(sampler) => sampler.fill(seed, epoch, start, out),
             Self::ByEpoch(sampler) => sampler.of(epoch).fill(len, seed, epoch, start, out),
+            Self::Custom(sampler) => sampler.fill(len, epoch, start, out),
         }
     }
 
@@ -352,6 +390,8 @@ impl Sampler {
             Self::Weighted(_) | Self::Balanced(_) => true,
             Self::Subset(sampler) => sampler.repeats(),
             Self::ByEpoch(sampler) => sampler.all().any(Self::repeats),
+            // It may.
+            Self::Custom(_) => true,
         }
     }
 
@@ -368,6 +408,7 @@ impl Sampler {
             Self::Bucketed(sampler) => (SHUFFLED, key(&[8, sampler.digest()])),
             Self::Subset(sampler) => (VERSION, key(&[7, sampler.digest()])),
             Self::ByEpoch(sampler) => (VERSION, key(&[9, sampler.digest(len)])),
+            Self::Custom(sampler) => (VERSION, key(&[10, sampler.digest()])),
         };
         key(&[version, len, kind])
     }

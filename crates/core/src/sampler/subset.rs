@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::custom::NO_SAMPLE;
 use super::{Sampler, config, digest};
 use crate::Result;
 use crate::random::key;
@@ -55,7 +56,7 @@ impl Subset {
     pub(super) fn fill(&self, seed: u64, epoch: u64, start: u64, out: &mut [u64]) {
         self.inner.fill(self.ids.len() as u64, seed, epoch, start, out);
         for id in out {
-            *id = self.ids[*id as usize];
+            *id = usize::try_from(*id).ok().and_then(|id| self.ids.get(id).copied()).unwrap_or(NO_SAMPLE);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use feedline_core::sampler::MAX_LEN;
+use feedline_core::sampler::{MAX_LEN, custom::NO_SAMPLE};
 use feedline_core::{ErrorKind, Sampler};
 use proptest::prelude::*;
 
@@ -367,4 +367,33 @@ fn an_epoch_has_the_sampler_of_its_span() {
             .contains("from epoch 4 has 4 samples per epoch, and that from epoch 0 has 3: set both by draws")
     );
     assert!(spans(1).check(0).is_err() && sampler.check(5).is_err(), "each is checked");
+}
+
+#[test]
+fn a_custom_sampler_has_the_order_of_its_function_and_the_digest_of_its_name() {
+    let reversed = |name: &str, draws| Sampler::custom(name, draws, |epoch, at| 9 - at + epoch).unwrap();
+    let sampler = reversed("reversed", 8);
+    assert_eq!(epoch(&sampler, 10, 1, 0), [9, 8, 7, 6, 5, 4, 3, 2]);
+    let mut part = [0; 2];
+    sampler.fill(10, 1, 0, 3, &mut part);
+    assert_eq!(part, [6, 5]);
+    assert!(sampler.repeats() && !sampler.is_permutation());
+    assert_eq!(format!("{sampler:?}"), "Custom(\"reversed\", 8 samples per epoch)");
+    let digests = [sampler, reversed("Reversed", 8), reversed("reversed", 7)].map(|one| one.digest(10));
+    assert_eq!(BTreeSet::from(digests).len(), 3);
+    assert_eq!(digests[0], reversed("reversed", 8).digest(10));
+    for (name, draws) in [("", 1), ("none", 0), ("many", MAX_LEN + 1)] {
+        assert_eq!(Sampler::custom(name, draws, |_, at| at).unwrap_err().kind(), ErrorKind::Config);
+    }
+}
+
+/// The loader refuses them. They must not index anything before.
+#[test]
+fn ids_that_a_set_does_not_have_and_panics_become_no_sample() {
+    let beyond = Sampler::custom("beyond", 4, |_, at| if at == 2 { 10 } else { at }).unwrap();
+    assert_eq!(epoch(&beyond, 10, 1, 0), [0, 1, NO_SAMPLE, 3]);
+    let listed = Sampler::subset(vec![7, 8, 9], beyond).unwrap();
+    assert_eq!(epoch(&listed, 10, 1, 0), [7, 8, NO_SAMPLE, NO_SAMPLE]);
+    let panics = Sampler::custom("panics", 3, |_, at| [4_u64, 5][at as usize]).unwrap();
+    assert_eq!(epoch(&panics, 10, 1, 0), [4, 5, NO_SAMPLE]);
 }

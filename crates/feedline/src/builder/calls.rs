@@ -1,9 +1,9 @@
 //! The order of the samples. Calls of a builder that contradict each other are errors, never ignored.
 
-use feedline_core::{Dataset, Error, ErrorKind, LastBatch, Result, Sampler, named, option};
+use feedline_core::{Error, ErrorKind, LastBatch, Result, Sampler, named, option};
 
 use super::LoaderBuilder;
-use crate::decode::{Input, Workers};
+use crate::decode::Input;
 
 /// The options that two methods can set. The last call of a method counts.
 #[derive(Clone, Default)]
@@ -16,15 +16,9 @@ pub(super) struct Calls {
 }
 
 impl LoaderBuilder {
-    /// Shuffles the set anew every epoch; the order depends on the data, `seed` and the epoch only. The
-    /// same as `sampler(Sampler::Shuffle).seed(seed)`, for most sets. Not for a source: see
+    /// Shuffles the whole set anew every epoch; the order depends only on `seed` and the epoch. The same as
+    /// `sampler(Sampler::Shuffle).seed(seed)`. Not for a source: see
     /// [`shuffle_shards`](Self::shuffle_shards).
-    ///
-    /// A set that is decoded in groups, such as the row groups of Parquet, and takes more than 512 MiB
-    /// decoded is shuffled by blocks of a group: all blocks, then the samples of a window of some 256 MiB
-    /// ([`Dataset::plain_shuffle`](feedline_core::Dataset::plain_shuffle)), whatever is held in memory. The
-    /// report has both sizes. `sampler` says another order: `sampler(Sampler::Shuffle)` shuffles all
-    /// samples at once.
     pub fn shuffle(mut self, seed: u64) -> Self {
         self.calls.shuffle = Some(seed);
         self
@@ -65,7 +59,20 @@ impl LoaderBuilder {
         self
     }
 
-    /// The order of the samples, or of a source's shards. Default: sequential.
+    /// The order of the samples, or of a source's shards. Default: sequential. [`Sampler::custom`] makes one of
+    /// your own.
+    ///
+    /// ```
+    /// use feedline::{Device, InMemory, Loader, Sampler};
+    /// let numbers = InMemory::new().field("number", [], (0..10).collect::<Vec<u8>>())?;
+    /// // The name goes into the cursor: a run with another order does not resume this one.
+    /// let backwards = Sampler::custom("backwards", 10, |_epoch, position| 9 - position)?;
+    /// let builder = Loader::builder(numbers).batch_size(4).sampler(backwards);
+    /// let mut loader = builder.build(&Device::new_host())?;
+    /// let first = loader.epoch(0)?.next().expect("a batch")?;
+    /// assert_eq!(first.ids(), [9, 8, 7, 6]);
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
     pub fn sampler(mut self, sampler: Sampler) -> Self {
         self.calls.sampler = Some(sampler);
         self
@@ -98,7 +105,6 @@ impl LoaderBuilder {
     /// `Config`, naming both calls.
     pub(super) fn resolved(mut self) -> Result<Self> {
         self.resolve_order()?;
-        self.check_workers()?;
         if let Some(epochs) = self.epochs
             && let Some((epoch, _)) = self.skips.iter().find(|(epoch, _)| *epoch >= epochs)
         {
@@ -161,32 +167,7 @@ impl LoaderBuilder {
             let (order, seed) = (option(name, shuffle), option("seed", seed));
             return refuse(format!("{order} and {seed} set two seeds: leave out seed"));
         }
-        let by_blocks = self.input.stable_dataset().and_then(|set| set.plain_shuffle());
-        self.sampler = match by_blocks {
-            Some((block, window)) if sampler.is_none() => Sampler::block(block, window)?,
-            _ => Sampler::Shuffle,
-        };
-        self.seed = shuffle;
-        Ok(())
-    }
-
-    /// Block and window, if `shuffle` goes by blocks.
-    pub(crate) fn plain_shuffle(&self) -> Option<(u64, u64)> {
-        match (&self.sampler, self.calls.shuffle) {
-            (Sampler::Block(blocks), Some(_)) => Some(blocks.sizes().into()),
-            _ => None,
-        }
-    }
-
-    /// A given pool has its own number of threads, so neither option applies to it.
-    fn check_workers(&self) -> Result<()> {
-        if let (Workers::Count(workers), Some(max), None) = (self.workers, self.max_workers, &self.pool)
-            && workers > max
-        {
-            return refuse(format!(
-                "workers is {workers}, but max_workers allows {max}: raise the budget, or start fewer workers"
-            ));
-        }
+        (self.sampler, self.seed) = (Sampler::Shuffle, shuffle);
         Ok(())
     }
 

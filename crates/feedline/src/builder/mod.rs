@@ -41,8 +41,7 @@ const DROP_LIMIT: Duration = Duration::from_secs(5);
 ///
 /// The last call of a method counts. Methods that contradict each other are an error of
 /// [`build`](Self::build) that names both: [`shuffle`](Self::shuffle) and another [`sampler`](Self::sampler)
-/// or [`seed`](Self::seed), more [`workers`](Self::workers) than the [`max_workers`](Self::max_workers), a
-/// [`skip`](Self::skip) beyond [`epochs`](Self::epochs).
+/// or [`seed`](Self::seed), a [`skip`](Self::skip) beyond [`epochs`](Self::epochs).
 ///
 /// ```
 /// use feedline::{Device, LastBatch, Loader};
@@ -78,8 +77,6 @@ pub struct LoaderBuilder {
     world: World,
     pub(crate) workers: Workers,
     pub(crate) pool: Option<WorkerPool>,
-    /// Max threads of `Workers::Auto`.
-    max_workers: Option<usize>,
     /// `None` for as many as [`depth`](Self::depth) says.
     depth: Option<usize>,
     pub(crate) pinned_budget: usize,
@@ -118,7 +115,6 @@ impl LoaderBuilder {
             world: World::single(),
             workers: Workers::PerCore,
             pool: None,
-            max_workers: None,
             depth: None,
             pinned_budget: PINNED_BUDGET,
             resident_budget: usize::MAX,
@@ -180,7 +176,7 @@ impl LoaderBuilder {
     }
 
     /// Decodes on the workers of `pool`, which other loaders may share, instead of starting own threads:
-    /// [`workers`](Self::workers) and [`max_workers`](Self::max_workers) then have no effect.
+    /// [`workers`](Self::workers) then has no effect.
     ///
     /// ```
     /// # use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Row, Spec};
@@ -205,12 +201,6 @@ impl LoaderBuilder {
     /// ```
     pub fn pool(self, pool: &WorkerPool) -> Self {
         Self { pool: Some(pool.clone()), ..self }
-    }
-
-    /// The max number of threads that the loader starts: [`Workers::Auto`] starts this number, and a greater
-    /// [`Workers::Count`] is an error. Default: as many as [`Workers::PerCore`].
-    pub fn max_workers(self, workers: usize) -> Self {
-        Self { max_workers: Some(workers), ..self }
     }
 
     /// Number of batches on the device at a time, whether being copied, waiting or being read. Default: as
@@ -421,7 +411,7 @@ impl LoaderBuilder {
             let why = format!("{depth} is {slots}: it must be below {MAX_SLOTS}; a few slots are enough");
             return Err(Error::new(ErrorKind::Config, why));
         }
-        builder.threads().count()?;
+        builder.workers.count()?;
         let spec = builder.spec()?;
         let layout = Layout::new(&spec, builder.batch_size)?;
         let mapped =
@@ -431,7 +421,7 @@ impl LoaderBuilder {
             Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => builder.batch_sampler(dataset.len())?,
             Input::Source(source) => builder.shard_plan(source.shards())?,
         };
-        let against = against_zero_copy(device, &spec, &builder.sampler, builder.threads());
+        let against = against_zero_copy(device, &spec, &builder.sampler, builder.workers);
         let chosen = builder.choose(device, &layout, against)?;
         builder.check_filler(&layout, batch_sampler.options().len)?;
         Loader::start(builder, chosen, batch_sampler, (layout, mapped), device)

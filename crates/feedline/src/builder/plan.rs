@@ -71,27 +71,17 @@ impl LoaderBuilder {
         match &self.pool {
             Some(pool) => Ok(pool.clone()),
             None if *mode == ChosenMode::Resident => {
-                WorkerPool::new(Workers::Count(self.threads().count()?.min(RESIDENT_WORKERS)))
+                WorkerPool::new(Workers::Count(self.workers.count()?.min(RESIDENT_WORKERS)))
             }
             None if *mode == ChosenMode::ZeroCopy => WorkerPool::new(Workers::Count(1)),
-            None => WorkerPool::new(self.threads()),
-        }
-    }
-
-    /// The threads to start.
-    pub(crate) fn threads(&self) -> Workers {
-        match (self.workers, self.max_workers) {
-            (Workers::Auto, Some(max)) => Workers::Count(max),
-            // Counted here, because a machine may have more cores than the budget.
-            (Workers::PerCore, Some(max)) => Workers::Count(self.workers.count().unwrap_or(max).min(max)),
-            (workers, _) => workers,
+            None => WorkerPool::new(self.workers),
         }
     }
 
     /// Whether this loader tunes the number of its workers. One worker is enough for a gather, and one
     /// loader must not tune a shared pool.
     pub(crate) fn tunes_workers(&self, is_gathered: bool) -> bool {
-        self.workers == Workers::Auto && self.pool.is_none() && !is_gathered
+        matches!(self.workers, Workers::Auto | Workers::AutoUpTo(_)) && self.pool.is_none() && !is_gathered
     }
 
     /// The spec of the batches: the samples' fields, with ragged fields in their forms.
@@ -112,13 +102,10 @@ impl LoaderBuilder {
     }
 
     /// The fingerprint of the data, or of its stated version.
-    ///
-    /// # Errors
-    /// As [`Input::fingerprint`].
-    pub(crate) fn fingerprint(&self, len: u64) -> Result<u64> {
+    pub(crate) fn fingerprint(&self, len: u64) -> u64 {
         let Some(version) = &self.data_version else { return self.input.fingerprint() };
         let state = Fingerprint::new().bytes(b"data version").bytes(version.as_bytes()).number(len);
-        Ok(state.spec(self.input.spec()).value())
+        state.spec(self.input.spec()).value()
     }
 
     /// The batch sampler of a source: one shard per step.
@@ -200,7 +187,7 @@ impl LoaderBuilder {
 
     /// The number of decode threads; 1 if the options give none, which is refused later.
     fn workers_or_one(&self) -> usize {
-        self.pool.as_ref().map_or_else(|| self.threads().count().unwrap_or(1), WorkerPool::workers)
+        self.pool.as_ref().map_or_else(|| self.workers.count().unwrap_or(1), WorkerPool::workers)
     }
 
     /// Host slots: one more than on the device, so that decoding continues while every device slot is taken.
@@ -242,7 +229,7 @@ impl LoaderBuilder {
     /// Lets the filler compare its data.
     pub(super) fn check_filler(&self, layout: &Layout, samples: u64) -> Result<()> {
         let Some(filler) = &self.filler else { return Ok(()) };
-        let (spec, fingerprint, seed) = (layout.spec(), self.input.fingerprint()?, self.seed);
+        let (spec, fingerprint, seed) = (layout.spec(), self.input.fingerprint(), self.seed);
         let is_source = matches!(self.input, Input::Source(_));
         filler.check(&DataDescription { spec, fingerprint, samples, seed, is_source })
     }

@@ -3,8 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use feedline_core::sampler::custom::NO_SAMPLE;
 use feedline_core::source::Next;
-use feedline_core::{BatchInfo, BatchSampler, Context, Result, Rows, Source, Timeline, timeline::now};
+use feedline_core::{
+    BatchInfo, BatchSampler, Context, Error, ErrorKind, Result, Rows, Source, Stage, Timeline, timeline::now,
+};
 
 use super::decoder::Decoder;
 use super::input::Input;
@@ -70,7 +73,7 @@ impl Job {
     ) -> Result<Option<Delivery<Filled>>> {
         match decoder.input()? {
             Input::Dataset(dataset) => {
-                self.sample(&decoder.batch_sampler);
+                self.sample(&decoder.batch_sampler)?;
                 self.draw(&decoder.batch_sampler);
                 if decoder.prefetch.is_on() {
                     worker.begin_batch(now(), &mut self.lease.info_mut().batch.timeline);
@@ -79,7 +82,7 @@ impl Job {
                 }
             }
             Input::ZeroCopy(dataset, gather_order) => {
-                self.sample(&decoder.batch_sampler);
+                self.sample(&decoder.batch_sampler)?;
                 let content = decoder.content_of(&self.lease);
                 let (bytes, HostInfo { batch: info, .. }) = self.lease.parts_mut();
                 worker.begin_batch(now(), &mut info.timeline);
@@ -112,10 +115,22 @@ impl Job {
     }
 
     /// Writes the ids of the batch into its info.
-    pub(super) fn sample(&mut self, batch_sampler: &BatchSampler) {
+    ///
+    /// # Errors
+    /// `Config` if a sampler of the user's gives no sample of the data set.
+    pub(super) fn sample(&mut self, batch_sampler: &BatchSampler) -> Result<()> {
         let info = &mut self.lease.info_mut().batch;
         let BatchInfo { epoch, step, start, .. } = *info;
         info.valid = batch_sampler.batch(epoch, start, step, &mut info.ids);
+        let Some(row) = info.ids.iter().position(|&id| id == NO_SAMPLE) else { return Ok(()) };
+        let position = batch_sampler.position(epoch, start, step, row).unwrap_or_default();
+        let why = format!(
+            "the sampler {:?} gives no sample of the data set at position {position} of epoch {epoch}: return ids \
+             below {}",
+            batch_sampler.options().sampler,
+            batch_sampler.options().len
+        );
+        Err(Error::new(ErrorKind::Config, why).at_stage(Stage::Decode).at_batch(step))
     }
 
     /// Writes the draws of the batch into its info.

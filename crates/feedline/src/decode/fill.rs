@@ -193,7 +193,7 @@ fn with_samples(batch: Job, decoder: &Decoder, worker: &Worker<'_>) -> Option<Jo
             Input::Source(source) => batch.with_records(&**source, decoder, worker)?,
             Input::Dataset(_) | Input::ZeroCopy(..) => {
                 let mut batch = batch;
-                batch.sample(&decoder.batch_sampler);
+                batch.sample(&decoder.batch_sampler)?;
                 batch.draw(&decoder.batch_sampler);
                 (Some(batch), None)
             }

@@ -27,11 +27,13 @@ pub enum Workers {
     /// One per core; one fewer on machines with more than two cores, for the training loop.
     #[default]
     PerCore,
-    /// Starts [`max_workers`](crate::LoaderBuilder::max_workers), and puts those to sleep that do not make
-    /// batches come faster, so that the cores are free for other work. They wake up when the consumer waits.
+    /// Starts as many as [`PerCore`](Self::PerCore), and puts those to sleep that do not make batches come
+    /// faster, so that the cores are free for other work. They wake up when the consumer waits.
     /// [`Report::tuning`](crate::report::Report::tuning) has the number. In a [`WorkerPool`] that loaders
     /// share, the same as [`PerCore`](Self::PerCore).
     Auto,
+    /// As [`Auto`](Self::Auto), but starts this number, from 1 to [`MAX_WORKERS`].
+    AutoUpTo(usize),
     /// This number, from 1 to [`MAX_WORKERS`].
     Count(usize),
 }
@@ -44,14 +46,14 @@ impl Workers {
     #[doc(hidden)] // Called by `WorkerPool::new`.
     pub fn count(self) -> Result<usize> {
         match self {
-            Self::Count(0) => {
+            Self::Count(0) | Self::AutoUpTo(0) => {
                 Err(Error::new(ErrorKind::Config, "workers is 0: at least one thread must decode"))
             }
-            Self::Count(count) if count > MAX_WORKERS => Err(Error::new(
+            Self::Count(count) | Self::AutoUpTo(count) if count > MAX_WORKERS => Err(Error::new(
                 ErrorKind::Config,
                 format!("workers is {count}: at most {MAX_WORKERS}; a few per core are enough"),
             )),
-            Self::Count(count) => Ok(count),
+            Self::Count(count) | Self::AutoUpTo(count) => Ok(count),
             Self::PerCore | Self::Auto => {
                 let cores = std::thread::available_parallelism().map_or(1, usize::from);
                 Ok(if cores > 2 { cores - 1 } else { cores }.min(MAX_WORKERS))

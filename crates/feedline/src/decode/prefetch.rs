@@ -7,6 +7,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use feedline_core::sampler::custom::NO_SAMPLE;
 use feedline_core::{Context, Dataset, Prefetched, StableDataset, catch_panic, timeline::now};
 
 use super::decoder::Decoder;
@@ -156,6 +157,8 @@ impl Prefetch {
         let (of, known) = &mut *self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
         if *of != request {
             decoder.batch_sampler.batch(request.epoch, request.start, request.step, known);
+            // The batch will be refused.
+            known.retain(|&id| id != NO_SAMPLE);
             *of = request;
         }
         ids.clone_from(known);

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use feedline_core::bad_samples::{ATTEMPTS, substitute};
+use feedline_core::sampler::custom::NO_SAMPLE;
 use feedline_core::source::place;
 use feedline_core::{
     BadSamples, Context, Dataset, Error, ErrorKind, Failure, ReadError, Result, Row, Rows, Stage,
@@ -90,7 +91,11 @@ impl Reader<'_> {
         let mut failures = vec![self.failure(id, &error)];
         for attempt in 0..ATTEMPTS {
             let (substitute, own) = self.substitute_of(row, attempt);
-            match self.read_one(substitute, own, index, rows, context) {
+            let read = match substitute {
+                NO_SAMPLE => Err("the sampler gives no sample here".into()),
+                _ => self.read_one(substitute, own, index, rows, context),
+            };
+            match read {
                 Ok(()) => {
                     let mut all = self.substituted.lock().unwrap_or_else(PoisonError::into_inner);
                     all.push(Substituted { row, substitute, failures });

@@ -233,6 +233,7 @@ fn worker_counts_outside_the_limits_are_refused() {
         assert_eq!(error.kind(), ErrorKind::Config);
         assert!(error.to_string().contains(&count.to_string()), "{error}");
         assert_eq!(WorkerPool::new(Workers::Count(count)).unwrap_err().kind(), ErrorKind::Config);
+        assert!(Workers::AutoUpTo(count).count().unwrap_err().to_string().contains(&count.to_string()));
     }
     assert_eq!([1, 3, MAX_WORKERS].map(|count| Workers::Count(count).count().unwrap()), [1, 3, MAX_WORKERS]);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

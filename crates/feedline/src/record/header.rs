@@ -201,6 +201,7 @@ fn sampler(sampler: &Sampler) -> Value {
         Sampler::Bucketed(_) => json!({"kind": "bucketed"}),
         Sampler::Subset(_) => json!({"kind": "subset"}),
         Sampler::ByEpoch(_) => json!({"kind": "by epoch"}),
+        Sampler::Custom(custom) => json!({"kind": "custom", "name": custom.name()}),
         _ => json!({"kind": "another"}),
     }
 }

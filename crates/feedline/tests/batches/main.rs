@@ -17,6 +17,7 @@ mod iterable;
 mod large;
 mod map_batch;
 mod order;
+mod own_order;
 mod packed_sources;
 mod packing;
 mod partial_rows;

@@ -48,7 +48,7 @@ impl Load {
             sleep(decode);
             Ok(())
         });
-        Loader::builder(slow).batch_size(BATCH).transfer_mode(TransferMode::Staged).max_workers(BUDGET)
+        Loader::builder(slow).batch_size(BATCH).transfer_mode(TransferMode::Staged)
     }
 
     /// Runs an epoch; returns batches per second, without the first ones.
@@ -84,7 +84,8 @@ impl Load {
     /// Tunes until it settles.
     fn tuned(&self) -> Tuning {
         let device = self.device();
-        let mut loader = self.builder(60).workers(Workers::Auto).build(&device).expect("a loader");
+        let mut loader =
+            self.builder(60).workers(Workers::AutoUpTo(BUDGET)).build(&device).expect("a loader");
         let settled = (0..200).find(|&epoch| {
             self.rate(&mut loader, &device, epoch);
             loader.report().tuning.expect("tuned").is_settled
@@ -154,7 +155,7 @@ fn the_order_is_the_same_while_workers_go_to_sleep_and_wake_up() {
         let fixed = load.builder(50).shuffle(3).workers(Workers::Count(2)).build(&host);
         let wanted = ids(&mut fixed.expect("a loader"), &host, 30);
         let device = Device::new_host();
-        let tuned = load.builder(50).shuffle(3).workers(Workers::Auto).build(&device);
+        let tuned = load.builder(50).shuffle(3).workers(Workers::AutoUpTo(BUDGET)).build(&device);
         let mut tuned = tuned.expect("a loader");
         let used = tuned.memory_use();
         assert_eq!(ids(&mut tuned, &device, 30), wanted);
@@ -168,7 +169,7 @@ fn on_the_simulator_no_change_makes_a_race() {
     with_watchdog(LIMIT, || {
         for seed in 0..10 {
             let (device, sim) = feedline_sim::device(seed).expect("a device");
-            let builder = LOADS[0].builder(20).workers(Workers::Auto);
+            let builder = LOADS[0].builder(20).workers(Workers::AutoUpTo(BUDGET));
             let mut loader = builder.build(&device).expect("a loader");
             assert_eq!(ids(&mut loader, &device, 2), (0..80).chain(0..80).collect::<Vec<_>>());
             drop(loader);
@@ -183,7 +184,8 @@ fn workers_sleep_while_the_step_is_longer_and_the_report_says_so() {
     let _one = crate::common::one_at_a_time();
     with_watchdog(LIMIT, || {
         let (device, load) = (LOADS[2].device(), LOADS[2]);
-        let mut loader = load.builder(40).workers(Workers::Auto).build(&device).expect("a loader");
+        let mut loader =
+            load.builder(40).workers(Workers::AutoUpTo(BUDGET)).build(&device).expect("a loader");
         let all = Tuning { workers: BUDGET, max_workers: BUDGET, is_settled: false };
         assert_eq!(loader.report().tuning, Some(all));
         for epoch in 0.. {
@@ -204,7 +206,8 @@ fn workers_sleep_while_the_step_is_longer_and_the_report_says_so() {
 fn a_shared_pool_is_not_tuned_and_without_auto_nothing_is() {
     let _one = crate::common::one_at_a_time();
     let (device, pool) = (Device::new_host(), WorkerPool::new(Workers::Count(2)).expect("a pool"));
-    let shared = LOADS[0].builder(2).workers(Workers::Auto).pool(&pool).build(&device).expect("a loader");
+    let shared =
+        LOADS[0].builder(2).workers(Workers::AutoUpTo(BUDGET)).pool(&pool).build(&device).expect("a loader");
     assert_eq!(shared.report().tuning, None);
     let plain = LOADS[0].builder(2).build(&device).expect("a loader");
     assert_eq!(plain.report().tuning, None);
@@ -216,7 +219,8 @@ fn a_loader_that_tunes_itself_stops_at_any_time() {
     with_watchdog(LIMIT, || {
         for batches in [0, 1, 5, 40] {
             let device = LOADS[1].device();
-            let mut loader = LOADS[1].builder(60).workers(Workers::Auto).build(&device).expect("a loader");
+            let mut loader =
+                LOADS[1].builder(60).workers(Workers::AutoUpTo(BUDGET)).build(&device).expect("a loader");
             loader.epoch(0).expect("an epoch").take(batches).for_each(|batch| drop(batch.expect("a batch")));
             loader.stop(LIMIT).expect("stops");
             drop(loader);

@@ -11,6 +11,7 @@ use crate::model::WhatIf;
 use crate::profile::{Profile, bounded_setup, bounded_times};
 use crate::ratio;
 use crate::servers::Served;
+use crate::stages::Stages;
 
 /// Batches simulated per prediction.
 const BATCHES: usize = 400;
@@ -256,75 +257,6 @@ impl Diagnosis {
 
 const FEW_QUEUES: &str = "; their kernels may wait behind the step's in CUDA's 8 work queues: set the environment \
                           variable CUDA_DEVICE_MAX_CONNECTIONS=32 before CUDA starts";
-
-/// The time of each stage per batch, in nanoseconds, with all its workers.
-struct Stages {
-    times: [(Bound, f64); 5],
-    bytes: usize,
-    rows: usize,
-    lanes_read_host: bool,
-}
-
-impl Stages {
-    fn new(setup: &Setup, service: &ServiceTimes) -> Self {
-        let ServiceTimes { read_ns, decode_ns, submit_ns, copy_ns, map_ns, step_ns, device_ns } = *service;
-        let times = [
-            (Bound::Source, read_ns as f64),
-            (Bound::Decode, (decode_ns + read_ns) as f64 / setup.workers.max(1) as f64),
-            (Bound::Copy, copy_ns.max(submit_ns) as f64),
-            (Bound::DeviceMap, map_ns as f64 / setup.map_lanes.max(1) as f64),
-            (Bound::Compute, step_ns.max(device_ns) as f64),
-        ];
-        let (bytes, rows, lanes_read_host) = (setup.batch_bytes, setup.batch_size, setup.lanes_read_host);
-        Self { times, bytes, rows, lanes_read_host }
-    }
-
-    fn longest(&self) -> (Bound, f64) {
-        self.longest_of(|_| true)
-    }
-
-    fn without_decode(&self) -> (Bound, f64) {
-        self.longest_of(|bound| bound != Bound::Decode)
-    }
-
-    fn longest_of(&self, counts: impl Fn(Bound) -> bool) -> (Bound, f64) {
-        let stages = self.times.into_iter().filter(|(bound, _)| counts(*bound));
-        stages.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((Bound::Unknown, 0.0))
-    }
-
-    fn time(&self, bound: Bound) -> f64 {
-        self.times.iter().find(|(other, _)| *other == bound).map_or(0.0, |(_, time)| *time)
-    }
-
-    /// A sentence about the stage and its rate.
-    fn describe(&self, bound: Bound) -> String {
-        let time = self.time(bound).max(1.0);
-        match bound {
-            Bound::Copy => format!("the copy at {:.1} GB/s", self.bytes as f64 / time),
-            Bound::DeviceMap if self.lanes_read_host => {
-                format!("the lanes' decoding at {} per batch", micros(time))
-            }
-            Bound::DeviceMap => format!("the device map at {} per batch", micros(time)),
-            Bound::Source => format!("the source at {:.0} records/s", self.rows as f64 / time * 1e9),
-            Bound::Compute => format!("the step of {}", micros(time)),
-            Bound::Decode => format!("decoding at {} per batch", micros(time)),
-            Bound::Latency | Bound::Unknown => "nothing".to_owned(),
-        }
-    }
-
-    /// A sentence on how much faster than `per_batch` the stages before the consumer could be.
-    fn headroom(&self, per_batch: f64) -> String {
-        let (bound, longest) = self.longest_of(|bound| bound != Bound::Compute);
-        if longest < 1000.0 {
-            return String::new();
-        }
-        format!("; {} could feed {:.1} times as much", self.describe(bound), ratio(per_batch, longest))
-    }
-}
-
-pub(crate) fn micros(ns: f64) -> String {
-    if ns < 1e6 { format!("{:.0} us", ns / 1e3) } else { format!("{:.1} ms", ns / 1e6) }
-}
 
 impl fmt::Display for Diagnosis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,7 +3,7 @@
 //!
 //! | part | file |
 //! | --- | --- |
-//! | the diagnosis in words | `diagnosis.rs` |
+//! | the diagnosis in words; the stages | `diagnosis.rs`, `stages.rs` |
 //! | service times of a run, for a small file | `profile.rs` |
 //! | the pipeline in virtual time: predictions for other settings | `model.rs` |
 //! | the report page for a browser | `page.rs`, `page.html` |
@@ -32,6 +32,7 @@ mod model;
 mod page;
 mod profile;
 mod servers;
+mod stages;
 mod table;
 mod trace;
 mod wait_meter;

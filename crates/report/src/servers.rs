@@ -7,10 +7,10 @@ use feedline::report::Report;
 use feedline_device::slot::MAX_SLOTS;
 use serde::{Deserialize, Serialize};
 
-use crate::diagnosis::micros;
 use crate::model::WhatIf;
 use crate::profile::MAX_NS;
 use crate::ratio;
+use crate::stages::micros;
 
 /// The counters of decode servers in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

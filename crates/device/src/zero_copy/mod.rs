@@ -34,7 +34,7 @@
 //! once, by [`read_many`](feedline_core::Dataset::read_many), so the set needs no columns. After that a batch
 //! is gathered as above, from device memory, and only ids cross the bus.
 //!
-//! If the set exceeds its budget, only the first samples that fit are kept. Behind them is space for the rows
+//! If the set exceeds its budget, only the first samples that fit are kept. After them is space for the rows
 //! of one batch: the same stream first copies there the rows that workers have read, and then gathers all
 //! rows ([`Rest`]).
 //!

@@ -19,7 +19,7 @@ use crate::{Device, Pinned, Stream};
 const AT_ONCE: (usize, usize) = (4 << 20, 1 << 16);
 
 /// Device memory that holds every sample of a data set: one column per field, without gaps between rows.
-/// Behind them is room for the ids of a batch.
+/// After them is room for the ids of a batch.
 pub(crate) struct Resident {
     device: Arc<Core>,
     address: Address,

@@ -274,14 +274,3 @@ fn keep_freed_memory() {
         }
     });
 }
-
-/// Block and window of a block shuffle over groups that end at the samples `ends` and take `bytes` in all,
-/// with a cache of `cache_bytes`; `None` if the cache holds all groups. The cache must hold two windows,
-/// because the end of one is read at the same time as the beginning of the next.
-#[cfg(feature = "parquet")]
-pub(crate) fn block_shuffle(ends: &[u64], bytes: u64, cache_bytes: u64) -> Option<(u64, u64)> {
-    let starts = [0].iter().chain(ends);
-    let block = starts.zip(ends).map(|(start, end)| end - start).max().filter(|_| bytes > cache_bytes)?;
-    let held = u128::from(cache_bytes) * ends.len() as u128 / u128::from(bytes);
-    Some((block, block.saturating_mul((held as u64 / 2).max(1))))
-}

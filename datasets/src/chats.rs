@@ -527,6 +527,10 @@ impl Reader for Chats {
         self.reader.together()
     }
 
+    fn decoded_bytes(&self) -> u64 {
+        self.reader.decoded_bytes()
+    }
+
     fn block_shuffle(&self) -> Option<(u64, u64)> {
         self.reader.block_shuffle()
     }

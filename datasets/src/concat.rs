@@ -193,6 +193,10 @@ impl Reader for Shards {
         self.readers.iter().filter_map(|reader| reader.together()).max()
     }
 
+    fn decoded_bytes(&self) -> u64 {
+        self.readers.iter().fold(0, |sum, reader| sum.saturating_add(reader.decoded_bytes()))
+    }
+
     fn block_shuffle(&self) -> Option<(u64, u64)> {
         self.readers.iter().filter_map(|reader| reader.block_shuffle()).max()
     }

@@ -29,9 +29,49 @@ pub(crate) fn of_stream(error: io::Error, damaged: impl FnOnce(io::Error) -> Err
     damaged(error)
 }
 
+/// A request that had no answer in all of its attempts: the cause of an error of a store.
+#[derive(Debug)]
+pub(crate) struct Unanswered(pub(crate) String);
+
+impl fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unanswered {}
+
+/// Whether the store or the disk has failed, which says nothing of the data: another attempt may succeed.
+pub(crate) fn may_pass(error: &Error) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        let system = error.downcast_ref::<io::Error>().filter(|error| error.raw_os_error().is_some());
+        let is_system = system.is_some_and(|error| {
+            use io::ErrorKind::{IsADirectory, NotADirectory, NotFound, PermissionDenied};
+            !matches!(error.kind(), NotFound | PermissionDenied | NotADirectory | IsADirectory)
+        });
+        if is_system || error.is::<Unanswered>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn a_failure_of_the_disk_or_a_store_may_pass_and_bad_data_may_not() {
+        let system = |number| data("cannot read the file").with_source(io::Error::from_raw_os_error(number));
+        // An I/O error, and a stale handle; no such file, no permission.
+        assert_eq!([5, 116, 2, 13].map(|number| may_pass(&system(number))), [true, true, false, false]);
+        let store = data("cannot read after 3 attempts").with_source(Unanswered("a time-out".into()));
+        assert!(may_pass(&store) && may_pass(&data("row 3").with_source(store)));
+        assert!(!may_pass(&data("a cell is empty")));
+    }
 
     #[test]
     fn an_error_of_this_crate_passes_through_any_parser() {

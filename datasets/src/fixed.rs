@@ -9,6 +9,7 @@ use feedline_core::{
 };
 
 use crate::decoded::{Decoded, runs, slice};
+use crate::plain_shuffle;
 use crate::reader::{at_file, check_not_empty};
 use crate::row_memory::{self, RowMemory};
 use crate::{Reader, Values};
@@ -97,6 +98,11 @@ impl Dataset for Fixed {
 
     fn block_shuffle(&self) -> Option<(u64, u64)> {
         if self.memory.is_some() { None } else { self.reader.block_shuffle() }
+    }
+
+    /// Whether the rows are in memory or not: the order of a seed does not depend on the budget.
+    fn plain_shuffle(&self) -> Option<(u64, u64)> {
+        plain_shuffle::of(&*self.reader)
     }
 
     fn table_rows(&self) -> Option<(u64, bool)> {

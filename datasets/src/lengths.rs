@@ -39,7 +39,7 @@ pub(crate) fn of(reader: &dyn Reader, items: &[Option<usize>], cache: Option<&Pa
     if let Some(lengths) = known(reader, items)? {
         return Ok(lengths);
     }
-    let key = key(reader, items);
+    let key = key(reader, items)?;
     let load = |path: &Path| load(path, key, reader.len(), items);
     if let Some(path) = cache {
         if let Some(lengths) = load(path) {
@@ -106,10 +106,11 @@ fn beside(first: &Path) -> Option<PathBuf> {
 }
 
 /// A hash of the data's fingerprint and the counted fields.
-fn key(reader: &dyn Reader, items: &[Option<usize>]) -> u64 {
-    let state = Fingerprint::new().bytes(reader.format().as_bytes()).number(reader.fingerprint());
+fn key(reader: &dyn Reader, items: &[Option<usize>]) -> Result<u64> {
+    let of_reader = Fingerprint::checked(|| reader.fingerprint())?;
+    let state = Fingerprint::new().bytes(reader.format().as_bytes()).number(of_reader);
     let state = state.bytes(reader.schema().to_string().as_bytes()).number(VERSION);
-    items.iter().fold(state, |state, item| state.number(item.unwrap_or_default() as u64)).value()
+    Ok(items.iter().fold(state, |state, item| state.number(item.unwrap_or_default() as u64)).value())
 }
 
 /// Counts the items of every sample.

@@ -93,6 +93,7 @@ mod pack;
 mod panics;
 #[cfg(feature = "parquet")]
 mod parquet;
+mod plain_shuffle;
 mod ragged;
 mod read_ahead;
 mod reader;

@@ -162,7 +162,7 @@ impl Manifest {
         let label = choose_label(&*rows, &files, options.label.as_deref(), holds).map_err(at)?;
         let mut texts: Vec<_> = files.iter().copied().chain(label).collect();
         texts.sort_unstable();
-        let mut cells = columns::read(&*rows, &texts);
+        let mut cells = columns::read(&*rows, &texts)?;
         let mut places = Places::new(&*rows, path, options.root.as_deref());
         let fields = rows.schema().fields();
         let (mut columns, mut schema, mut classes) = (Vec::new(), Vec::new(), None);
@@ -323,6 +323,10 @@ impl Reader for Manifest {
 
     fn together(&self) -> Option<u64> {
         self.rows.together()
+    }
+
+    fn decoded_bytes(&self) -> u64 {
+        self.rows.decoded_bytes()
     }
 
     fn block_shuffle(&self) -> Option<(u64, u64)> {

@@ -127,7 +127,7 @@ fn one_file(
     if to.exists() {
         return Err(refuse("this exists already: remove it, or choose another name"));
     }
-    let journal = Journal::new(to, reader, columns);
+    let journal = Journal::new(to, reader, columns)?;
     let partial = Partial::open(to.to_path_buf())?;
     let (shard, kept_samples) = file(reader, columns, (partial, Some(&journal)), (0, u64::MAX), progress)?;
     journal.end()?;

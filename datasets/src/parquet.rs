@@ -18,10 +18,11 @@ use parquet::file::metadata::{
 };
 
 use crate::bytes::Content;
-use crate::cache::{Cache, block_shuffle};
+use crate::cache::Cache;
 use crate::disk::DiskFile;
 use crate::error::{data, one_line};
 use crate::panics::catch_panics;
+use crate::plain_shuffle::block_shuffle;
 use crate::reader::{Visit, inside};
 use crate::table::{Batch, Layout, TableOptions};
 use crate::{Decoded, DecodedRows, Reader, Schema, Values};
@@ -45,9 +46,11 @@ pub(crate) const MAGIC: &[u8] = b"PAR1";
 /// error of its row.
 ///
 /// The file stays on disk. One worker decodes a row group when a row of it is read, and a cache of
-/// [`TableOptions::cache_bytes`] keeps it. A full shuffle over more row groups than the cache holds decodes a
-/// row group for nearly each sample. For such files, [`block_shuffle`](Reader::block_shuffle) returns the
-/// block and window of a `Sampler::block` that decodes each group once.
+/// [`TableOptions::cache_bytes`] keeps it. A shuffle of single rows over more row groups than the cache
+/// holds decodes a row group for nearly each sample: then [`block_shuffle`](Reader::block_shuffle) has the
+/// block and the window of a `Sampler::block` that decodes each once. `LoaderBuilder::shuffle` shuffles by
+/// such blocks if the chosen columns take more than 512 MiB, whatever the cache
+/// ([`Dataset::plain_shuffle`](feedline_core::Dataset::plain_shuffle)).
 #[derive(Debug)]
 pub struct ParquetFile {
     path: PathBuf,
@@ -61,7 +64,8 @@ pub struct ParquetFile {
     times: Vec<(usize, i128)>,
     /// Cumulative row counts of the row groups.
     ends: Vec<u64>,
-    block_shuffle: Option<(u64, u64)>,
+    /// Bytes of the decoded columns.
+    bytes: u64,
     cache_bytes: u64,
     groups: Cache<Group>,
     fingerprint: u64,
@@ -168,7 +172,6 @@ impl ParquetFile {
         let stored = metadata.metadata().row_groups();
         let bytes = stored.iter().map(|group| bounds::decoded_bytes(group, &columns));
         let bytes = bytes.fold(0, u64::saturating_add);
-        let block_shuffle = block_shuffle(&ends, bytes, options.cache_bytes);
         let path = path.to_path_buf();
         Ok(Self {
             path,
@@ -179,7 +182,7 @@ impl ParquetFile {
             columns,
             times,
             ends,
-            block_shuffle,
+            bytes,
             cache_bytes: options.cache_bytes,
             groups,
             fingerprint,
@@ -397,7 +400,11 @@ impl Reader for ParquetFile {
     }
 
     fn block_shuffle(&self) -> Option<(u64, u64)> {
-        self.block_shuffle
+        block_shuffle(self.together()?, self.ends.len() as u64, self.bytes, self.cache_bytes)
+    }
+
+    fn decoded_bytes(&self) -> u64 {
+        self.bytes
     }
 
     fn prefetch(&self, samples: &[u64]) -> Prefetched {

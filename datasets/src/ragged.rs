@@ -324,6 +324,10 @@ impl Dataset for Ragged {
         self.reader.block_shuffle()
     }
 
+    fn plain_shuffle(&self) -> Option<(u64, u64)> {
+        crate::plain_shuffle::of(&*self.reader)
+    }
+
     fn prefetch(&self, ids: &[u64], _: &mut Context) -> Prefetched {
         self.reader.prefetch(ids)
     }

@@ -105,6 +105,16 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// Bytes of all samples, decoded, as the files state them, if they are [decoded
+    /// together](Self::together) in groups. 0, the default, if samples are read one by one, or the files do
+    /// not state it.
+    ///
+    /// A plain shuffle of more than 512 MiB goes by blocks
+    /// ([`Dataset::plain_shuffle`](feedline_core::Dataset::plain_shuffle)).
+    fn decoded_bytes(&self) -> u64 {
+        0
+    }
+
     /// Units per day of field `field`, if it holds dates or times, or lists of them, in a unit that the file
     /// states; then its numbers count from 1970-01-01, 00:00 UTC, or a time of day from midnight.
     fn ticks_per_day(&self, _field: usize) -> Option<u64> {
@@ -349,6 +359,10 @@ macro_rules! samples_of_reader {
 
         fn block_shuffle(&self) -> Option<(u64, u64)> {
             self.reader.block_shuffle()
+        }
+
+        fn plain_shuffle(&self) -> Option<(u64, u64)> {
+            $crate::plain_shuffle::of(&*self.reader)
         }
 
         fn prefetch(&self, ids: &[u64], _: &mut feedline_core::Context) -> feedline_core::Prefetched {

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 #[cfg(feature = "object-store")]
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use feedline_core::{Fingerprint, Prefetched, Result};
+use feedline_core::{Error, Fingerprint, Prefetched, Result};
 
 use crate::FieldStream;
 #[cfg(feature = "object-store")]
 use crate::bytes::Content;
 use crate::disk::{DiskFile, read_whole};
+use crate::error::may_pass;
 #[cfg(feature = "object-store")]
 use crate::memory::no_memory;
 #[cfg(feature = "object-store")]
@@ -200,6 +201,10 @@ impl SampleFile {
 
     /// Adds the length, and with `content` a part of the content, to a fingerprint. An object that was not
     /// listed adds nothing: its length would take a request.
+    ///
+    /// A file that is missing, or is another one since it was listed, is an error of its sample whenever it
+    /// is read, and its content is left out. Any other failure is that of the fingerprint
+    /// ([`Fingerprint::unread`]).
     pub(crate) fn fingerprint(&self, state: Fingerprint, content: bool) -> Fingerprint {
         #[cfg(feature = "object-store")]
         match &self.place {
@@ -207,13 +212,32 @@ impl SampleFile {
             Place::Named(_) => return state,
             Place::Listed(object) => {
                 let state = state.number(object.len());
-                let sampled = || Content::Remote(object.clone()).fingerprint_sampled(state);
-                return if content && object.len() > 0 { sampled().unwrap_or(state) } else { state };
+                if !content || object.len() == 0 {
+                    return state;
+                }
+                return Content::Remote(object.clone()).fingerprint_sampled(state).unwrap_or_else(|error| {
+                    let is_gone = crate::remote::may_be_folder(&error) || object.check_unchanged().is_err();
+                    if is_gone { state } else { state.unread(unread(error, &self.path)) }
+                });
             }
         }
         // A missing file counts as a file without a length.
         let len = fs::metadata(&self.path).map_or(u64::MAX, |file| file.len());
         let state = state.number(len);
-        if content { state.file_sampled(&self.path).unwrap_or(state) } else { state }
+        if content { sampled(state, &self.path) } else { state }
     }
+}
+
+/// Adds the length and a part of the content of a file to a fingerprint, as [`SampleFile::fingerprint`] does.
+pub(crate) fn sampled(state: Fingerprint, path: &Path) -> Fingerprint {
+    state
+        .file_sampled(path)
+        .unwrap_or_else(|error| if may_pass(&error) { state.unread(unread(error, path)) } else { state })
+}
+
+/// The error of a file that could not be read for a fingerprint.
+fn unread(error: Error, path: &Path) -> Error {
+    let why =
+        "cannot read what tells the data from other data, without which a run cannot be resumed: try again";
+    Error::new(error.kind(), why).with_source(error).at_path(path)
 }

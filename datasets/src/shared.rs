@@ -62,6 +62,10 @@ impl<R: Reader + ?Sized> Reader for Arc<R> {
         (**self).together()
     }
 
+    fn decoded_bytes(&self) -> u64 {
+        (**self).decoded_bytes()
+    }
+
     fn block_shuffle(&self) -> Option<(u64, u64)> {
         (**self).block_shuffle()
     }

@@ -254,6 +254,14 @@ impl Reader for Tokenized {
         self.reader.together()
     }
 
+    fn decoded_bytes(&self) -> u64 {
+        self.reader.decoded_bytes()
+    }
+
+    fn block_shuffle(&self) -> Option<(u64, u64)> {
+        self.reader.block_shuffle()
+    }
+
     fn prefetch(&self, samples: &[u64]) -> Prefetched {
         self.reader.prefetch(samples)
     }

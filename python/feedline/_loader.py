@@ -118,7 +118,9 @@ class Loader:
             :class:`Source`, or an object with only ``__iter__``.
         batch_size: Rows of a batch, on this rank.
         shuffle: Shuffles the samples anew in every epoch, by this seed; ``True`` is seed 0. Default: in
-            sequence. For a source, shuffles the shards.
+            sequence. For a source, shuffles the shards. Parquet of more than 512 MiB, decoded, is shuffled by
+            blocks, within windows of about 256 MiB, whatever is held in memory; the report has their rows.
+            ``sampler=feedline.Sampler.shuffled(), seed=7`` shuffles all samples at once.
         shuffle_buffer: Shuffles the samples of a source within a buffer of this many bytes.
         split_shards: Lets each rank read all shards of a source, and take its share of their samples.
             Default: each rank reads its own shards.

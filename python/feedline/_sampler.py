@@ -117,7 +117,10 @@ class Sampler:
 
     @staticmethod
     def shuffled() -> Sampler:
-        """Every sample once, shuffled, for :meth:`by_epoch`. Elsewhere give the loader ``shuffle=SEED``."""
+        """Every sample once, all shuffled at once, for :meth:`by_epoch` and large tables.
+
+        Elsewhere give the loader ``shuffle=SEED``, which shuffles a large table by blocks.
+        """
         return Sampler._of(_feedline.Sampler.shuffled())
 
     def draws(self, draws: int) -> Sampler:

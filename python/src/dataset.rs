@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use feedline::dataset::{Rows, lengths};
 use feedline::{Context, Dataset, Error, ErrorKind, InMemory, Mix, compose};
-use feedline_core::Layout;
+use feedline_core::{Fingerprint, Layout};
 use feedline_datasets::{
     ElementType, Fixed, ImageDataset, Manifest, ManifestOptions, Nulls, OpenOptions, Ragged, Reader,
     SchemaField, Split, TableWindows, Tokenized, open_pictures, open_with,
@@ -396,9 +396,10 @@ impl DataSet {
     }
 
     #[getter]
-    fn fingerprint(&self, py: Python<'_>) -> u64 {
+    fn fingerprint(&self, py: Python<'_>) -> PyResult<u64> {
         // May read files and objects in a store.
-        interpreter::detached(py, || self.set.fingerprint())
+        let fingerprint = || Fingerprint::checked(|| self.set.fingerprint());
+        interpreter::detached(py, fingerprint).map_err(raise)
     }
 
     /// Where lanes of the loader decode: `gpu`, `auto`, or none.

@@ -32,7 +32,7 @@ SETS: dict[str, tuple[str, Any]] = {
         [("7", -1), ("12", 2.5), ("A7", -1)],
     ),
     "cache_bytes=8 << 30": ("[row['x'].tolist() for row in flowers]", [[1.5, 2.5], [3, 4], [5.25, 6]]),
-    "Sampler.block(1, 2)": ("sorted(row for batch in blocks for row in batch['x'].tolist())", [[1.5, 2.5], [3, 4], [5.25, 6]]),
+    "Sampler.shuffled()  #": ("sorted(row for batch in shuffled for row in batch['x'].tolist())", [[1.5, 2.5], [3, 4], [5.25, 6]]),
     "feedline.tokens(": (
         "(data.fate, ids.tolist(), targets[0].tolist())",
         (
@@ -137,7 +137,7 @@ def test_every_piece_of_the_page_is_run() -> None:
 
 
 def test_the_report_has_the_sampler_of_the_page(folder: Path) -> None:
-    code = piece("Sampler.block(1, 2)")
+    code = piece("Sampler.shuffled()  #")
     beyond = run(code.replace('"width"]})', '"width"]}, cache_bytes=1)'))["data"]
     shuffled = str(feedline.Loader(beyond, 2, shuffle=7, framework="numpy").report())
     assert "decoded in groups: cache_bytes of 48 holds them" in shuffled

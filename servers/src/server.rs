@@ -125,7 +125,7 @@ impl Server {
         if workers == 0 {
             return Err(config("workers is 0: at least one thread must decode"));
         }
-        let sets = Sets::new(self.transforms, self.paths, self.datasets, self.sources);
+        let sets = Sets::new(self.transforms, self.paths, self.datasets, self.sources)?;
         sets.check()?;
         let metrics = Arc::new(Metrics::default());
         let memory = self.memory.unwrap_or(MEMORY);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use feedline::{Dataset, Error, ErrorKind, Result, Spec};
-use feedline_core::{Source, StableDataset};
+use feedline_core::{Fingerprint, Source, StableDataset};
 use feedline_datasets::labelled::{self, LabelledOptions, LabelledSets};
 use feedline_datasets::{Fixed, Ragged, open};
 use twox_hash::XxHash3_64;
@@ -35,15 +35,18 @@ pub(crate) enum Content {
 }
 
 impl Set {
-    fn new(dataset: Arc<dyn Dataset>, transforms: &str) -> Self {
+    fn new(dataset: Arc<dyn Dataset>, transforms: &str) -> Result<Self> {
         let dataset = StableDataset::new(dataset);
-        let data = Data::new(dataset.spec(), dataset.len(), dataset.fingerprint(), transforms);
-        Self::with_content(dataset.spec().clone(), data, Content::Dataset(dataset))
+        let fingerprint = Fingerprint::checked(|| dataset.fingerprint())?;
+        let data = Data::new(dataset.spec(), dataset.len(), fingerprint, transforms);
+        Ok(Self::with_content(dataset.spec().clone(), data, Content::Dataset(dataset)))
     }
 
-    fn of_source(source: Arc<dyn Source>, transforms: &str) -> Self {
-        let data = Data::new(source.spec(), source.shards(), source.fingerprint(), transforms);
-        Self::with_content(source.spec().clone(), Data { is_source: true, ..data }, Content::Source(source))
+    fn of_source(source: Arc<dyn Source>, transforms: &str) -> Result<Self> {
+        let fingerprint = Fingerprint::checked(|| source.fingerprint())?;
+        let data = Data::new(source.spec(), source.shards(), fingerprint, transforms);
+        let spec = source.spec().clone();
+        Ok(Self::with_content(spec, Data { is_source: true, ..data }, Content::Source(source)))
     }
 
     fn with_content(spec: Spec, data: Data, content: Content) -> Self {
@@ -108,7 +111,7 @@ impl Files {
         if let Some(opened) = open.iter().find(|opened| opened.fields == fields && opened.form == *form) {
             return Ok(opened.set.clone());
         }
-        let set = Arc::new(Set::new(in_form(&self.path, fields, form)?, transforms));
+        let set = Arc::new(Set::new(in_form(&self.path, fields, form)?, transforms)?);
         if open.len() == MAX_FORMS {
             open.remove(0);
         }
@@ -148,12 +151,12 @@ impl Sets {
         paths: Vec<PathBuf>,
         datasets: Vec<Arc<dyn Dataset>>,
         sources: Vec<Arc<dyn Source>>,
-    ) -> Self {
+    ) -> Result<Self> {
         let datasets = datasets.into_iter().map(|set| Set::new(set, &transforms));
         let sources = sources.into_iter().map(|source| Set::of_source(source, &transforms));
-        let datasets = datasets.chain(sources).map(Arc::new).collect();
+        let datasets = datasets.chain(sources).map(|set| set.map(Arc::new)).collect::<Result<_>>()?;
         let paths = paths.into_iter().map(|path| Files { path, open: Mutex::default() }).collect();
-        Self { transforms, paths, datasets }
+        Ok(Self { transforms, paths, datasets })
     }
 
     /// Whether a ticket may come with records.

@@ -87,6 +87,16 @@ pub trait Dataset: Send + Sync + 'static {
         None
     }
 
+    /// Block and window of the [`Sampler::block`](crate::Sampler::block) that a plain shuffle of this set
+    /// is, such as `LoaderBuilder::shuffle`: for a set that is decoded in groups and too large to be
+    /// shuffled as a whole. `None`, the default, if all samples are shuffled at once.
+    ///
+    /// Unlike [`block_shuffle`](Self::block_shuffle), it must depend on the data alone, not on a cache, a
+    /// machine or an option of how the data are held: the order of a seed would change with it.
+    fn plain_shuffle(&self) -> Option<(u64, u64)> {
+        None
+    }
+
     /// For a table, the bytes of all of its rows, and whether they are held in memory, decoded once;
     /// otherwise they are decoded in groups. `None`, the default, for any other set.
     fn table_rows(&self) -> Option<(u64, bool)> {
@@ -120,7 +130,9 @@ pub trait Dataset: Send + Sync + 'static {
         None
     }
 
-    /// A number that identifies this data; a cursor with another fingerprint is rejected.
+    /// A number that identifies this data; a cursor with another fingerprint is rejected. If data cannot be
+    /// read for it, give the error to [`Fingerprint::unread`](crate::Fingerprint::unread): the loader is
+    /// not built then.
     ///
     /// The default covers only length, spec and [`version`](Self::version), so different data of the same
     /// length and spec has the same fingerprint. Override it to cover the data itself:

@@ -1,5 +1,6 @@
 //! Fingerprints of data sets, for custom [`Dataset::fingerprint`](crate::Dataset::fingerprint) methods.
 
+use std::cell::RefCell;
 use std::fs::{self, File, Metadata};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
@@ -174,6 +175,39 @@ impl Default for Fingerprint {
     }
 }
 
+thread_local! {
+    /// The first error of this thread that left data out of a fingerprint.
+    static UNREAD: RefCell<Option<Error>> = const { RefCell::new(None) };
+}
+
+/// `Dataset::fingerprint` returns a number, whatever happens: errors come beside it.
+impl Fingerprint {
+    /// Leaves out data that could not be read for it. [`checked`](Self::checked) returns the `error`.
+    pub fn unread(self, error: Error) -> Self {
+        UNREAD.with_borrow_mut(|unread| {
+            unread.get_or_insert(error);
+        });
+        self.bytes(b"unread")
+    }
+
+    /// The fingerprint that `compute` returns, which is that of all of the data: a cursor with any other
+    /// would be refused by equal data, or accepted by changed data.
+    ///
+    /// # Errors
+    /// The first error that `compute`, on this thread, has given to [`unread`](Self::unread).
+    pub fn checked(compute: impl FnOnce() -> u64) -> Result<u64> {
+        let (value, unread) = Self::watched(compute);
+        unread.map_or(Ok(value), Err)
+    }
+
+    /// The fingerprint, and the error that left data out of it.
+    pub(crate) fn watched(compute: impl FnOnce() -> u64) -> (u64, Option<Error>) {
+        let before = UNREAD.take();
+        let value = compute();
+        (value, UNREAD.replace(before))
+    }
+}
+
 /// Four independent hash chains, each over every fourth word, for instruction-level parallelism.
 struct Lanes {
     lanes: [u64; 4],
@@ -257,6 +291,20 @@ mod tests {
         assert_ne!(one, words([2, 1, 3, 4, 5, 6, 7, 8]));
         assert_ne!(one, words([5, 2, 3, 4, 1, 6, 7, 8]));
         assert_ne!(one, words([5, 6, 7, 8, 1, 2, 3, 4]));
+    }
+
+    #[test]
+    fn an_error_that_left_data_out_comes_out_once_and_of_its_own_computation() {
+        let failing = |why: &str| Fingerprint::new().unread(Error::new(ErrorKind::Data, why)).value();
+        let inner = || Fingerprint::checked(|| failing("inner"));
+        let error = Fingerprint::checked(|| {
+            assert_eq!(inner().unwrap_err().message(), "inner");
+            failing("first") ^ failing("second")
+        });
+        assert_eq!(error.unwrap_err().message(), "first");
+        failing("nobody asks");
+        assert_eq!(Fingerprint::checked(|| 7).unwrap(), 7);
+        assert_ne!(failing("x"), Fingerprint::new().value());
     }
 
     /// Cursors contain fingerprints, so the values must never change.

@@ -8,6 +8,10 @@ macro_rules! forward {
             $inner.block_shuffle()
         }
 
+        fn plain_shuffle(&$self) -> Option<(u64, u64)> {
+            $inner.plain_shuffle()
+        }
+
         fn table_rows(&$self) -> Option<(u64, bool)> {
             $inner.table_rows()
         }

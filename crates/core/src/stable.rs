@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use crate::forward::forward;
-use crate::{Context, Dataset, ReadError, Row, Rows, Spec, StridedColumn};
+use crate::{Context, Dataset, Fingerprint, ReadError, Row, Rows, Spec, StridedColumn};
 
 /// A data set, with its length, spec and fingerprint read once.
 ///
@@ -56,7 +56,17 @@ impl Dataset for StableDataset {
     forward!(self => self.inner);
 
     fn fingerprint(&self) -> u64 {
-        *self.fingerprint.get_or_init(|| self.inner.fingerprint())
+        if let Some(&fingerprint) = self.fingerprint.get() {
+            return fingerprint;
+        }
+        match Fingerprint::watched(|| self.inner.fingerprint()) {
+            (fingerprint, None) => *self.fingerprint.get_or_init(|| fingerprint),
+            // It is not kept: the next call tries again.
+            (fingerprint, Some(error)) => {
+                let _ = Fingerprint::new().unread(error);
+                fingerprint
+            }
+        }
     }
 }
 

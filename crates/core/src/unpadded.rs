@@ -156,6 +156,10 @@ impl Dataset for Unpadded {
         self.inner.block_shuffle()
     }
 
+    fn plain_shuffle(&self) -> Option<(u64, u64)> {
+        self.inner.plain_shuffle()
+    }
+
     fn has_random_geometry(&self) -> bool {
         self.inner.has_random_geometry()
     }

@@ -8,7 +8,7 @@ use feedline::record::frame::Substitute;
 use feedline::record::read::{RankRecord, Segment, Step};
 use feedline::record::{absolute, changed_files, file_name, file_state, files};
 use feedline::{BadSampleReport, Cursor, Dataset, Epoch, Error, ErrorKind, Loader, Result, Sampler};
-use feedline_core::{BatchProof, BatchSampler, SourcePosition, named};
+use feedline_core::{BatchProof, BatchSampler, Fingerprint, SourcePosition, named};
 use serde_json::{Value, json};
 
 use crate::Header;
@@ -414,10 +414,13 @@ impl Run {
     ///
     /// # Errors
     /// `Cursor` with the file that has changed, if one has another size or time than at the beginning of the
-    /// run.
+    /// run; that of a read without which its fingerprint would not be that of the data.
     pub fn check_data(&self, dataset: &dyn Dataset, number: u64) -> Result<()> {
         let header = self.header(number);
-        let (was, is) = (header.as_json()["fingerprint"].clone(), format!("{:#018x}", dataset.fingerprint()));
+        let (was, is) = (
+            header.as_json()["fingerprint"].clone(),
+            format!("{:#018x}", Fingerprint::checked(|| dataset.fingerprint())?),
+        );
         if was.as_str() == Some(&is) {
             return Ok(());
         }

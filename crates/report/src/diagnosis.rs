@@ -220,10 +220,16 @@ impl Diagnosis {
         if let (Bound::Decode, Some((block, _)), Some(by_blocks)) =
             (bound, setup.block_shuffle, setup.by_blocks())
         {
-            diagnosis.text += &format!(
-                "; the shuffle reads single samples of groups of {block} that do not fit the set's cache, \
-                 so a group is decoded for most samples: {by_blocks}"
-            );
+            diagnosis.text += &match setup.plain_shuffle {
+                None => format!(
+                    "; the shuffle reads single samples of groups of {block} that do not fit the set's \
+                     cache, so a group is decoded for most samples: {by_blocks}"
+                ),
+                Some((_, window)) => format!(
+                    "; the shuffle goes by windows of {window} samples, whose groups of {block} do not fit \
+                     the set's cache, so they are decoded again and again: {by_blocks}"
+                ),
+            };
             if let Some((bytes, false)) = setup.table_rows {
                 diagnosis.text += &format!(
                     ", or hold all rows in memory by {} of {bytes}",

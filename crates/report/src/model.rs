@@ -469,6 +469,7 @@ mod tests {
             has_few_queues: true,
             is_source: true,
             is_zero_copy: false,
+            plain_shuffle: Some((u64::MAX, u64::MAX)),
             block_shuffle: Some((u64::MAX, u64::MAX)),
             groups_held: Some(0),
             table_rows: Some((u64::MAX, false)),

@@ -23,6 +23,7 @@ use self::table::Boxes;
 use crate::disk::read_whole;
 use crate::error::{data, one_line};
 use crate::reader::outside;
+use crate::sample_file::sampled;
 use crate::{ElementType, JointDataset, Parts, Reader, Schema, SchemaField, Values};
 
 /// The number of pictures whose content the fingerprint covers.
@@ -110,7 +111,8 @@ impl Annotated {
     /// use feedline_images::Transforms;
     ///
     /// let photographs = Annotated::open_segmented("val2017", "annotations/instances_val2017.json", None)?;
-    /// let data = JointDataset::annotated(photographs, Transforms::new().random_resized_crop(480).flip(0.5))?;
+    /// let data = JointDataset::annotated(photographs,
+    /// Transforms::new().random_resized_crop(480).flip(0.5))?;
     /// # Ok::<(), feedline_core::Error>(())
     /// ```
     ///
@@ -149,12 +151,15 @@ impl Annotated {
         fields.extend(boxes.has_masks().then(|| SchemaField::variable(MASK, ElementType::Bytes)));
         let state = boxes.fingerprint(Fingerprint::new().number(pictures.len() as u64));
         let every = pictures.len().div_ceil(SAMPLED).max(1);
-        let state = pictures.iter().enumerate().fold(state, |state, (number, picture)| {
-            let below = picture.strip_prefix(images).unwrap_or(picture);
-            let state = state.bytes(below.as_os_str().as_encoded_bytes());
-            // A missing file is an error when its sample is read.
-            if number % every == 0 { state.file_sampled(picture).unwrap_or(state) } else { state }
-        });
+        let fold = || {
+            let state = pictures.iter().enumerate().fold(state, |state, (number, picture)| {
+                let below = picture.strip_prefix(images).unwrap_or(picture);
+                let state = state.bytes(below.as_os_str().as_encoded_bytes());
+                if number % every == 0 { sampled(state, picture) } else { state }
+            });
+            state.value()
+        };
+        let fingerprint = Fingerprint::checked(fold)?;
         Ok(Self {
             format,
             annotations: path.to_path_buf(),
@@ -163,7 +168,7 @@ impl Annotated {
             box_format,
             classes,
             schema: Schema::new(fields),
-            fingerprint: state.value(),
+            fingerprint,
         })
     }
 

@@ -6,21 +6,6 @@ use feedline_testkit::watchdog::LIMIT;
 
 use super::*;
 
-#[cfg(feature = "parquet")]
-#[test]
-fn a_cache_holds_two_windows_of_a_block_shuffle() {
-    let ends: Vec<u64> = (1..=10).map(|end| 10 * end).collect();
-    for (cache, expected) in [
-        (1000, None),
-        (999, Some((10, 40))),
-        (700, Some((10, 30))),
-        (100, Some((10, 10))),
-        (0, Some((10, 10))),
-    ] {
-        assert_eq!(block_shuffle(&ends, 1000, cache), expected, "{cache} of 1000 bytes");
-    }
-}
-
 #[test]
 fn the_part_that_was_used_longest_ago_goes_first() {
     let cache = Cache::new(4, 20);

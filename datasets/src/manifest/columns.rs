@@ -3,8 +3,10 @@
 use feedline_core::{Error, ErrorKind, Result, named};
 
 use super::one_line;
+use crate::error::may_pass;
 use crate::nulls::quoted;
 use crate::open::{is_picture, is_sound, is_url};
+use crate::reader::at_file;
 use crate::{ElementType, Reader, SchemaField, Values};
 
 /// What the files of a manifest hold.
@@ -56,8 +58,8 @@ pub(super) fn choose_files(rows: &dyn Reader, names: &[String], holds: Holds) ->
     let (mut named_any, mut is_other) = (vec![false; texts.len()], vec![false; texts.len()]);
     let mut values = Values::new();
     for row in 0..rows.len().min(LOOKED_AT) {
-        // A row that cannot be read says nothing; it is an error when its sample is read.
-        let _ = rows.visit(row, &mut values, &mut |field, bytes| {
+        // A row that is damaged says nothing; it is an error when its sample is read.
+        let visited = rows.visit(row, &mut values, &mut |field, bytes| {
             if let Ok(at) = texts.binary_search(&field)
                 && let text = String::from_utf8_lossy(bytes)
                 && !text.is_empty()
@@ -69,6 +71,7 @@ pub(super) fn choose_files(rows: &dyn Reader, names: &[String], holds: Holds) ->
             }
             Ok(())
         });
+        unless_damaged(rows, row, visited)?;
     }
     let found: Vec<_> =
         (0..texts.len()).filter(|&at| named_any[at] && !is_other[at]).map(|at| texts[at]).collect();
@@ -128,15 +131,17 @@ pub(super) fn choose_label(
     Ok(found.filter(|&found| is_text(&fields[found])))
 }
 
-/// The texts of the columns `texts`, which are sorted, in each row; `None` where the row cannot be read or
-/// the cell is empty.
-pub(super) fn read(rows: &dyn Reader, texts: &[usize]) -> Vec<Vec<Option<String>>> {
+/// The texts of the columns `texts`, which are sorted, in each row; `None` where the row is damaged or the
+/// cell is empty.
+///
+/// # Errors
+/// That of a row that the store or the disk does not give: without its texts there would be other classes.
+pub(super) fn read(rows: &dyn Reader, texts: &[usize]) -> Result<Vec<Vec<Option<String>>>> {
     let mut cells: Vec<Vec<Option<String>>> = texts.iter().map(|_| Vec::new()).collect();
     let mut values = Values::new();
     for row in 0..rows.len() {
         cells.iter_mut().for_each(|cells| cells.push(None));
-        // An error of the row is found again when its sample is read.
-        let _ = rows.visit(row, &mut values, &mut |field, bytes| {
+        let visited = rows.visit(row, &mut values, &mut |field, bytes| {
             if let Ok(at) = texts.binary_search(&field)
                 && let Some(cell) = cells[at].last_mut()
             {
@@ -145,6 +150,83 @@ pub(super) fn read(rows: &dyn Reader, texts: &[usize]) -> Vec<Vec<Option<String>
             }
             Ok(())
         });
+        unless_damaged(rows, row, visited)?;
     }
-    cells
+    Ok(cells)
+}
+
+/// The error of a row, unless the row itself is damaged: that error is found again when its sample is read.
+fn unless_damaged(rows: &dyn Reader, row: u64, visited: Result<()>) -> Result<()> {
+    match visited {
+        Err(error) if may_pass(&error) => Err(at_file(rows, row, error.at_sample(row))),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::Schema;
+    use crate::error::{Unanswered, data};
+
+    /// Rows of a class, of which row 3 cannot be read.
+    #[derive(Debug)]
+    struct Failing {
+        schema: Schema,
+        is_damaged: bool,
+    }
+
+    impl Reader for Failing {
+        fn format(&self) -> &'static str {
+            "failing"
+        }
+
+        fn schema(&self) -> &Schema {
+            &self.schema
+        }
+
+        fn len(&self) -> u64 {
+            6
+        }
+
+        fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+            match sample {
+                3 if self.is_damaged => Err(data("a cell is missing")),
+                3 => Err(data("cannot read after 3 attempts").with_source(Unanswered("status 503".into()))),
+                _ => {
+                    values.begin(1)[0].set_bytes(format!("{sample}.jpg").as_bytes());
+                    Ok(())
+                }
+            }
+        }
+
+        fn path(&self, _: u64) -> Option<&Path> {
+            Some(Path::new("train.parquet"))
+        }
+
+        fn fingerprint(&self) -> u64 {
+            0
+        }
+    }
+
+    #[test]
+    fn a_row_that_a_store_does_not_give_is_an_error_and_not_an_empty_cell() {
+        let schema = || Schema::new([SchemaField::variable("file", ElementType::Text)]);
+        let damaged = Failing { schema: schema(), is_damaged: true };
+        assert_eq!(choose_files(&damaged, &[], Holds::Pictures).unwrap(), [0]);
+        let cells = read(&damaged, &[0]).unwrap().remove(0);
+        assert_eq!((cells.len(), cells[2].as_deref(), cells[3].as_deref()), (6, Some("2.jpg"), None));
+        let failing = Failing { schema: schema(), is_damaged: false };
+        for error in
+            [choose_files(&failing, &[], Holds::Pictures).unwrap_err(), read(&failing, &[0]).unwrap_err()]
+        {
+            assert_eq!(error.sample(), Some(3));
+            assert!(
+                error.to_string().contains("train.parquet") && error.to_string().contains("503"),
+                "{error}"
+            );
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Component, Path};
 
-use feedline_core::Result;
+use feedline_core::{Fingerprint, Result};
 use serde::{Deserialize, Serialize};
 
 use super::classes::{CLASSES, Classes};
@@ -73,7 +73,7 @@ impl Index {
         let new = Self {
             format: FORMAT.into(),
             version: 1,
-            source: format!("{:016x}", reader.fingerprint()),
+            source: format!("{:016x}", Fingerprint::checked(|| reader.fingerprint())?),
             source_samples: reader.len(),
             shard_bytes,
             classes: None,

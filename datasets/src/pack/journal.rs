@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use feedline_core::Result;
+use feedline_core::{Fingerprint, Result};
 use serde::{Deserialize, Serialize};
 
 use super::columns::Columns;
@@ -60,9 +60,10 @@ struct Entry {
 }
 
 impl Journal {
-    pub(super) fn new(to: &Path, reader: &dyn Reader, columns: &Columns) -> Self {
+    pub(super) fn new(to: &Path, reader: &dyn Reader, columns: &Columns) -> Result<Self> {
         let form = crc32c::crc32c(&footer::start(&columns.described));
-        Self::of(to, [reader.fingerprint(), reader.len(), form.into()])
+        let fingerprint = Fingerprint::checked(|| reader.fingerprint())?;
+        Ok(Self::of(to, [fingerprint, reader.len(), form.into()]))
     }
 
     /// The journal of the file `to`, made of this source in this layout.

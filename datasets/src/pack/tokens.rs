@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
-use feedline_core::{DType, Error, ErrorKind, Result};
+use feedline_core::{DType, Error, ErrorKind, Fingerprint, Result};
 
 use super::journal::{self, Journal, Part, Written};
 use super::partial::Partial;
@@ -167,10 +167,11 @@ impl<'a> Source<'a> {
     }
 
     /// The key of the files: all that they depend on.
-    fn fingerprint(&self) -> [u64; 3] {
+    fn fingerprint(&self) -> Result<[u64; 3]> {
         let TokenPackOptions { dtype, field, end, threads: _ } = self.options;
         let form = format!("{dtype} {field} {end:?}");
-        [self.reader.fingerprint(), self.reader.len(), crc32c::crc32c(form.as_bytes()).into()]
+        let reader = Fingerprint::checked(|| self.reader.fingerprint())?;
+        Ok([reader, self.reader.len(), crc32c::crc32c(form.as_bytes()).into()])
     }
 
     /// A batch of the documents from `first` on.
@@ -282,7 +283,7 @@ impl Output {
 }
 
 fn pack(source: &Source<'_>, to: &Path, progress: &mut dyn FnMut(u64)) -> Result<PackedTokens> {
-    let journal = Journal::of(to, source.fingerprint());
+    let journal = Journal::of(to, source.fingerprint()?);
     let mut bin = Partial::open(to.to_path_buf())?;
     let mut list = Partial::open(to.with_extension("sequences"))?;
     let found = journal.find_in(&mut [bin.file(), list.file()]);

@@ -15,7 +15,7 @@ use super::tag::Tag;
 use super::url::Place;
 use super::whole::{PAGE, check_encoding};
 use super::{Counts, RemoteOptions};
-use crate::error::{data, one_line};
+use crate::error::{Unanswered, data, one_line};
 
 /// The max wait between two attempts.
 const MAX_WAIT: Duration = Duration::from_secs(10);
@@ -210,7 +210,7 @@ pub(super) async fn retried<T, F: Future<Output = Result<T, Failure>>>(
                     format!("cannot {what} {tries}: check the server and the network, or allow more attempts")
                 }
             };
-            let error = data(why).with_source(failure.error.message().to_owned());
+            let error = data(why).with_source(Unanswered(failure.error.message().to_owned()));
             return Err(Failure { error, ..failure });
         }
         counts.retries.fetch_add(1, Ordering::Relaxed);

@@ -6,6 +6,7 @@ use std::thread::available_parallelism;
 use feedline_core::{Result, on_threads};
 
 use crate::Values;
+use crate::error::may_pass;
 
 /// Samples that a thread takes at a time.
 const RUN: u64 = 16;
@@ -32,6 +33,10 @@ pub(super) fn measure(
     let threads = available_parallelism().map_or(1, usize::from);
     let mut all: Vec<_> = on_threads(threads, "fl-measure", work).into_iter().flatten().collect();
     all.sort_unstable_by_key(|(id, _)| *id);
+    let failed = all.iter().find_map(|(_, length)| length.as_ref().err().filter(|error| may_pass(error)));
+    if let Some(error) = failed {
+        return Err(error.clone());
+    }
     if all.iter().all(|(_, length)| length.is_err())
         && let Some((_, Err(error))) = all.first()
     {
@@ -43,4 +48,21 @@ pub(super) fn measure(
 /// The longest of them, at least 1.
 pub(super) fn max(lengths: &[Option<u32>]) -> usize {
     lengths.iter().flatten().copied().max().unwrap_or_default().max(1) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{Unanswered, data};
+
+    #[test]
+    fn a_store_that_fails_is_an_error_and_no_sound_without_a_length() {
+        let lengths = |cut: fn() -> feedline_core::Error| {
+            measure(40, move |id, _| if id == 17 { Err(cut()) } else { Ok(id as u32) })
+        };
+        let bad = lengths(|| data("the sound is cut")).unwrap();
+        assert_eq!((bad.len(), bad[16], bad[17]), (40, Some(16), None));
+        let unanswered = lengths(|| data("cannot read").with_source(Unanswered("status 503".into())));
+        assert_eq!(unanswered.unwrap_err().message(), "cannot read");
+    }
 }

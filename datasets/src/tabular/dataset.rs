@@ -97,6 +97,10 @@ impl Dataset for TableDataset {
         self.rows().block_shuffle()
     }
 
+    fn plain_shuffle(&self) -> Option<(u64, u64)> {
+        self.rows().plain_shuffle()
+    }
+
     fn table_rows(&self) -> Option<(u64, bool)> {
         self.rows().table_rows()
     }

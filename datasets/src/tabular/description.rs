@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{ErrorKind as IoError, Write as _};
 use std::path::Path;
 
-use feedline_core::{Error, Result};
+use feedline_core::{Error, Fingerprint, Result};
 use serde_json::value::RawValue;
 use serde_json::{Value as Json, json};
 
@@ -102,13 +102,16 @@ impl Description {
     }
 
     /// Whether the pass was made over this table.
-    pub(super) fn is_of(&self, reader: &dyn Reader) -> bool {
-        (self.rows, self.data) == (reader.len(), reader.fingerprint())
+    ///
+    /// # Errors
+    /// That of a read without which the fingerprint would not be that of the table.
+    pub(super) fn is_of(&self, reader: &dyn Reader) -> Result<bool> {
+        Ok((self.rows, self.data) == (reader.len(), Fingerprint::checked(|| reader.fingerprint())?))
     }
 
     /// Refuses a table that differs from the table of the pass.
     pub(super) fn check_data(&self, reader: &dyn Reader) -> Result<()> {
-        if self.is_of(reader) {
+        if self.is_of(reader)? {
             return Ok(());
         }
         Err(data(format!(

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use feedline_core::Result;
+use feedline_core::{Fingerprint, Result};
 
 use super::cast::Number;
 use super::description::{Description, Fitted};
@@ -58,7 +58,7 @@ pub(super) fn fit(reader: &dyn Reader, plan: &Plan, on: Option<&FitOn>) -> Resul
         }
     }
     share(plan, &mut found)?;
-    let (rows, data) = (reader.len(), reader.fingerprint());
+    let (rows, data) = (reader.len(), Fingerprint::checked(|| reader.fingerprint())?);
     let columns = plan
         .columns
         .iter()

@@ -344,7 +344,7 @@ impl Table {
             checked.map_err(|error| error.at_path(path))?;
         }
         if let (Some(path), Some(found), Some(on)) = (&fitted, &found, &steps.fit_on) {
-            let is_of = match found.is_of(&*reader) {
+            let is_of = match found.is_of(&*reader)? {
                 true => Ok(()),
                 false => Err(crate::error::data(
                     "the saved table was made of other data: fit_on names rows of the training data, and so it is \
@@ -362,7 +362,7 @@ impl Table {
         }
         let found = found.unwrap_or_default();
         let made = Made::new(reader.schema(), &plan, &found).map_err(at)?;
-        Ok(TableReader::new(reader, made, &found.text(&steps)))
+        TableReader::new(reader, made, &found.text(&steps))
     }
 }
 

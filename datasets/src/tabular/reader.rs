@@ -172,9 +172,10 @@ impl Made {
 
 impl TableReader {
     /// The rows of `reader`, made by `made`. `text` is the saved description, a part of the fingerprint.
-    pub(super) fn new(reader: Box<dyn Reader>, made: Made, text: &str) -> Self {
-        let fingerprint = Fingerprint::new().number(reader.fingerprint()).bytes(text.as_bytes()).value();
-        Self { reader, made: made.into(), fingerprint }
+    pub(super) fn new(reader: Box<dyn Reader>, made: Made, text: &str) -> Result<Self> {
+        let of_reader = Fingerprint::checked(|| reader.fingerprint())?;
+        let fingerprint = Fingerprint::new().number(of_reader).bytes(text.as_bytes()).value();
+        Ok(Self { reader, made: made.into(), fingerprint })
     }
 
     /// The categories of each column that has some.
@@ -396,6 +397,10 @@ impl Reader for TableReader {
 
     fn together(&self) -> Option<u64> {
         self.reader.together()
+    }
+
+    fn decoded_bytes(&self) -> u64 {
+        self.reader.decoded_bytes()
     }
 
     fn block_shuffle(&self) -> Option<(u64, u64)> {

@@ -68,6 +68,10 @@ impl Reader for Odd {
         Some((5, 6))
     }
 
+    fn decoded_bytes(&self) -> u64 {
+        7
+    }
+
     fn ticks_per_day(&self, _: usize) -> Option<u64> {
         Some(8)
     }
@@ -133,6 +137,7 @@ fn a_shared_reader_answers_as_the_reader_itself() {
     assert!(shared.column(0).is_some());
     assert_eq!(shared.slice(0, 0), Some(&b"slice"[..]));
     assert_eq!((shared.together(), shared.block_shuffle()), (Some(3), Some((5, 6))));
+    assert_eq!(shared.decoded_bytes(), 7);
     assert_eq!((shared.ticks_per_day(0), shared.neighbours(1), shared.row_memory()), (Some(8), 0..4, 9));
     assert_eq!(shared.decoded(0).unwrap().unwrap().samples(), 1..3);
     shared.forget(3);

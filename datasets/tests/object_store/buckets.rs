@@ -1,11 +1,12 @@
 //! Buckets of small objects: many requests are in flight for the samples of later batches.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::patterns::of_bucket;
 use crate::server::{Fault, Served, Server};
 use crate::{LIMIT, made};
-use feedline_core::Prefetched;
+use feedline_core::{Dataset, Fingerprint, Prefetched, StableDataset};
 use feedline_datasets::{Ragged, Remote, RemoteOptions, Values};
 use feedline_testkit::with_watchdog;
 
@@ -218,5 +219,36 @@ fn the_parts_that_a_fingerprint_covers_are_fetched_at_one_time() {
         let (took, asked) = (begun.elapsed(), 200);
         // It covers every second one of 400 objects.
         assert!(took < DELAY * asked / 3, "{took:?} for {asked} requests of {DELAY:?}");
+    });
+}
+
+#[test]
+fn a_fingerprint_whose_request_fails_is_an_error_and_not_another_fingerprint() {
+    with_watchdog(LIMIT, || {
+        let server = bucket(900);
+        let open = || {
+            let quick = RemoteOptions { attempts: 2, backoff: Duration::from_millis(1), ..options(&server) };
+            Remote::new(quick).unwrap().open("s3://bucket/set/").unwrap()
+        };
+        let set = || StableDataset::new(Arc::new(Ragged::measured(open()).unwrap()));
+        let checked = |set: &StableDataset| Fingerprint::checked(|| set.fingerprint());
+        let whole = set().fingerprint();
+        for (status, cause) in [(503, "status 503"), (403, "access")] {
+            let set = set();
+            server.fail_always(Some(Fault::Status(status)));
+            let line = checked(&set).unwrap_err().to_string();
+            for part in ["without which a run cannot be resumed", "bucket/set/0/0000.jpg", cause] {
+                assert!(line.contains(part), "{status}: {line}");
+            }
+            server.fail_always(None);
+            assert_eq!(checked(&set).unwrap(), whole, "what has failed is asked for again");
+        }
+        // These are errors of their samples, whenever they are read.
+        let (gone, changed) = (set(), set());
+        server.remove("bucket/set/0/0000.jpg");
+        assert_ne!(checked(&gone).unwrap(), whole);
+        let other = Served { headers: "ETag: \"other\"\r\n".into(), ..Served::new(content(0, 900)) };
+        server.put("bucket/set/0/0000.jpg", other);
+        assert_ne!(checked(&changed).unwrap(), whole);
     });
 }

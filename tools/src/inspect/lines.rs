@@ -22,13 +22,9 @@ pub(super) fn load(options: &Options, inspected: &Inspected) -> String {
     };
     let images = if has_picture { "\n  feedline-images = \"0.1\"" } else { "" };
     let data = data(options, &path, &**reader, values, columns.as_ref());
-    let shuffle = match reader.block_shuffle() {
-        Some((block, window)) => format!("sampler(Sampler::block({block}, {window})?).seed(7)"),
-        None => "shuffle(7)".into(),
-    };
     format!(
         "  # Cargo.toml\n  feedline = \"0.1\"\n  {features}{images}\n\n{data}  \
-         let mut loader = Loader::builder(data).batch_size(256).{shuffle}.build(&Device::best()?)?;\n"
+         let mut loader = Loader::builder(data).batch_size(256).shuffle(7).build(&Device::best()?)?;\n"
     )
 }
 

@@ -11,12 +11,8 @@ pub(super) fn load(options: &Options, inspected: &Inspected) -> String {
     let Inspected { reader, values, columns, .. } = inspected;
     let path = text(&options.path.display().to_string());
     let split = if options.test { ", split=\"test\"" } else { "" };
-    let shuffle = match reader.block_shuffle() {
-        Some((block, window)) => format!("sampler=feedline.Sampler.block({block}, {window}), seed=7"),
-        None => "shuffle=7".into(),
-    };
     let data = data(&path, split, options.fill, &**reader, values, columns.as_ref());
-    format!("  import feedline\n{data}  loader = feedline.Loader(data, batch_size=256, {shuffle})\n")
+    format!("  import feedline\n{data}  loader = feedline.Loader(data, batch_size=256, shuffle=7)\n")
 }
 
 /// The lines that make the data set.

@@ -8,6 +8,7 @@ mod common;
 #[path = "../../../crates/feedline/tests/zoo/entry.rs"]
 mod entry;
 mod formats;
+mod large_table;
 #[path = "../../../datasets/tests/made/mod.rs"]
 mod made;
 mod random_resumes;

@@ -1,6 +1,6 @@
 //! The order of the samples. Calls of a builder that contradict each other are errors, never ignored.
 
-use feedline_core::{Error, ErrorKind, LastBatch, Result, Sampler, named, option};
+use feedline_core::{Dataset, Error, ErrorKind, LastBatch, Result, Sampler, named, option};
 
 use super::LoaderBuilder;
 use crate::decode::Input;
@@ -16,9 +16,15 @@ pub(super) struct Calls {
 }
 
 impl LoaderBuilder {
-    /// Shuffles the whole set anew every epoch; the order depends only on `seed` and the epoch. The same as
-    /// `sampler(Sampler::Shuffle).seed(seed)`. Not for a source: see
+    /// Shuffles the set anew every epoch; the order depends on the data, `seed` and the epoch only. The
+    /// same as `sampler(Sampler::Shuffle).seed(seed)`, for most sets. Not for a source: see
     /// [`shuffle_shards`](Self::shuffle_shards).
+    ///
+    /// A set that is decoded in groups, such as the row groups of Parquet, and takes more than 512 MiB
+    /// decoded is shuffled by blocks of a group: all blocks, then the samples of a window of some 256 MiB
+    /// ([`Dataset::plain_shuffle`](feedline_core::Dataset::plain_shuffle)), whatever is held in memory. The
+    /// report has both sizes. `sampler` says another order: `sampler(Sampler::Shuffle)` shuffles all
+    /// samples at once.
     pub fn shuffle(mut self, seed: u64) -> Self {
         self.calls.shuffle = Some(seed);
         self
@@ -167,8 +173,21 @@ impl LoaderBuilder {
             let (order, seed) = (option(name, shuffle), option("seed", seed));
             return refuse(format!("{order} and {seed} set two seeds: leave out seed"));
         }
-        (self.sampler, self.seed) = (Sampler::Shuffle, shuffle);
+        let by_blocks = self.input.stable_dataset().and_then(|set| set.plain_shuffle());
+        self.sampler = match by_blocks {
+            Some((block, window)) if sampler.is_none() => Sampler::block(block, window)?,
+            _ => Sampler::Shuffle,
+        };
+        self.seed = shuffle;
         Ok(())
+    }
+
+    /// Block and window, if `shuffle` goes by blocks.
+    pub(crate) fn plain_shuffle(&self) -> Option<(u64, u64)> {
+        match (&self.sampler, self.calls.shuffle) {
+            (Sampler::Block(blocks), Some(_)) => Some(blocks.sizes().into()),
+            _ => None,
+        }
     }
 
     /// Refuses a batch size that differs from the sampler's buckets: batches would mix lengths and have more

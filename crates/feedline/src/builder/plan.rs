@@ -102,10 +102,13 @@ impl LoaderBuilder {
     }
 
     /// The fingerprint of the data, or of its stated version.
-    pub(crate) fn fingerprint(&self, len: u64) -> u64 {
+    ///
+    /// # Errors
+    /// As [`Input::fingerprint`].
+    pub(crate) fn fingerprint(&self, len: u64) -> Result<u64> {
         let Some(version) = &self.data_version else { return self.input.fingerprint() };
         let state = Fingerprint::new().bytes(b"data version").bytes(version.as_bytes()).number(len);
-        state.spec(self.input.spec()).value()
+        Ok(state.spec(self.input.spec()).value())
     }
 
     /// The batch sampler of a source: one shard per step.
@@ -229,7 +232,7 @@ impl LoaderBuilder {
     /// Lets the filler compare its data.
     pub(super) fn check_filler(&self, layout: &Layout, samples: u64) -> Result<()> {
         let Some(filler) = &self.filler else { return Ok(()) };
-        let (spec, fingerprint, seed) = (layout.spec(), self.input.fingerprint(), self.seed);
+        let (spec, fingerprint, seed) = (layout.spec(), self.input.fingerprint()?, self.seed);
         let is_source = matches!(self.input, Input::Source(_));
         filler.check(&DataDescription { spec, fingerprint, samples, seed, is_source })
     }

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use feedline_core::{
-    BatchSampler, Context, DType, Dataset, LastBatch, Prefetched, ReadError, Row, Rows, Source, Spec,
-    StableDataset,
+    BatchSampler, Context, DType, Dataset, Fingerprint, LastBatch, Prefetched, ReadError, Result, Row, Rows,
+    Source, Spec, StableDataset,
 };
 use feedline_device::zero_copy::{GatherOrder, StridedColumns};
 
@@ -68,11 +68,14 @@ impl Input {
     }
 
     /// The fingerprint of the data.
-    pub(crate) fn fingerprint(&self) -> u64 {
-        match self {
+    ///
+    /// # Errors
+    /// That of a read without which the fingerprint would not be that of the data.
+    pub(crate) fn fingerprint(&self) -> Result<u64> {
+        Fingerprint::checked(|| match self {
             Self::Dataset(dataset) | Self::ZeroCopy(dataset, _) => dataset.fingerprint(),
             Self::Source(source) => source.fingerprint(),
-        }
+        })
     }
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, never};
 use feedline_core::{
-    BadSampleReport, BadSamples, BatchSampler, Cursor, Dataset, Error, ErrorKind, LastBatch, Layout, Result,
-    Source, SourcePosition,
+    BadSampleReport, BadSamples, BatchSampler, BatchSamplerOptions, Cursor, Dataset, Error, ErrorKind,
+    LastBatch, Layout, Result, Sampler, Source, SourcePosition,
 };
 use feedline_device::Device;
 use feedline_device::slot::{Held, Loaded, SlotRing};
@@ -17,7 +17,7 @@ use crate::epoch::Epoch;
 use crate::job::{Delivery, Request, Requests};
 use crate::progress::Progress;
 use crate::record::{RankWriter, lock};
-use crate::report::Ledger;
+use crate::report::{Ledger, shuffle_at_once};
 use crate::shutdown::{Running, StopHandle};
 use crate::transfer_mode::ChosenMode;
 use crate::tune::Tuner;
@@ -194,8 +194,23 @@ impl Loader {
         self.check_thread("resume")?;
         self.check_epoch(cursor.epoch())?;
         let fit = if self.is_source { Cursor::fit_source } else { Cursor::fit };
-        self.progress.set_cursor(fit(cursor, &self.batch_sampler, self.fingerprint)?);
+        let fitted = fit(cursor, &self.batch_sampler, self.fingerprint);
+        self.progress.set_cursor(fitted.map_err(|error| self.of_shuffle_at_once(cursor).unwrap_or(error))?);
         self.continue_epoch()
+    }
+
+    /// The error for a cursor of a run that shuffled all samples at once, if this one shuffles them by
+    /// blocks.
+    fn of_shuffle_at_once(&self, cursor: Cursor) -> Option<Error> {
+        let options = self.batch_sampler.options();
+        if self.is_source || !matches!(options.sampler, Sampler::Block(_)) {
+            return None;
+        }
+        let at_once = BatchSamplerOptions { sampler: Sampler::Shuffle, ..options.clone() };
+        cursor.fit(&BatchSampler::new(at_once).ok()?, self.fingerprint).ok()?;
+        let why = "the cursor belongs to another order of the samples: the run that saved it shuffled all samples \
+                   at once, and this one shuffles them by blocks; to go on with that run";
+        Some(Error::new(ErrorKind::Cursor, format!("{why}, {}", shuffle_at_once())))
     }
 
     fn check_epoch(&self, epoch: u64) -> Result<()> {

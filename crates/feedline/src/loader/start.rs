@@ -57,12 +57,12 @@ impl Loader {
         let len = batch_sampler.options().len;
         let reader = builder.input.reader(&batch_sampler, layout.capacity(), builder.last_batch);
         let dataset = builder.input.stable_dataset().map(|set| Arc::downgrade(set) as Weak<dyn Dataset>);
-        let fingerprint = builder.fingerprint(len);
+        let fingerprint = builder.fingerprint(len)?;
         let (content, recorder) = builder.open_record(&mode, &batch_sampler, &layout, fingerprint)?;
         let is_source = reader.is_some();
         let counts = (host_slots.len(), slots.len());
         let setup = setup(&builder, &mode, &batch_sampler, &layout, &pool, counts, device);
-        let (ledger, tuning, filling) = observe(&builder, setup, trace.clone(), &pool, len);
+        let (ledger, tuning, filling) = observe(&builder, setup, trace.clone(), &pool, len)?;
         let (ended, owner) = (running.stage("decode"), device.clone());
         let decoder = Arc::new(Decoder {
             // The last thread that uses the decoder drops the data set with it.
@@ -150,7 +150,7 @@ fn observe(
     trace: Option<LoaderTrace>,
     pool: &WorkerPool,
     len: u64,
-) -> (Ledger, Option<(Tuner, ActiveWorkers)>, Option<Filling>) {
+) -> Result<(Ledger, Option<(Tuner, ActiveWorkers)>, Option<Filling>)> {
     let ledger = Ledger::new(setup, trace);
     let tuning = builder.tunes_workers(setup.is_zero_copy).then(|| {
         let tuner = Tuner::new(setup.workers, setup.device_slots);
@@ -158,12 +158,13 @@ fn observe(
         (tuner, pool.active_workers())
     });
     let filler = builder.filler.clone();
-    let filling =
-        filler.map(|filler| Filling::new((filler, builder.lanes), builder.input.fingerprint(), len));
+    let filling = filler
+        .map(|filler| Ok(Filling::new((filler, builder.lanes), builder.input.fingerprint()?, len)))
+        .transpose()?;
     if let Some(filling) = &filling {
         ledger.reporter().set_filler(filling.counts().clone());
     }
-    (ledger, tuning, filling)
+    Ok((ledger, tuning, filling))
 }
 
 /// Starts `fl-transfer`, and the threads of a filler.
@@ -212,7 +213,12 @@ fn setup(
         is_zero_copy: mode.needs_no_decoding(),
         is_under_one_lock: builder.is_under_one_lock,
         table_rows: builder.input.stable_dataset().and_then(|set| set.table_rows()),
-        block_shuffle: blocks.filter(|_| matches!(batch_sampler.options().sampler, Sampler::Shuffle)),
+        plain_shuffle: builder.plain_shuffle(),
+        block_shuffle: blocks.filter(|(_, window)| match batch_sampler.options().sampler {
+            Sampler::Shuffle => true,
+            // The windows of a plain shuffle do not depend on the cache.
+            _ => builder.plain_shuffle().is_some_and(|(_, plain)| plain > *window),
+        }),
         // The window is half of the cache.
         groups_held: blocks.map(|(block, window)| (window / block.max(1)).max(1).saturating_mul(2)),
     }

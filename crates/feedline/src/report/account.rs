@@ -40,8 +40,13 @@ pub struct Setup {
     /// starts.
     #[serde(default)]
     pub has_few_queues: bool,
-    /// The block and window for a [`Sampler::block`](feedline_core::Sampler::block) that would decode each
-    /// group of samples once, if the order is a full shuffle of a set whose groups do not fit its cache.
+    /// Block and window, if `shuffle` goes by blocks because the set is too large to be shuffled at once
+    /// ([`Dataset::plain_shuffle`](feedline_core::Dataset::plain_shuffle)).
+    #[serde(default)]
+    pub plain_shuffle: Option<(u64, u64)>,
+    /// Block and window of the [`Sampler::block`](feedline_core::Sampler::block) that would decode each
+    /// group of samples once, if the order is a shuffle of a set whose groups do not fit its cache: of
+    /// single samples, or by blocks in larger windows.
     #[serde(default)]
     pub block_shuffle: Option<(u64, u64)>,
     /// The approximate number of groups of samples in the set's cache, if it does not hold all.
@@ -58,15 +63,28 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// The code for a block shuffle, if the order is a full shuffle of a set whose groups do not fit its
-    /// cache.
+    /// What to write to shuffle by blocks, or in smaller windows, if the set's cache does not hold the
+    /// groups that the shuffle reads at a time.
     pub fn by_blocks(&self) -> Option<String> {
         let (block, window) = self.block_shuffle?;
         let sampler = named("Sampler::block", "Sampler.block");
-        let sampler = option("sampler", format!("{sampler}({block}, {window}){}", named("?", "")));
-        let (seed, shuffle) = (option("seed", "SEED"), option("shuffle", "SEED"));
-        Some(format!("write {sampler} and {seed} in place of {shuffle}"))
+        Some(in_place_of_shuffle(format!("{sampler}({block}, {window}){}", named("?", ""))))
     }
+
+    /// What to write to shuffle all samples at once, if `shuffle` goes by blocks.
+    pub fn at_once(&self) -> Option<String> {
+        self.plain_shuffle.map(|_| shuffle_at_once())
+    }
+}
+
+/// What to write to shuffle all samples at once, whatever the set.
+pub(crate) fn shuffle_at_once() -> String {
+    in_place_of_shuffle(named("Sampler::Shuffle", "Sampler.shuffled()").into())
+}
+
+fn in_place_of_shuffle(sampler: String) -> String {
+    let (sampler, seed) = (option("sampler", sampler), option("seed", "SEED"));
+    format!("write {sampler} and {seed} in place of {}", option("shuffle", "SEED"))
 }
 
 /// The working time of each stage for one batch, in nanoseconds.
@@ -243,8 +261,19 @@ impl fmt::Display for Report {
                 )?,
             }
         }
+        if let (Some((block, window)), Some(at_once)) = (self.setup.plain_shuffle, self.setup.at_once()) {
+            writeln!(
+                f,
+                "  shuffled by blocks   of {block} samples, in windows of {window}, as the set is large; to \
+                 shuffle all at once, {at_once}"
+            )?;
+        }
         if let Some(by_blocks) = self.setup.by_blocks() {
-            writeln!(f, "  shuffled by samples  a group is decoded for most of them: {by_blocks}")?;
+            let (how, why) = match self.setup.plain_shuffle {
+                None => ("shuffled by samples", "a group is decoded for most of them"),
+                Some(_) => ("beyond its cache   ", "groups of a window are decoded again and again"),
+            };
+            writeln!(f, "  {how}  {why}: {by_blocks}")?;
         }
         if let Some(waiting) = self.waiting {
             writeln!(f, "  the consumer has been waiting for {:.1} s", waiting.as_secs_f64())?;

@@ -26,6 +26,7 @@ pub use crate::transfer_mode::ChosenMode;
 pub use crate::tune::Tuning;
 #[doc(hidden)] // As above.
 pub use account::mean;
+pub(crate) use account::shuffle_at_once;
 pub use account::{Account, Report, ServiceTimes, Setup};
 pub use cause::Cause;
 #[doc(hidden)] // As above.

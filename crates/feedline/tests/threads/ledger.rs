@@ -9,7 +9,7 @@ use crate::common::{LONG, alone, alone_in_parts, on_four_threads, wait_until};
 use feedline::Progress;
 use feedline::report::{Account, Cause};
 use feedline::{Device, Loader, LoaderBuilder, Workers};
-use feedline_core::{Context, Dataset, ReadError, Row, Sampler, Spec};
+use feedline_core::{Context, Dataset, ErrorKind, ReadError, Row, Sampler, Spec};
 use feedline_device::host::Host;
 use feedline_device::launch_host;
 use feedline_sim::SimOptions;
@@ -397,8 +397,8 @@ fn another_thread_reads_the_report_while_an_epoch_runs_and_sees_a_wait() {
     });
 }
 
-/// A set whose samples are decoded in groups that do not fit its cache.
-struct Grouped(Fine);
+/// A set whose samples are decoded in groups that do not fit its cache, and how it is shuffled.
+struct Grouped(Fine, Option<(u64, u64)>);
 
 impl Dataset for Grouped {
     fn len(&self) -> u64 {
@@ -416,13 +416,17 @@ impl Dataset for Grouped {
     fn block_shuffle(&self) -> Option<(u64, u64)> {
         Some((10, 20))
     }
+
+    fn plain_shuffle(&self) -> Option<(u64, u64)> {
+        self.1
+    }
 }
 
 #[test]
 fn the_setup_has_the_block_shuffle_of_a_set_that_is_shuffled_by_samples() {
     alone(|| {
         let device = Device::new_host();
-        let builder = || Loader::builder(Grouped(Fine::new(40, 100).unwrap())).batch_size(4);
+        let builder = || Loader::builder(Grouped(Fine::new(40, 100).unwrap(), None)).batch_size(4);
         let blocks = Sampler::block(10, 20).unwrap();
         for (builder, expected) in [
             (builder().shuffle(7), Some((10, 20))),
@@ -437,5 +441,83 @@ fn the_setup_has_the_block_shuffle_of_a_set_that_is_shuffled_by_samples() {
             assert_eq!(report.to_string().contains(line), expected.is_some(), "{report}");
             loader.stop(LONG).unwrap();
         }
+    });
+}
+
+#[test]
+fn a_large_set_is_shuffled_by_blocks_and_the_report_says_what_shuffles_all_at_once() {
+    alone(|| {
+        let builder = |plain| Loader::builder(Grouped(Fine::new(40, 100).unwrap(), plain)).batch_size(4);
+        let large = || builder(Some((10, 30)));
+        let run = |builder: LoaderBuilder| {
+            let mut loader = builder.epochs(1).build_host().unwrap();
+            let batches: Vec<_> =
+                loader.epoch(0).unwrap().map(|batch| batch.unwrap().ids().to_vec()).collect();
+            (batches.concat(), loader.report())
+        };
+        let blocks = |window| Sampler::block(10, window).unwrap();
+        let (plain, report) = run(large().shuffle(7));
+        assert_eq!(plain, run(builder(None).sampler(blocks(30)).seed(7)).0);
+        assert_eq!(
+            (report.setup.plain_shuffle, report.setup.block_shuffle),
+            (Some((10, 30)), Some((10, 20)))
+        );
+        let text = report.to_string();
+        let line = "of 10 samples, in windows of 30, as the set is large; to shuffle all at once, write \
+                    sampler(Sampler::Shuffle) and seed(SEED) in place of shuffle(SEED)";
+        assert!(text.contains(line), "{text}");
+        // Its cache holds two windows of 20 samples.
+        let line = "decoded again and again: write sampler(Sampler::block(10, 20)?) and seed(SEED)";
+        assert!(text.contains(line), "{text}");
+        let (_, report) = run(builder(Some((10, 20))).shuffle(7));
+        assert_eq!((report.setup.plain_shuffle, report.setup.block_shuffle), (Some((10, 20)), None));
+        // What the user writes counts.
+        let at_once = run(builder(None).shuffle(7)).0;
+        assert_ne!(plain, at_once);
+        for builder in
+            [large().sampler(Sampler::Shuffle).seed(7), large().sampler(Sampler::Shuffle).shuffle(7)]
+        {
+            let (ids, report) = run(builder);
+            assert_eq!((ids, report.setup.plain_shuffle), (at_once.clone(), None));
+            assert!(!report.to_string().contains("shuffled by blocks"), "{report}");
+        }
+        let (ids, report) = run(large().sampler(blocks(20)).seed(7));
+        assert_eq!(
+            (ids, report.setup.plain_shuffle),
+            (run(builder(None).sampler(blocks(20)).seed(7)).0, None)
+        );
+        assert_eq!(run(large()).0, Vec::from_iter(0..40), "in sequence");
+    });
+}
+
+#[test]
+fn a_cursor_of_a_shuffle_of_all_samples_is_refused_by_one_by_blocks_with_what_to_write() {
+    alone(|| {
+        let builder = |plain| Loader::builder(Grouped(Fine::new(40, 100).unwrap(), plain)).batch_size(4);
+        // As before large sets were shuffled by blocks.
+        let mut before = builder(None).shuffle(7).build_host().unwrap();
+        let batches: Vec<_> =
+            before.epoch(0).unwrap().take(3).map(|batch| batch.unwrap().ids().to_vec()).collect();
+        let (read, cursor) = (batches.concat(), before.cursor());
+        let mut now = builder(Some((10, 20))).shuffle(7).build_host().unwrap();
+        let error = now.resume(cursor).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Cursor);
+        let advice = "shuffled all samples at once, and this one shuffles them by blocks; to go on with that run, \
+                      write sampler(Sampler::Shuffle) and seed(SEED) in place of shuffle(SEED)";
+        assert!(error.to_string().contains(advice), "{error}");
+        let mut same = builder(Some((10, 20))).sampler(Sampler::Shuffle).seed(7).build_host().unwrap();
+        let rest: Vec<_> = same.resume(cursor).unwrap().map(|batch| batch.unwrap().ids().to_vec()).collect();
+        let mut whole = [read, rest.concat()].concat();
+        whole.sort_unstable();
+        assert_eq!(whole, Vec::from_iter(0..40), "every sample once");
+        // Another order is no such run.
+        let mut other = builder(Some((10, 30))).shuffle(7).build_host().unwrap();
+        let mut first = builder(Some((10, 20))).shuffle(7).build_host().unwrap();
+        assert!(first.epoch(0).unwrap().next().unwrap().is_ok());
+        let error = other.resume(first.cursor()).unwrap_err();
+        assert!(
+            error.to_string().contains("another order") && !error.to_string().contains("all samples"),
+            "{error}"
+        );
     });
 }

@@ -31,9 +31,8 @@ pub(super) fn columns() -> Done {
 
 pub(super) fn beyond_memory() -> Done {
     let data = Table::open("flowers.parquet").stack("x", ["length", "width"]).build()?;
-    let by_blocks = data.block_shuffle().map(|(block, window)| Sampler::block(block, window));
-    let sampler = by_blocks.unwrap_or(Ok(Sampler::Shuffle))?; // `None`: it fits
-    let mut loader = Loader::builder(data).batch_size(2).sampler(sampler).seed(7).build_host()?;
+    let at_once = Sampler::Shuffle; // or `Sampler::block(block, window)?`, in rows
+    let mut loader = Loader::builder(data).batch_size(2).sampler(at_once).seed(7).build_host()?;
     assert_eq!(delivered(&mut loader)?.len(), 2);
     let options = OpenOptions { cache_bytes: 1, ..Default::default() };
     let data = Table::open_with("flowers.parquet", options).stack("x", ["length", "width"]).build()?;

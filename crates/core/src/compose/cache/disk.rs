@@ -36,7 +36,7 @@ pub(super) fn open(
     kept: u64,
     (len, is_len): (u64, impl Fn(u64) -> bool),
 ) -> Result<(File, Fingerprint)> {
-    let (header, key) = header(kind, set, kept);
+    let (header, key) = header(kind, set, kept)?;
     let file = match existing(path, &header, is_len)? {
         Some(file) => file,
         None => create(path, &header, len).map_err(|error| {
@@ -54,9 +54,10 @@ pub(super) fn cannot_keep(error: io::Error, path: &Path) -> Error {
 }
 
 /// The header of a cache of `set`, and the key of its checksums.
-fn header(kind: Kind, set: &dyn Dataset, kept: u64) -> (Vec<u8>, Fingerprint) {
+fn header(kind: Kind, set: &dyn Dataset, kept: u64) -> Result<(Vec<u8>, Fingerprint)> {
     let fields = Fingerprint::new().spec(set.spec()).value();
-    let numbers = [set.fingerprint(), fields, set.len(), kept, set.spec().sample_bytes() as u64];
+    let fingerprint = Fingerprint::checked(|| set.fingerprint())?;
+    let numbers = [fingerprint, fields, set.len(), kept, set.spec().sample_bytes() as u64];
     let mut header = MAGIC.to_vec();
     header.extend(match kind {
         Kind::Fixed => b" 1",
@@ -65,7 +66,7 @@ fn header(kind: Kind, set: &dyn Dataset, kept: u64) -> (Vec<u8>, Fingerprint) {
     header.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
     let key = Fingerprint::new().bytes(&header);
     header.extend(key.value().to_le_bytes());
-    (header, key)
+    Ok((header, key))
 }
 
 /// The file at `path`, if it has this header and a valid length; `None` if it must be created.

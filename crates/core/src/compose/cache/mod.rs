@@ -245,6 +245,11 @@ impl Dataset for Cached {
         self.inner.has_random_geometry()
     }
 
+    /// The same order as without a cache.
+    fn plain_shuffle(&self) -> Option<(u64, u64)> {
+        self.inner.plain_shuffle()
+    }
+
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
         self.inner.column(field)
     }

@@ -1,0 +1,45 @@
+//! How a shuffle goes by blocks, where samples are decoded in groups.
+
+use crate::Reader;
+
+/// A plain shuffle of samples that take more bytes, decoded, goes by blocks. A constant, and not the bytes
+/// that a cache may hold: the order of a seed must be the same from memory, from a cache and from the disk.
+const SHUFFLED_AT_ONCE: u64 = 512 << 20;
+
+/// Block and window of a plain shuffle of `reader`, which depend on its files alone; `None` if all samples
+/// are shuffled at once.
+pub(crate) fn of(reader: &dyn Reader) -> Option<(u64, u64)> {
+    let block = reader.together()?;
+    let groups = reader.len().div_ceil(block.max(1));
+    block_shuffle(block, groups, reader.decoded_bytes(), SHUFFLED_AT_ONCE)
+}
+
+/// Block and window of a block shuffle over `groups` groups of up to `block` samples, of which a cache
+/// holds `cache_bytes` of `bytes`; `None` if it holds all of them. The cache holds two windows, because
+/// batches at the end of one are read beside those of the next.
+pub(crate) fn block_shuffle(block: u64, groups: u64, bytes: u64, cache_bytes: u64) -> Option<(u64, u64)> {
+    if bytes <= cache_bytes || block == 0 {
+        return None;
+    }
+    let held = u128::from(cache_bytes) * u128::from(groups) / u128::from(bytes);
+    Some((block, block.saturating_mul((held as u64 / 2).max(1))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cache_holds_two_windows_of_a_block_shuffle() {
+        for (cache, expected) in [
+            (1000, None),
+            (999, Some((10, 40))),
+            (700, Some((10, 30))),
+            (100, Some((10, 10))),
+            (0, Some((10, 10))),
+        ] {
+            assert_eq!(block_shuffle(10, 10, 1000, cache), expected, "{cache} of 1000 bytes");
+        }
+        assert_eq!(block_shuffle(0, 0, 1000, 10), None, "no samples");
+    }
+}

@@ -53,7 +53,11 @@ pub(crate) fn may_pass(error: &Error) -> bool {
         if is_system || error.is::<Unanswered>() {
             return true;
         }
-        cause = error.source();
+        cause = match error.downcast_ref::<Error>() {
+            // Its own `source` is that of its cause, which it shows itself.
+            Some(own) => own.get_ref(),
+            None => error.source(),
+        };
     }
     false
 }

@@ -37,6 +37,7 @@ step object-store-zoo ci/tested.sh cargo test --package feedline-tools --feature
 step object-store-page ci/tested.sh cargo test --package feedline-tools --features object-store --test tools -- page buckets
 step bridges ci/bridges.sh
 step python ci/python.sh
+step wheels ci/wheels.sh
 step servers ci/servers.sh
 step launchers ci/tested.sh ci/slurm.sh cargo test -p feedline-examples --test training launchers
 step loom ci/loom.sh 3

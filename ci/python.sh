@@ -3,10 +3,10 @@
 # build takes ten minutes on two cores.
 #
 #   ci/python.sh           lints, builds and tests; NumPy always, other libraries where they can be installed
-#   ci/python.sh wheel     builds the wheel for other machines into target/ci/wheels (glibc 2.17; needs zig)
 #   ci/python.sh free      builds and tests the wheel for a free-threaded interpreter: FEEDLINE_PYTHON
 #
-# FEEDLINE_PYTHON names an interpreter that has the libraries of the tests; by default they are installed.
+# FEEDLINE_PYTHON names an interpreter that has the libraries of the tests; by default they are installed. The wheels of a
+# release: ci/wheels.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD environment=$PWD/target/ci/python features=() prebuilt=()
@@ -25,14 +25,6 @@ if [ ! -x "$environment/bin/python" ]; then
 fi
 python=$environment/bin/python
 "$python" -m pip install --quiet 'maturin>=1.8,<2' 'numpy>=2.1' pytest
-
-if [ "${1:-}" = wheel ]; then
-    "$python" -m pip install --quiet ziglang
-    cd python
-    time "$python" -m maturin build --locked --release --zig --compatibility manylinux2014 --out "$root/target/ci/wheels"
-    ls -l "$root/target/ci/wheels"
-    exit
-fi
 
 # One at a time: what cannot be installed is said by the tests.
 for library in $libraries; do

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import own_sets
 import pytest
+from conftest import wait_until
 
 import feedline
 from feedline._workers.choice import has_lock
@@ -256,8 +257,8 @@ def test_arrays_are_held_once_and_files_are_mapped_again(tmp_path: Path) -> None
     np.save(path, np.arange(60 * 8).reshape(60, 8))
     data = own_sets.Arrays(50, str(path))
     with feedline.Loader(data, 7, framework="numpy", workers=2) as loader:
-        maps = [Path(f"/proc/{worker}/maps").read_text() for worker in workers()]
-        assert sum(str(path) in one for one in maps) == 2, "each worker maps the file"
+        # Each worker maps the file, once it has the data set.
+        wait_until(lambda: sum(str(path) in Path(f"/proc/{worker}/maps").read_text() for worker in workers()) == 2)
         for batch in loader:
             for row, index in enumerate(batch["id"].tolist()):
                 wanted = np.arange(index * 1000, index * 1000 + 1000, dtype=float)
@@ -320,6 +321,7 @@ def test_nothing_is_left_of_many_loaders() -> None:
             next(iter(loader))
 
     run()
+    gc.collect()
     before, threads = descriptors(), threading.active_count()
     for _ in range(10):
         run()

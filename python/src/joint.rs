@@ -81,6 +81,9 @@ pub(crate) fn open_joint(
     opened.map_err(raise)
 }
 
+/// The transforms of a list, by name, with their arguments.
+type Steps<'py> = Vec<(String, Bound<'py, PyDict>)>;
+
 /// Opens pictures with several views each: `lists` has the number of views per list of transforms.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "Python has the defaults")]
@@ -90,7 +93,7 @@ pub(crate) fn open_views(
     split: Option<&str>,
     classes: Option<Vec<String>>,
     field: Option<String>,
-    views: Vec<(usize, Vec<(String, Bound<'_, PyDict>)>)>,
+    views: Vec<(usize, Steps<'_>)>,
     channels_first: bool,
     mode: &str,
     decode: &str,

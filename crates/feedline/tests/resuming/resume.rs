@@ -33,6 +33,7 @@ fn samplers() -> Vec<(&'static str, Sampler)> {
         ("Bucketed", Sampler::bucketed(&lengths, BATCH as u64, 2).unwrap()),
         ("Subset", Sampler::subset(listed, Sampler::Shuffle).unwrap()),
         ("ByEpoch", Sampler::by_epoch([(0, Sampler::Shuffle), (1, Sampler::block(4, 6).unwrap())]).unwrap()),
+        ("Custom", Sampler::custom("turned", LEN, |epoch, position| (position * 5 + epoch) % LEN).unwrap()),
     ]
 }
 

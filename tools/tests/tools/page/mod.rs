@@ -143,7 +143,7 @@ const SETS: [&str; 17] = [
     "stack(\"x\", [\"length\", \"width\"]).select",
     "flowers.arrow",
     "cache_bytes: 8 << 30",
-    "data.block_shuffle()",
+    "let at_once = Sampler::Shuffle",
     "books.bin",
     "pictures/val",
     "class_from: Some(1)",

@@ -43,7 +43,7 @@ const PERIOD: usize = 1 << 16;
 /// let real = InMemory::new().field("x", [], [0_u8; 90])?;
 /// let drawn = InMemory::new().field("x", [], [1_u8; 10])?;
 /// let mix = Mix::builder(7).dataset(real, 3.0).dataset(drawn, 1.0).build()?;
-/// assert_eq!((mix.len(), mix.draws(1)), (100, 25));
+/// assert_eq!((mix.len(), mix.draws(0, 1)), (100, 25));
 /// assert_eq!((0..8).map(|id| mix.place(0, id).unwrap().0).collect::<Vec<_>>(), [0, 0, 1, 0, 0, 0, 1, 0]);
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
@@ -226,20 +226,12 @@ impl Mix {
         Ok(())
     }
 
-    /// The number of samples of set `part` in epoch 0 of the mix. Other epochs have the same number to within
-    /// one, unless the weights change.
+    /// The number of samples of set `part` in `epoch`: the same in every epoch to within one, unless the
+    /// weights change.
     ///
     /// # Panics
     /// If there is no such set.
-    pub fn draws(&self, part: usize) -> u64 {
-        self.draws_in(0, part)
-    }
-
-    /// The number of samples of set `part` in an epoch of the mix.
-    ///
-    /// # Panics
-    /// If there is no such set.
-    pub fn draws_in(&self, epoch: u64, part: usize) -> u64 {
+    pub fn draws(&self, epoch: u64, part: usize) -> u64 {
         // At most the samples of an epoch.
         (self.draws_before(part, epoch, self.len) - self.draws_before(part, epoch, 0)) as u64
     }

@@ -70,11 +70,6 @@ impl Setup {
         let sampler = named("Sampler::block", "Sampler.block");
         Some(in_place_of_shuffle(format!("{sampler}({block}, {window}){}", named("?", ""))))
     }
-
-    /// What to write to shuffle all samples at once, if `shuffle` goes by blocks.
-    pub fn at_once(&self) -> Option<String> {
-        self.plain_shuffle.map(|_| shuffle_at_once())
-    }
 }
 
 /// What to write to shuffle all samples at once, whatever the set.
@@ -261,7 +256,8 @@ impl fmt::Display for Report {
                 )?,
             }
         }
-        if let (Some((block, window)), Some(at_once)) = (self.setup.plain_shuffle, self.setup.at_once()) {
+        if let Some((block, window)) = self.setup.plain_shuffle {
+            let at_once = shuffle_at_once();
             writeln!(
                 f,
                 "  shuffled by blocks   of {block} samples, in windows of {window}, as the set is large; to \

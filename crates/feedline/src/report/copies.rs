@@ -27,13 +27,6 @@ pub struct CopyRate {
     pub ns: u64,
 }
 
-impl CopyRate {
-    /// Gigabytes per second; 0 without a copy.
-    pub fn gb_per_s(&self) -> f64 {
-        if self.ns > 0 { self.bytes as f64 / self.ns as f64 } else { 0.0 }
-    }
-}
-
 impl CopyRates {
     /// Counts a copy of `bytes` bytes that took `ns` nanoseconds on the device. `is_alone`: no slot was being
     /// filled when it was queued.
@@ -61,8 +54,7 @@ mod tests {
             rates.add(bytes, is_alone, ns);
         }
         let CopyRates { beside, alone } = rates;
-        assert_eq!((beside.copies, alone.copies), (1, 1));
-        assert_eq!((beside.gb_per_s(), alone.gb_per_s()), (2.0, 4.0));
-        assert_eq!(CopyRate::default().gb_per_s(), 0.0);
+        assert_eq!(beside, CopyRate { copies: 1, bytes: LONG as u64, ns: 1 << 21 });
+        assert_eq!(alone, CopyRate { copies: 1, bytes: LONG as u64, ns: 1 << 20 });
     }
 }

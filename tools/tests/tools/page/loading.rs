@@ -82,7 +82,7 @@ pub(super) fn own() -> Done {
 pub(super) fn mix() -> Done {
     let (web, books) = (Fixed::new(open("web.npy")?)?, Fixed::new(open("books.npy")?)?);
     let data = Mix::builder(7).dataset(web, 3.0).dataset(books, 1.0).build()?; // three of four are of the web
-    assert_eq!((data.len(), data.draws(0), data.draws(1)), (8, 6, 2));
+    assert_eq!((data.len(), data.draws(0, 0), data.draws(0, 1)), (8, 6, 2));
     let mut values = column::<u8>(data, "array")?;
     values.sort_unstable();
     assert_eq!(values[6..], [100, 101]);

@@ -38,7 +38,7 @@ fn every_prefix_has_its_shares_to_within_the_number_of_sets() {
                 assert!(off <= weights.len() as f64 + rounding, "{weights:?}, {id}: {drawn}, not {share}");
             }
         }
-        assert!((0..drawn.len()).all(|part| mix.draws(part) == drawn[part]), "{weights:?}");
+        assert!((0..drawn.len()).all(|part| mix.draws(0, part) == drawn[part]), "{weights:?}");
     }
 }
 
@@ -79,7 +79,7 @@ fn each_set_gives_every_sample_once_per_epoch_of_its_own() {
 fn the_default_length_is_that_of_all_sets_and_later_epochs_do_not_overflow() {
     let mix = mix(&[(0, 30, 2.0), (1000, 7, 1.0)], None);
     assert_eq!((mix.len(), mix.place(0, 37)), (37, None));
-    assert_eq!((0..2).map(|part| mix.draws(part)).sum::<u64>(), 37);
+    assert_eq!((0..2).map(|part| mix.draws(0, part)).sum::<u64>(), 37);
     let (part, sample) = mix.place(u64::MAX, 36).expect("a sample");
     assert!(sample < [30, 7][part]);
     assert_eq!(read(&mix, &[36], u64::MAX).len(), 1);
@@ -170,9 +170,9 @@ fn weights_that_change_are_a_function_of_the_epoch_and_the_position() {
             assert_eq!(sorted.len(), own_epoch.len(), "a sample of part {part} twice");
         }
     }
-    let in_epochs = |part| (0..12).map(|epoch| mix.draws_in(epoch, part)).sum::<u64>();
+    let in_epochs = |part| (0..12).map(|epoch| mix.draws(epoch, part)).sum::<u64>();
     assert_eq!((0..3).map(in_epochs).sum::<u64>(), 1200);
-    assert_eq!((mix.draws_in(11, 0), mix.draws_in(11, 1), mix.draws_in(4, 0)), (100, 0, 0));
+    assert_eq!((mix.draws(11, 0), mix.draws(11, 1), mix.draws(4, 0)), (100, 0, 0));
     assert_keeps_the_contract(&mix);
 }
 

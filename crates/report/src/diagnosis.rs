@@ -86,7 +86,8 @@ impl Diagnosis {
     /// Says that copies are slow because workers fill other slots meanwhile, if the run waits for one of the
     /// two.
     fn add_slow_copies(&mut self, copies: &CopyRates) {
-        let [beside, alone] = [copies.beside, copies.alone].map(|rate| rate.bytes as f64 / rate.ns.max(1) as f64);
+        let [beside, alone] =
+            [copies.beside, copies.alone].map(|rate| rate.bytes as f64 / rate.ns.max(1) as f64);
         let are_known = copies.beside.copies >= MANY && copies.alone.copies >= SOME;
         let may_limit = matches!(self.bound, Bound::Decode | Bound::Copy | Bound::Latency);
         if are_known && may_limit && beside < SLOWED * alone {

@@ -84,6 +84,12 @@ def threads() -> int:
     return len(os.listdir("/proc/self/task"))
 
 
+def hub_datasets() -> Any:
+    """The library datasets of Hugging Face, which the folder datasets of this repository is not."""
+    pytest.importorskip("datasets.features", reason="not run: datasets is not installed")
+    return importlib.import_module("datasets")
+
+
 def wait_until(condition: Any) -> None:
     """Waits for threads that are about to end."""
     limit = time.monotonic() + 20

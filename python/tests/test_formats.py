@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import hub_datasets
 
 import feedline
 
@@ -308,7 +309,7 @@ def test_tokens_are_those_of_hugging_faces_package(tmp_path: Path) -> None:
 
 
 def test_a_saved_data_set_of_hugging_face_and_its_classes(tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets", reason="not run: datasets is not installed")
+    datasets = hub_datasets()
     features = datasets.Features(
         {"label": datasets.ClassLabel(names=["ant", "bee"]), "x": datasets.Value("float32")}
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import ids, numbers
+from conftest import hub_datasets, ids, numbers
 
 import feedline
 
@@ -68,7 +68,7 @@ def test_the_workers_read_it() -> None:
 
 
 def test_a_torch_dataset_and_one_of_hugging_face_work_as_they_are() -> None:
-    datasets = pytest.importorskip("datasets", reason="not run: datasets is not installed")
+    datasets = hub_datasets()
     one = datasets.Dataset.from_dict({"x": [[float(n), 2.0 * n] for n in range(30)], "id": list(range(30))})
     loader = feedline.Loader(one, 7, shuffle=3, framework="numpy")
     for batch in loader:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import ids, script
+from conftest import hub_datasets, ids, script
 
 import feedline
 
@@ -242,7 +242,7 @@ def test_iterable_data_sets_of_torch_and_hugging_face() -> None:
 
     rows = [batch["0"] for batch in feedline.Loader(Counting(), 4, framework="torch")]
     assert torch.equal(torch.cat(rows), torch.arange(20).float().view(10, 2))
-    datasets = pytest.importorskip("datasets", reason="not run: datasets is not installed")
+    datasets = hub_datasets()
     stream = datasets.Dataset.from_dict({"id": list(range(40))}).to_iterable_dataset(num_shards=4)
     shards = [stream.shard(4, number) for number in range(4)]
 

@@ -143,6 +143,9 @@ impl Loader {
     }
 }
 
+/// The tuner of [`Workers::Auto`](crate::Workers::Auto), and the workers that it sets.
+type Tuning = (Tuner, ActiveWorkers);
+
 /// Connects the ledger with the tuner of [`Workers::Auto`](crate::Workers::Auto) and the filler.
 fn observe(
     builder: &LoaderBuilder,
@@ -150,7 +153,7 @@ fn observe(
     trace: Option<LoaderTrace>,
     pool: &WorkerPool,
     len: u64,
-) -> Result<(Ledger, Option<(Tuner, ActiveWorkers)>, Option<Filling>)> {
+) -> Result<(Ledger, Option<Tuning>, Option<Filling>)> {
     let ledger = Ledger::new(setup, trace);
     let tuning = builder.tunes_workers(setup.is_zero_copy).then(|| {
         let tuner = Tuner::new(setup.workers, setup.device_slots);

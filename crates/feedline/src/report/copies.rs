@@ -1,5 +1,5 @@
-//! The rates of copies from host memory, while workers fill other slots and while none does: both use the
-//! host's memory.
+//! The rates of copies from host memory, while workers fill other slots and while none does, and the fastest:
+//! workers, and copies to other GPUs, use the same memory.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +14,10 @@ pub struct CopyRates {
     pub beside: CopyRate,
     /// Those that were queued while no slot was filled.
     pub alone: CopyRate,
+    /// The fastest one. Other loaders and GPUs of the host slow down the copies of this loader too, so the
+    /// copies alone do not show what the link carries.
+    #[serde(default)]
+    pub fastest: CopyRate,
 }
 
 /// The sum of some copies.
@@ -38,6 +42,12 @@ impl CopyRates {
         rate.copies += 1;
         rate.bytes += bytes as u64;
         rate.ns += ns;
+        let (bytes, copies) = (bytes as u64, 1);
+        // As a product: neither rate is rounded.
+        if u128::from(bytes) * u128::from(self.fastest.ns) >= u128::from(self.fastest.bytes) * u128::from(ns)
+        {
+            self.fastest = CopyRate { copies, bytes, ns };
+        }
     }
 }
 
@@ -53,7 +63,8 @@ mod tests {
         {
             rates.add(bytes, is_alone, ns);
         }
-        let CopyRates { beside, alone } = rates;
+        let CopyRates { beside, alone, fastest } = rates;
+        assert_eq!(fastest, alone);
         assert_eq!(beside, CopyRate { copies: 1, bytes: LONG as u64, ns: 1 << 21 });
         assert_eq!(alone, CopyRate { copies: 1, bytes: LONG as u64, ns: 1 << 20 });
     }

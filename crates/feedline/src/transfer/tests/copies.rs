@@ -139,6 +139,7 @@ fn copies_beside_decoding_and_copies_alone_are_counted_apart() {
         assert!(rates.beside.copies >= 1 && rates.alone.copies >= 1, "{rates:?}");
         for rate in [rates.beside, rates.alone] {
             assert_eq!(rate.bytes, rate.copies * (BATCH << 20) as u64, "{rates:?}");
+            assert!(rates.fastest.ns <= rate.ns / rate.copies, "{rates:?}");
         }
     });
 }

@@ -90,10 +90,12 @@ impl Diagnosis {
         let are_known = copies.beside.copies >= MANY;
         let may_limit = matches!(self.bound, Bound::Decode | Bound::Copy | Bound::Latency);
         if are_known && may_limit && beside < SLOWED * fastest {
+            let fewer =
+                if self.bound == Bound::Decode { ", so more workers give less than that" } else { "" };
             self.text += &format!(
                 "; copies run at {beside:.1} GB/s while workers fill slots, and the fastest at {fastest:.1} GB/s: \
-                 workers and copies share the host's memory, as do all GPUs of a host; more workers will not help, \
-                 but smaller types will, or {} for rows that lie in memory",
+                 workers and copies share the host's memory, as do all GPUs of a host{fewer}; smaller types help, or \
+                 {} for rows that lie in memory",
                 named("transfer_mode(TransferMode::ZeroCopy)", "transfer_mode=\"zero_copy\"")
             );
         }
@@ -451,11 +453,13 @@ mod tests {
         };
         let (decoding, copying, computing) =
             ([0, 6000, 1000, 900], [0, 100, 5000, 1000], [0, 100, 100, 5000]);
-        for times in [decoding, copying] {
+        for (times, fewer) in [(decoding, ", so more workers give less than that"), (copying, "")] {
             let told = text(times, rate(900, 32.5), rate(1, 53.0));
-            let words = "; copies run at 32.5 GB/s while workers fill slots, and the fastest at 53.0 GB/s: workers and \
-                         copies share the host's memory, as do all GPUs of a host; more workers will not help, but \
-                         smaller types will, or transfer_mode(TransferMode::ZeroCopy) for rows that lie in memory";
+            let words = format!(
+                "; copies run at 32.5 GB/s while workers fill slots, and the fastest at 53.0 GB/s: workers and copies \
+                 share the host's memory, as do all GPUs of a host{fewer}; smaller types help, or \
+                 transfer_mode(TransferMode::ZeroCopy) for rows that lie in memory"
+            );
             assert_eq!(told, words);
         }
         for (times, beside, fastest) in [

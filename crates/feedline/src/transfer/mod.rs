@@ -377,10 +377,11 @@ impl Run<'_> {
         };
         let mut loaded = loaded.map_err(place)?;
         if is_timed {
-            let is_alone = self.with.host_slots.counts().filling == 0;
-            let parts = layout.used(rows, &loaded.info().extents);
-            let bytes = parts.iter().map(ExactSizeIterator::len).sum();
-            self.timed.count(bytes, is_alone);
+            if self.with.copies.is_some() {
+                let is_alone = self.with.host_slots.counts().filling == 0;
+                let parts = layout.used(rows, &loaded.info().extents);
+                self.timed.count(parts.iter().map(ExactSizeIterator::len).sum(), is_alone);
+            }
             self.timed.end(stream, BatchId::of(loaded.info())).map_err(place)?;
         }
         let timeline = &mut loaded.info_mut().timeline;

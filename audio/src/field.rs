@@ -171,8 +171,8 @@ impl SoundField {
         match &self.mel {
             Some(mel) if frames < mel.options().shortest() => {
                 let why = format!(
-                    "the sound has {frames} frames, and its spectrogram needs {}: leave it out, or crop it, which adds \
-                     zeros",
+                    "the sound has {frames} frames, and its spectrogram needs {}: leave it out, or crop it, \
+                     which adds zeros",
                     mel.options().shortest()
                 );
                 Err(Error::new(ErrorKind::Sample, why))

@@ -116,8 +116,8 @@ impl MelSpectrogram {
         let (fft, window, hop) = (self.fft, self.window_len(), self.hop.unwrap_or(self.window_len() / 2));
         if !(2..=MAX_FFT).contains(&fft) || !(1..=fft).contains(&window) || hop == 0 {
             return Err(config(format!(
-                "an FFT of {fft} frames with a window of {window} every {hop}: take an FFT of 2 to {MAX_FFT} frames, \
-                 a window that is not longer, and a hop of 1 or more"
+                "an FFT of {fft} frames with a window of {window} every {hop}: take an FFT of 2 to {MAX_FFT} \
+                 frames, a window that is not longer, and a hop of 1 or more"
             )));
         }
         let high = self.high.unwrap_or(f64::from(rate / 2));
@@ -125,7 +125,8 @@ impl MelSpectrogram {
         if !is_range || self.bands == 0 {
             let (bands, low) = (self.bands, self.low);
             return Err(config(format!(
-                "{bands} mel bands from {low} Hz to {high} Hz: give a band or more, and a range from low to high"
+                "{bands} mel bands from {low} Hz to {high} Hz: give a band or more, and a range from low to \
+                 high"
             )));
         }
         Ok(Mel {

@@ -91,7 +91,7 @@ enum Shape {
 /// | --- | --- | --- |
 /// | [`Chats::new`] | `messages` | `ids`, `labels` |
 /// | [`Chats::completions`] | `prompt`, `completion` | `ids`, `labels` |
-/// | [`Chats::preferences`] | `chosen`, `rejected`, perhaps `prompt` | `chosen`, `chosen.labels`, `rejected`, `rejected.labels` |
+/// | [`Chats::preferences`] | `chosen`, `rejected` (`prompt`) | `chosen`, `rejected`, `.labels` of both |
 ///
 /// A label is the id, or -100 for a token that is not learnt; models that shift labels take them as they are.
 /// Messages are lists of objects with `role` and `content`, in JSON Lines, or as `list<struct>` in Parquet
@@ -108,11 +108,13 @@ enum Shape {
 /// # let dir = std::env::temp_dir().join(format!("feedline-doc-chats-{}", std::process::id()));
 /// # std::fs::create_dir_all(&dir)?;
 /// # std::fs::write(dir.join("tokenizer.json"), r#"{"model": {"type": "WordLevel", "unk_token": "?", "vocab":
-/// #     {"?": 0, "user": 1, "assistant": 2, "Hi": 3, "Hello": 4, ":": 5}}, "pre_tokenizer": {"type": "Whitespace"}}"#)?;
+/// #     {"?": 0, "user": 1, "assistant": 2, "Hi": 3, "Hello": 4, ":": 5}},
+/// #     "pre_tokenizer": {"type": "Whitespace"}}"#)?;
 /// let template = "{% for m in messages %}{{ m.role }}: {% if m.role == 'assistant' %}\
 ///     {% generation %}{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %} {% endfor %}";
 /// # let chats = dir.join("chats.txt");
-/// # std::fs::write(&chats, "[{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", \"content\": \"Hello\"}]\n")?;
+/// # std::fs::write(&chats, "[{\"role\": \"user\", \"content\": \"Hi\"}, \
+/// #     {\"role\": \"assistant\", \"content\": \"Hello\"}]\n")?;
 /// # let options = ChatOptions { messages: "text".into(), ..Default::default() };
 /// let options = ChatOptions { template: Some(template.into()), ..options };
 /// let chats = Chats::new(Box::new(Lines::open(&chats)?), dir.join("tokenizer.json"), options)?;
@@ -434,8 +436,8 @@ impl Chats {
         // As in TRL, the answer begins after the ids that the prompt alone has.
         let same = before.iter().zip(&ids).take_while(|(before, id)| before == id).count();
         if same < before.len() {
-            let why = "the prompt's ids do not begin those of the prompt with its answer: the template writes it \
-                       differently when an answer follows";
+            let why = "the prompt's ids do not begin those of the prompt with its answer: the template \
+                       writes it differently when an answer follows";
             return Err(Error::new(ErrorKind::Sample, why));
         }
         let learnt = (0..ids.len()).map(|at| at >= before.len()).collect();

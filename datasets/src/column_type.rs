@@ -88,8 +88,8 @@ impl Rounded<'_> {
         let name = one_line(name);
         let state = named("OpenOptions::types, such as text", "types={NAME: \"text\"}, or another");
         data(format!(
-            "{what} \"{name}\" has {cause}, and f64 does not hold all of its whole numbers: {advice}state its type \
-             by {state}; the first is {first}"
+            "{what} \"{name}\" has {cause}, and f64 does not hold all of its whole numbers: {advice}state \
+             its type by {state}; the first is {first}"
         ))
     }
 }

@@ -32,8 +32,8 @@ impl Shards {
         for reader in &readers {
             if let Some(how) = difference(&**reader, &**first) {
                 let why = format!(
-                    "the shards differ: {how}; give one set: open the folder as one set, or state the types of \
-                     columns that differ"
+                    "the shards differ: {how}; give one set: open the folder as one set, or state the types \
+                     of columns that differ"
                 );
                 let error = Error::new(ErrorKind::Data, why);
                 return Err(reader.path(0).map_or(error.clone(), |path| error.at_path(path)));

@@ -19,16 +19,17 @@
 //! | `ArrowFile`, `ParquetFile` | columns in batches and row groups (features `arrow`, `parquet`) |
 //! | `mds` | MosaicML Streaming's shards (feature `mds`) |
 //! | `ImageDataset` | encoded pictures of any reader, decoded and transformed (feature `images`) |
-//! | `SoundDataset`, `open_sounds` | sounds of any reader: crops, resampling, mel spectrograms (feature `audio`) |
+//! | `SoundDataset`, `open_sounds` | sounds: crops, resampling, mel spectrograms (feature `audio`) |
 //! | [`Manifest`], `open_pictures` | the files that a column of a table names |
 //! | `ViewsDataset` | several random views of one decoded picture (feature `images`) |
 //! | `Annotated` | pictures with the boxes of COCO, Pascal VOC and YOLO (feature `annotations`) |
-//! | `JointDataset`, `Paired` | pictures with masks, boxes and points, which move together (feature `images`) |
+//! | `JointDataset`, `Paired` | pictures with masks, boxes and points that move along (feature `images`) |
 //! | `Remote`, `open_url` | files in object stores and on web servers (feature `object-store`) |
 //! | [`Folder`], [`Lines`] | files as samples, with folders as classes; lines of a text |
-//! | [`Tokens`], [`TokenDocuments`] | token ids: streams cut into windows; documents, as Megatron and llm.c write them |
+//! | [`Tokens`] | token ids in streams, cut into windows |
+//! | [`TokenDocuments`] | token ids in documents, as Megatron and llm.c write them |
 //! | `Tokenized` | texts of any reader as token ids (feature `tokenizers`) |
-//! | `Chats`, `ChatTemplate` | conversations as ids and labels, by the tokenizer's chat template (feature `tokenizers`) |
+//! | `Chats`, `ChatTemplate` | conversations as ids and labels, by a chat template (feature `tokenizers`) |
 //! | [`Shards`] | several files of one format |
 //! | [`records`] | records of one size in a plain file, without a header: [`Records`] |
 //! | [`digits`] | 70,000 handwritten-looking digits, drawn by the program and written as IDX files |

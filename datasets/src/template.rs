@@ -125,8 +125,8 @@ impl ChatTemplate {
                 Some(source) => (source.to_owned(), config.clone()),
                 None => {
                     let why = format!(
-                        "the tokenizer has no chat template, neither in {} nor in chat_template.jinja beside it: \
-                         save one with it, or give one, {}",
+                        "the tokenizer has no chat template, neither in {} nor in chat_template.jinja beside \
+                         it: save one with it, or give one, {}",
                         config.display(),
                         named("ChatOptions::template", "template=")
                     );
@@ -201,7 +201,8 @@ impl ChatTemplate {
     /// ```
     /// use feedline_datasets::ChatTemplate;
     ///
-    /// let template = ChatTemplate::new("{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}\n{% endfor %}")?;
+    /// let text = "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}\n{% endfor %}";
+    /// let template = ChatTemplate::new(text)?;
     /// let messages = r#"[{"role": "user", "content": " Hello. "}]"#;
     /// assert_eq!(template.render(messages, "", "", false)?, "<user>Hello.\n");
     /// # Ok::<(), feedline_core::Error>(())

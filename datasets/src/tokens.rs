@@ -310,9 +310,9 @@ impl Stream {
         if left_out.documents > 0 && !options.skip_short {
             let LeftOut { documents, tokens, of } = left_out;
             let why = format!(
-                "{documents} documents are shorter than a window of {window} tokens and a target, and {tokens} \
-                 of {of} tokens would be in no window: choose a shorter window, pack the documents (Packed), or \
-                 leave them out by TokenOptions::skip_short"
+                "{documents} documents are shorter than a window of {window} tokens and a target, and \
+                 {tokens} of {of} tokens would be in no window: choose a shorter window, pack the documents \
+                 (Packed), or leave them out by TokenOptions::skip_short"
             );
             return Err(data(why));
         }

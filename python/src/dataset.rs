@@ -285,7 +285,9 @@ impl DataSet {
     /// Opens encoded pictures, and decodes and transforms them: in the workers (`cpu`), or in lanes of the
     /// loader (`gpu`, `auto`). See [`Listed`].
     #[staticmethod]
-    #[pyo3(signature = (path, split, classes, field, steps, channels_first, scaled_decode, decode, listed, mode))]
+    #[pyo3(signature = (
+        path, split, classes, field, steps, channels_first, scaled_decode, decode, listed, mode
+    ))]
     #[expect(clippy::too_many_arguments, reason = "Python has the defaults")]
     fn images(
         py: Python<'_>,
@@ -547,8 +549,8 @@ impl DataSet {
                 spec.fields().iter().map(|field| field.name()).collect::<Vec<_>>().join(", ")
             };
             let why = format!(
-                "parts {one} ({}) and {other} ({}) of the zip crop, flip or turn pictures at random, each in its \
-                 own way, so their pictures would not match: read both by feedline.images(path, \
+                "parts {one} ({}) and {other} ({}) of the zip crop, flip or turn pictures at random, each in \
+                 its own way, so their pictures would not match: read both by feedline.images(path, \
                  transforms, mask=\"masks\"), whose transforms move both, or give independent=True if they \
                  need not match",
                 fields(first),

@@ -245,8 +245,8 @@ impl<'a> Packets<'a> {
         if shape != self.shape {
             let ((rate, channels), (other, others)) = (self.shape, shape);
             let why = format!(
-                "the {} file has {channels} channels of {rate} Hz, and {others} of {other} Hz at frame {from}: \
-                 convert it",
+                "the {} file has {channels} channels of {rate} Hz, and {others} of {other} Hz at frame \
+                 {from}: convert it",
                 self.format.name()
             );
             return Err(data(why));

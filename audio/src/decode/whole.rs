@@ -78,8 +78,8 @@ fn block_of(chunk: [u8; 16]) -> Result<u64> {
         return Ok(block.into());
     }
     Err(data(format!(
-        "the WAV file has {channels} channels of {bits} bits in {block} bytes: up to {MAX_CHANNELS} channels of 64 \
-         bits are read"
+        "the WAV file has {channels} channels of {bits} bits in {block} bytes: up to {MAX_CHANNELS} channels \
+         of 64 bits are read"
     )))
 }
 

@@ -44,7 +44,8 @@ fn the_error_of_a_cut_file_says_how_much_is_missing() {
     let error = whole(&file[..file.len() - 100]).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "chunk \"data\" of the WAV file claims 1000 bytes, and 900 are there: the file was cut, fetch it again"
+        "chunk \"data\" of the WAV file claims 1000 bytes, and 900 are there: the file was cut, fetch it \
+         again"
     );
     let file = bytes("mono.mp3");
     let why = whole(&file[..1500]).unwrap_err().to_string();

@@ -70,7 +70,8 @@ impl Items {
         let of: &Field = &spec.fields()[field];
         if !of.shape().is_empty() {
             let why = format!(
-                "field \"{}\" cannot be packed: its items have the shape {:?}, and it must be of single elements",
+                "field \"{}\" cannot be packed: its items have the shape {:?}, and it must be of single \
+                 elements",
                 asked.of,
                 of.shape()
             );

@@ -227,8 +227,8 @@ impl Spec {
         if self.fields.len() == MAX_FIELDS {
             let join = named(
                 "join some fields, columns of a table by Table::stack",
-                "join some fields, columns of a table by feedline.table(path, stack={\"x\": [...]}), which also \
-                 chooses columns by select=",
+                "join some fields, columns of a table by feedline.table(path, stack={\"x\": [...]}), which \
+                 also chooses columns by select=",
             );
             let why = format!("a sample has at most {MAX_FIELDS} fields: {join}");
             return Err(in_field(&field.name, &why));

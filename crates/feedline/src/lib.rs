@@ -46,13 +46,13 @@
 //! | --- | --- |
 //! | open files: tables, texts, pictures, arrays | the crate `feedline-datasets`, and docs/data.md |
 //! | write a set of your own | [`Dataset`], [`from_fn`], [`InMemory`]; [`check_dataset`] tests it |
-//! | change, choose, join, repeat samples | [`Dataset::map`], [`filter`](Dataset::filter), [`subset`](Dataset::subset), [`zip`](Dataset::zip), [`concat`](Dataset::concat), [`Mix`] |
+//! | change, choose, join samples | `map`, `filter`, `subset`, `zip`, `concat` of [`Dataset`], [`Mix`] |
 //! | split, cross-validate | [`Dataset::split`], [`Dataset::folds`] |
-//! | shuffle, weigh, balance, follow a curriculum, an order of your own | [`LoaderBuilder::shuffle`], [`Sampler`] |
+//! | shuffle, weigh, balance, set an order of your own | [`LoaderBuilder::shuffle`], [`Sampler`] |
 //! | draw negatives | [`Dataset::negatives`] |
 //! | read a stream without a length | [`Source`], [`Loader::source_builder`] |
 //! | load samples that vary in length | [`Spec::ragged`], [`LoaderBuilder::pad`], [`dataset::Packed`] |
-//! | join predictions with their rows | [`BatchInfo::ids`](batch::BatchInfo::ids), `ids` of [`filter`](Dataset::filter) and [`subset`](Dataset::subset) |
+//! | join predictions with their rows | [`BatchInfo::ids`](batch::BatchInfo::ids), `ids` of a subset |
 //! | resume a run | [`Progress::checkpoint`], [`Loader::resume`] |
 //! | train on several GPUs or machines | [`World`], [`LoaderBuilder::world`] |
 //! | live with samples that cannot be read | [`BadSamples`] |

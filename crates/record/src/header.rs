@@ -231,17 +231,17 @@ impl Header {
     }
 }
 
-const OTHER_FORM: &str = "the program has made its samples from the data, as a Table, decoded pictures, map or a data set of its own \
-     do; so replay it in a program with that data set, by the crate feedline-record: \
-     Run::open(RUN)?.replayer(Loader::builder(SET), RANK).step(N)";
+const OTHER_FORM: &str = "the program has made its samples from the data, as a Table, decoded pictures, map \
+     or a data set of its own do; so replay it in a program with that data set, by the crate \
+     feedline-record: Run::open(RUN)?.replayer(Loader::builder(SET), RANK).step(N)";
 
 /// How a run is replayed whose batches are not in the form of its data, for an error's text.
 pub fn other_form() -> &'static str {
     named(
         OTHER_FORM,
-        "the run has made its samples from the data, as feedline.table, feedline.images, map or a data set of its \
-         own do, and only the samples of a file or folder can be made again here: feedline diff compares the \
-         records of two runs, whatever made their samples",
+        "the run has made its samples from the data, as feedline.table, feedline.images, map or a data set \
+         of its own do, and only the samples of a file or folder can be made again here: feedline diff \
+         compares the records of two runs, whatever made their samples",
     )
 }
 

@@ -121,8 +121,9 @@ impl Replayer<'_> {
                 let batch = batch?;
                 let verdict = verdict(step, &batch);
                 if verdict == (Verdict::OtherBytes { row: None }) && !has_draws {
-                    let why = "several rows differ, and the run is of an earlier feedline, whose random numbers \
-                               belong to samples and not to draws: replay it with the feedline that recorded it";
+                    let why = "several rows differ, and the run is of an earlier feedline, whose random \
+                               numbers belong to samples and not to draws: replay it with the feedline that \
+                               recorded it";
                     return Err(self.run.located(Error::new(ErrorKind::Config, why)));
                 }
                 let paths =

@@ -93,9 +93,9 @@ impl Diagnosis {
             let fewer =
                 if self.bound == Bound::Decode { ", so more workers give less than that" } else { "" };
             self.text += &format!(
-                "; copies run at {beside:.1} GB/s while workers fill slots, and the fastest at {fastest:.1} GB/s: \
-                 workers and copies share the host's memory, as do all GPUs of a host{fewer}; smaller types help, or \
-                 {} for rows that lie in memory",
+                "; copies run at {beside:.1} GB/s while workers fill slots, and the fastest at {fastest:.1} \
+                 GB/s: workers and copies share the host's memory, as do all GPUs of a host{fewer}; smaller \
+                 types help, or {} for rows that lie in memory",
                 named("transfer_mode(TransferMode::ZeroCopy)", "transfer_mode=\"zero_copy\"")
             );
         }
@@ -196,7 +196,8 @@ impl Diagnosis {
                  smaller pictures, or {}",
                 stages.describe(bound),
                 named(
-                    "add a lane (device_lanes), and from Decode::Gpu change to Decode::Auto, which decodes on the CPU too",
+                    "add a lane (device_lanes), and from Decode::Gpu change to Decode::Auto, which decodes \
+                     on the CPU too",
                     "change from decode=\"gpu\" to decode=\"auto\", which decodes on the CPU too"
                 )
             ),
@@ -243,8 +244,8 @@ impl Diagnosis {
             && held < (setup.workers as u64).saturating_mul(2)
         {
             diagnosis.text += &format!(
-                "; the set's cache holds about {held} groups, too few for {} workers to decode ahead: let it hold {} \
-                 ({}), or write smaller groups",
+                "; the set's cache holds about {held} groups, too few for {} workers to decode ahead: let it \
+                 hold {} ({}), or write smaller groups",
                 setup.workers,
                 setup.workers.saturating_mul(2),
                 named("OpenOptions::cache_bytes", "cache_bytes")
@@ -263,8 +264,8 @@ impl Diagnosis {
     }
 }
 
-const FEW_QUEUES: &str = "; their kernels may wait behind the step's in CUDA's 8 work queues: set the environment \
-                          variable CUDA_DEVICE_MAX_CONNECTIONS=32 before CUDA starts";
+const FEW_QUEUES: &str = "; their kernels may wait behind the step's in CUDA's 8 work queues: set the \
+                          environment variable CUDA_DEVICE_MAX_CONNECTIONS=32 before CUDA starts";
 
 impl fmt::Display for Diagnosis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -456,8 +457,8 @@ mod tests {
         for (times, fewer) in [(decoding, ", so more workers give less than that"), (copying, "")] {
             let told = text(times, rate(900, 32.5), rate(1, 53.0));
             let words = format!(
-                "; copies run at 32.5 GB/s while workers fill slots, and the fastest at 53.0 GB/s: workers and copies \
-                 share the host's memory, as do all GPUs of a host{fewer}; smaller types help, or \
+                "; copies run at 32.5 GB/s while workers fill slots, and the fastest at 53.0 GB/s: workers \
+                 and copies share the host's memory, as do all GPUs of a host{fewer}; smaller types help, or \
                  transfer_mode(TransferMode::ZeroCopy) for rows that lie in memory"
             );
             assert_eq!(told, words);

@@ -16,7 +16,7 @@
 //! | the states of a slot; the leases: fill, ready, submit | `lease.rs` |
 //! | a slot that several workers fill together | `shared.rs` |
 //! | copies of rows into a slot | `copy.rs` |
-//! | a locked value that threads wait for: spin, then sleep; messages from many threads to one | `monitor.rs` |
+//! | a locked value that threads wait for (spin, then sleep); messages to one thread | `monitor.rs` |
 //!
 //! The crate's README proves that no slot is lost, leased twice, or freed during a copy.
 #![deny(unsafe_op_in_unsafe_fn)]

@@ -35,13 +35,17 @@ const MASK: &str = "segmentation";
 /// Pictures in a folder, with their boxes in separate files.
 ///
 /// A sample has the fields `image`, the file's bytes, `boxes` (`f32`, items of four, as the file has them)
-/// and `labels` (`i64`, one per box), and:
+/// and `labels` (`i64`, one per box).
 ///
-/// | format | recognised by | boxes | also | labels |
-/// | --- | --- | --- | --- | --- |
-/// | COCO | one `.json` file | left, top, width, height | `area` (`f32`), `iscrowd` (`bool`), `keypoints` (`f32` `[?, n, 3]`) if there are some, `image_id`; masks by [`open_segmented`](Self::open_segmented) | `category_id` |
-/// | Pascal VOC | a folder of `.xml` files | left, top, right, bottom | `difficult` (`bool`) | the number of the name in the sorted list of all names |
-/// | YOLO | a folder of `.txt` files | centre, width, height, from 0 to 1 | | the number of the class |
+/// | format | recognised by | boxes | labels |
+/// | --- | --- | --- | --- |
+/// | COCO | one `.json` file | left, top, width, height | `category_id` |
+/// | Pascal VOC | a folder of `.xml` files | left, top, right, bottom | index in the sorted list of names |
+/// | YOLO | a folder of `.txt` files | centre, width, height, from 0 to 1 | the number of the class |
+///
+/// COCO's samples also have `area` (`f32`), `iscrowd` (`bool`), `image_id`, and `keypoints` (`f32`
+/// `[?, n, 3]`) if the file has some; [`open_segmented`](Self::open_segmented) adds masks. Pascal VOC's have
+/// `difficult` (`bool`).
 ///
 /// COCO's pictures are sorted by id, others by name. Pictures without boxes are samples too, if COCO's file
 /// lists them or, with YOLO, if they have no text file. [`classes`](Reader::classes) has the names by label,
@@ -227,8 +231,8 @@ fn kind(path: &Path) -> Result<Kind> {
 
 fn unknown() -> feedline_core::Error {
     data(
-        "these are no annotations: give COCO's file, with the extension .json, or a folder of Pascal VOC's .xml or of \
-         YOLO's .txt files, of one kind",
+        "these are no annotations: give COCO's file, with the extension .json, or a folder of Pascal VOC's \
+         .xml or of YOLO's .txt files, of one kind",
     )
 }
 

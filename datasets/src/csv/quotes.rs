@@ -126,8 +126,8 @@ impl Fault {
             )
         } else {
             format!(
-                "line {line} opens a quoted cell that goes on over other lines, and more text follows where it \
-                 closes: remove the quote"
+                "line {line} opens a quoted cell that goes on over other lines, and more text follows where \
+                 it closes: remove the quote"
             )
         };
         let why = why + "; a quote that is text within a quoted cell is written twice (\"\")";

@@ -139,8 +139,8 @@ impl ViewsDataset {
             for (number, list) in views.lists.iter().enumerate() {
                 let part = list.device_part()?;
                 if part.source_elements().is_some() {
-                    let why = "a view has transforms on the host, and pictures are decoded on the device: put \
-                               on_device() first";
+                    let why = "a view has transforms on the host, and pictures are decoded on the device: \
+                               put on_device() first";
                     return Err(Error::new(ErrorKind::Config, why));
                 }
                 parts.push(part);

@@ -72,8 +72,8 @@ impl LabelledSets {
         };
         if let Err(how) = train.spec().clone().widened(test.spec()) {
             let why = format!(
-                "the images of the test set are not like those of the training set: {how}; both must have one \
-                 size"
+                "the images of the test set are not like those of the training set: {how}; both must have \
+                 one size"
             );
             return Err(Error::new(ErrorKind::Data, why).at_path(path));
         }

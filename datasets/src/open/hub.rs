@@ -2,7 +2,7 @@
 //!
 //! | folder | holds |
 //! | --- | --- |
-//! | of `Dataset.save_to_disk` | `state.json`, which lists Arrow streams; `dataset_info.json`; of old versions a list of the rows |
+//! | of `Dataset.save_to_disk` | `state.json`, which lists Arrow streams; `dataset_info.json` |
 //! | of `DatasetDict.save_to_disk` | `dataset_dict.json`, which lists the sets; a folder of each |
 //! | of a repository on the hub | `README.md` and a folder (`data`) of `train-00000-of-00002.parquet`, ... |
 
@@ -96,8 +96,8 @@ mod files {
         let steps = json["_inplace_history"].as_array().into_iter().flatten();
         if is_part || steps.flat_map(|file| file["transforms"].as_array()).any(|steps| !steps.is_empty()) {
             return Err(wrong(
-                "an old version of datasets wrote parts of files, or steps that are still to be done: load the \
-                 set with it",
+                "an old version of datasets wrote parts of files, or steps that are still to be done: load \
+                 the set with it",
             ));
         }
         let open = |names: Vec<String>, options: &OpenOptions| {

@@ -118,8 +118,8 @@ pub(super) fn class_level(pattern: &str, options: &OpenOptions) -> Result<Option
             Ok(Some(folders.len() - at))
         }
         _ => refuse(format!(
-            "the pattern leaves several folders open, and one of them is the class: say which by {option}, 1 for \
-             the folder that holds a file, 2 for the one above that"
+            "the pattern leaves several folders open, and one of them is the class: say which by {option}, 1 \
+             for the folder that holds a file, 2 for the one above that"
         )),
     }
 }

@@ -102,8 +102,8 @@ pub(crate) fn check_types(reader: &dyn Reader, options: &OpenOptions) -> Result<
         return Ok(());
     };
     let why = format!(
-        "\"{}\" cannot be stated to be {element}: only CSV and JSON Lines have columns without a type, and this \
-         is {}; cast it by {}",
+        "\"{}\" cannot be stated to be {element}: only CSV and JSON Lines have columns without a type, and \
+         this is {}; cast it by {}",
         one_line(name),
         reader.format(),
         named("Table::cast", "feedline.table(path, cast=)"),
@@ -190,8 +190,8 @@ fn unknown(start: &[u8]) -> Error {
          README, or {}",
         named(
             "open it as Records or Tokens",
-            "read token ids by feedline.tokens(path, window, dtype=\"u16\"), and records of your own by NumPy: \
-             feedline.Data({\"x\": np.memmap(path, dtype).reshape(-1, n)})"
+            "read token ids by feedline.tokens(path, window, dtype=\"u16\"), and records of your own by \
+             NumPy: feedline.Data({\"x\": np.memmap(path, dtype).reshape(-1, n)})"
         )
     ))
 }

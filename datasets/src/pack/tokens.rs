@@ -77,7 +77,8 @@ pub struct PackedTokens {
 /// # let dir = std::env::temp_dir().join(format!("feedline-doc-pack-tokens-{}", std::process::id()));
 /// # std::fs::create_dir_all(&dir)?;
 /// let (source, target) = (dir.join("ids.npy"), dir.join("corpus.bin"));
-/// # let mut npy = b"\x93NUMPY\x01\0\x46\0{'descr': '<i8', 'fortran_order': False, 'shape': (2, 3), }".to_vec();
+/// # let mut npy = b"\x93NUMPY\x01\0\x46\0".to_vec();
+/// # npy.extend(b"{'descr': '<i8', 'fortran_order': False, 'shape': (2, 3), }");
 /// # npy.resize(79, b' ');
 /// # npy.push(b'\n');
 /// # npy.extend((1..=6i64).flat_map(i64::to_le_bytes));

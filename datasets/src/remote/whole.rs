@@ -35,8 +35,8 @@ async fn once(place: &Place, max: u64) -> Result<(Bytes, Tag), Failure> {
     let is_stated = answer.extensions.get::<WithoutLength>().is_none();
     let too_large = |found: &str| {
         Failure::lasting(format!(
-            "the server does not answer requests for a range of bytes, and the object has {found} bytes, more \
-             than the {max} that are read whole: download the file"
+            "the server does not answer requests for a range of bytes, and the object has {found} bytes, \
+             more than the {max} that are read whole: download the file"
         ))
     };
     if is_stated && tag.len > max {
@@ -73,8 +73,8 @@ pub(super) fn check_encoding(attributes: &Attributes) -> Result<(), Failure> {
         .find(|coding| ["br", "zstd", "deflate", "compress", "x-compress"].contains(&&**coding))
     {
         Some(coding) => Err(Failure::lasting(format!(
-            "the server sends the object compressed (Content-Encoding: {coding}): turn that off for this file, \
-             or download it"
+            "the server sends the object compressed (Content-Encoding: {coding}): turn that off for this \
+             file, or download it"
         ))),
         None => Ok(()),
     }

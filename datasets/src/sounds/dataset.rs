@@ -139,8 +139,8 @@ impl SoundDataset {
             let field = &self.reader.schema().fields()[index];
             if field.shape != [None] || index == self.sound {
                 return at(format!(
-                    "{field} cannot go beside the sounds: name fields that vary in one dimension; those of one size \
-                     are there already"
+                    "{field} cannot go beside the sounds: name fields that vary in one dimension; those of \
+                     one size are there already"
                 ));
             }
             let (dtype, parts) = field.batch_type()?;

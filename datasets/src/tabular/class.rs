@@ -56,6 +56,6 @@ macro_rules! class_of {
 
 class_of!(
     &str => Text, String => Text, &String => Text, bool => Bool,
-    u8 => Whole, i8 => Whole, u16 => Whole, i16 => Whole, u32 => Whole, i32 => Whole, u64 => Whole, i64 => Whole,
-    i128 => Whole
+    u8 => Whole, u16 => Whole, u32 => Whole, u64 => Whole,
+    i8 => Whole, i16 => Whole, i32 => Whole, i64 => Whole, i128 => Whole
 );

@@ -133,8 +133,8 @@ impl Description {
         let shown = |on: &Option<String>| on.as_deref().map_or("all rows".into(), one_line);
         let (was, is) = (shown(&self.fit_on), shown(&on));
         Err(data(format!(
-            "the saved table was fitted on {was}, and this one is to be fitted on {is}: give each fold a file of its \
-             own, or remove the file, so that it is made again"
+            "the saved table was fitted on {was}, and this one is to be fitted on {is}: give each fold a \
+             file of its own, or remove the file, so that it is made again"
         )))
     }
 

@@ -118,8 +118,10 @@ impl Limits {
     }
 
     pub(super) fn is_nan(&self) -> bool {
-        let is_nan = |bound: &Bound<f64>| matches!(bound, Bound::Included(limit) | Bound::Excluded(limit) if limit.is_nan());
-        is_nan(&self.from) || is_nan(&self.to)
+        [self.from, self.to].iter().any(|bound| match bound {
+            Bound::Included(limit) | Bound::Excluded(limit) => limit.is_nan(),
+            Bound::Unbounded => false,
+        })
     }
 
     /// Whether a number is within the limits; false for NaN.

@@ -45,7 +45,7 @@ pub use windows::{TableWindows, WindowFate, Windows};
 /// | --- | --- |
 /// | number, `bool` | the same type |
 /// | date, time | its number in the file; [`days`](Self::days) or [`seconds`](Self::seconds) since 1970 |
-/// | [`category`](Self::category) | `i64`: the place of its value in the sorted list of values; of a list, `i64 [?]` |
+/// | [`category`](Self::category) | `i64`, a list `i64 [?]`: the index in the sorted list of all values |
 /// | `u64` | `i64`; a number beyond that is an error of its row |
 /// | [`standardize`](Self::standardize) | `f32`: less the mean, divided by the standard deviation |
 /// | [`stack`](Self::stack) of `n` columns | `f32 [n]` |
@@ -347,8 +347,8 @@ impl Table {
             let is_of = match found.is_of(&*reader)? {
                 true => Ok(()),
                 false => Err(crate::error::data(
-                    "the saved table was made of other data: fit_on names rows of the training data, and so it is \
-                     for that; leave it out for other data",
+                    "the saved table was made of other data: fit_on names rows of the training data, and so \
+                     it is for that; leave it out for other data",
                 )),
             };
             found.check_fit_on(Some(on)).and(is_of).map_err(|error| error.at_path(path))?;

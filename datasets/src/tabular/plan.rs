@@ -113,8 +113,8 @@ impl Column {
         if missing.is_some() && present.is_none() {
             let name = one_line(name);
             return Err(refuse(format!(
-                "no field \"{name}.present\" says where \"{name}\" is missing: leave out {}, or give a path of \
-                 CSV, JSON Lines, Arrow or Parquet{}",
+                "no field \"{name}.present\" says where \"{name}\" is missing: leave out {}, or give a path \
+                 of CSV, JSON Lines, Arrow or Parquet{}",
                 named("missing", "fill=, fill_mean= or mask="),
                 named(", or a reader with that field", "")
             )));

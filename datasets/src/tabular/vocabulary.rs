@@ -46,8 +46,8 @@ pub(super) fn check(
     let is_list = is_list || !shape.is_empty();
     let kind = if is_list { format!("a list of {element}") } else { element.to_string() };
     Err(refuse(format!(
-        "column \"{column}\" is {kind}, which has no categories: texts, whole numbers and bool have, and lists of \
-         them; leave the column out, or load it as it is"
+        "column \"{column}\" is {kind}, which has no categories: texts, whole numbers and bool have, and \
+         lists of them; leave the column out, or load it as it is"
     )))
 }
 

@@ -104,8 +104,8 @@ fn inside(folder: &str, target: &str) -> Option<String> {
 
 fn lost(name: &str, target: &str) -> Error {
     let why = format!(
-        "member \"{}\" is a link to \"{}\", which the archive does not hold as a file: write the archive with \
-         the file in place of the link (tar --dereference --hard-dereference)",
+        "member \"{}\" is a link to \"{}\", which the archive does not hold as a file: write the archive \
+         with the file in place of the link (tar --dereference --hard-dereference)",
         one_line(name),
         one_line(target)
     );

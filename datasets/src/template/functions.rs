@@ -31,8 +31,8 @@ pub(super) fn call(name: &str, mut given: Given, date: Option<Date>) -> Result<V
             };
             let Some(date) = date else {
                 return unsupported(format!(
-                    "strftime_now gives another text each day: give the date, {}, or what the template asks for, \
-                     such as date_string",
+                    "strftime_now gives another text each day: give the date, {}, or what the template asks \
+                     for, such as date_string",
                     named("ChatOptions::today", "today=\"2026-03-05\"")
                 ));
             };

@@ -21,7 +21,7 @@ const BLOCK: u64 = 1 << 19;
 ///
 /// | field | type | what |
 /// | --- | --- | --- |
-/// | `ids` | `i64`, varies | the ids of a document, whatever their type in the file; numbers with fractions as there |
+/// | `ids` | `i64`, varies | the ids of a document; the file's type if that is a floating-point type |
 /// | `ids.lengths` | `i64`, varies | of a pair: the ids of each of its sequences |
 /// | `ids.modes` | `i8`, varies | of a pair with modes: that of each sequence |
 ///

@@ -255,8 +255,8 @@ impl Index {
         };
         place().ok_or_else(|| {
             let why = format!(
-                "sequence {sequence} has {length} ids from {start} on, beyond a .bin of {ids} bytes: the files \
-                 are of different sets, or one was cut short"
+                "sequence {sequence} has {length} ids from {start} on, beyond a .bin of {ids} bytes: the \
+                 files are of different sets, or one was cut short"
             );
             data(why).at_offset(self.starts.first + 8 * sequence)
         })
@@ -362,8 +362,8 @@ fn dtype(code: u64) -> Option<DType> {
 
 fn wrong_size(sequences: u64, entries: u64, content: &Content) -> feedline_core::Error {
     let why = format!(
-        "the header says {sequences} sequences and {entries} entries of documents, which {} bytes do not hold: \
-         fetch the file again",
+        "the header says {sequences} sequences and {entries} entries of documents, which {} bytes do not \
+         hold: fetch the file again",
         content.len()
     );
     data(why).at_offset(content.len())

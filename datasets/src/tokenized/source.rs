@@ -29,7 +29,8 @@ use crate::error::one_line;
 /// # std::fs::write(&tokenizer, r#"{"model": {"type": "WordLevel", "unk_token": "?", "vocab":
 /// #     {"?": 0, "a": 1, "rose": 2, "is": 3}}, "pre_tokenizer": {"type": "Whitespace"}}"#)?;
 /// let spec = Spec::new().ragged("text", DType::U8, [], 1 << 20)?;
-/// let lines = |_epoch, _shard| Ok(["a rose is", "a rose is a rose"].map(|line| Ok(line.into())).into_iter());
+/// let texts = ["a rose is", "a rose is a rose"];
+/// let lines = move |_epoch, _shard| Ok(texts.map(|line| Ok(line.into())).into_iter());
 /// let texts = source::from_iter(1, spec, lines, |line, row, _| Ok(row.write_ragged(0, line)?));
 /// let ids = TokenizedSource::new(texts, "text", &tokenizer)?;
 /// let windows = PackedSource::builder(ids, 4).field("ids").in_order().build()?;

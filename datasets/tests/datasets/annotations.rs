@@ -28,9 +28,9 @@ const VOC: &str = r#"<?xml version="1.0"?>
     <size><width>24</width><height>24</height><depth>3</depth></size>
     <object><name>dog &amp; cat</name><difficult>1</difficult>
         <bndbox><xmin>2</xmin><ymin>3</ymin><xmax>10.5</xmax><ymax>12</ymax></bndbox>
-        <part><name>head</name><bndbox><xmin>4</xmin><ymin>4</ymin><xmax>6</xmax><ymax>6</ymax></bndbox></part>
-    </object>
-    <object><name><![CDATA[bird]]></name><bndbox><ymin>1</ymin><xmin>5</xmin><ymax>7</ymax><xmax>9</xmax></bndbox>
+      <part><name>head</name><bndbox><xmin>4</xmin><ymin>4</ymin><xmax>6</xmax><ymax>6</ymax></bndbox></part>
+    </object><object>
+        <name><![CDATA[bird]]></name><bndbox><ymin>1</ymin><xmin>5</xmin><ymax>7</ymax><xmax>9</xmax></bndbox>
     </object>
 </annotation>"#;
 
@@ -79,8 +79,8 @@ fn cocos_file_is_read_in_the_order_of_ids() {
     assert_eq!((reader.format(), reader.len()), ("coco", 3));
     assert_eq!(
         reader.schema().to_string(),
-        "image bytes [?], boxes f32 [?, 4], labels i64 [?], iscrowd bool [?], area f32 [?], keypoints f32 [?, 2, 3], \
-         image_id i64 []"
+        "image bytes [?], boxes f32 [?, 4], labels i64 [?], iscrowd bool [?], area f32 [?], keypoints f32 \
+         [?, 2, 3], image_id i64 []"
     );
     assert_eq!(reader.classes().unwrap(), ["N/A", "a \"person\"", "N/A", "cat"]);
     let [first, empty, last] = [0, 1, 2].map(|id| sample(&reader, id));
@@ -237,7 +237,8 @@ fn outlines_that_cannot_be_masks_are_refused_by_id() {
     let dir = made();
     let whole = r#"{"images": [{"id": 9, "file_name": "a.png", "width": 24, "height": 20}],
         "categories": [{"id": 3, "name": "cat"}, {"id": 300, "name": "dog"}], "annotations": [
-        {"id": 70, "image_id": 9, "category_id": 3, "bbox": [1, 2, 3, 4], "segmentation": [[1, 2, 9, 2, 9, 9]]}]}"#;
+        {"id": 70, "image_id": 9, "category_id": 3, "bbox": [1, 2, 3, 4],
+            "segmentation": [[1, 2, 9, 2, 9, 9]]}]}"#;
     let opened = |old: &str, new: &str| {
         let text = whole.replacen(old, new, 1);
         assert!(text != whole || old == new);

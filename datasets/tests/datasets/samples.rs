@@ -296,9 +296,9 @@ fn lines_are_samples_without_their_breaks() {
 #[test]
 fn text_may_begin_with_any_sign_that_texts_have() {
     let dir = tempdir().unwrap();
-    let signs = "\u{2028} \u{2029} \u{85} \u{0B} \u{0C} \u{07} \u{08} \u{1B} \u{1C} \u{1D} \u{1E} \u{1F} \u{7F} \u{9F} \
-                 \u{A0} \u{AD} \u{200B} \u{200E} \u{202E} \u{2060} \u{FFFC} \u{FFFD} \u{FFFE} \u{E000} \u{1F600} \u{10FFFF} \
-                 \u{FEFF}\u{FEFF}";
+    let signs = "\u{2028} \u{2029} \u{85} \u{0B} \u{0C} \u{07} \u{08} \u{1B} \u{1C} \u{1D} \u{1E} \u{1F} \
+                 \u{7F} \u{9F} \u{A0} \u{AD} \u{200B} \u{200E} \u{202E} \u{2060} \u{FFFC} \u{FFFD} \u{FFFE} \
+                 \u{E000} \u{1F600} \u{10FFFF} \u{FEFF}\u{FEFF}";
     for sign in signs.split(' ') {
         for (name, text) in [
             ("alone", sign.to_owned()),

@@ -51,7 +51,9 @@ proptest! {
     fn whole_numbers_far_from_zero_keep_their_digits(
         far in vec(0i64..5, 1..60), place in 0usize..7,
     ) {
-        let base = [0, 1_000_000_000, 1 << 53, 1_700_000_000_000_000_000, i128::from(i64::MIN), (1 << 63) - 5, (1 << 64) - 6];
+        let nanoseconds = 1_700_000_000_000_000_000;
+        let ends = [i128::from(i64::MIN), (1 << 63) - 5, (1 << 64) - 6];
+        let base = [0, 1_000_000_000, 1 << 53, nanoseconds, ends[0], ends[1], ends[2]];
         let cells = Vec::from_iter(far.iter().map(|far| (base[place] + i128::from(*far)).to_string()));
         let expected = standardized(&Vec::from_iter(far.iter().map(|far| *far as f64)));
         let (wide, narrow) = found(&cells);
@@ -67,7 +69,8 @@ proptest! {
         let unit = 10f64.powi(exponent);
         let numbers = Vec::from_iter(far.iter().map(|far| (far + 10f64.powi(offset as i32)) * unit));
         // The difference of two such numbers is exact, and its square is within f64 once the unit is gone.
-        let expected = standardized(&Vec::from_iter(numbers.iter().map(|number| (number - numbers[0]) / unit)));
+        let distances = Vec::from_iter(numbers.iter().map(|number| (number - numbers[0]) / unit));
+        let expected = standardized(&distances);
         let (wide, _) = found(&Vec::from_iter(numbers.iter().map(|number| format!("{number:e}"))));
         prop_assert!(are_near(&wide, &expected, 1e-9), "{numbers:?}: {wide:?} {expected:?}");
     }

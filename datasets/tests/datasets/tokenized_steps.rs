@@ -18,7 +18,8 @@ fn a_text_on_which_a_regular_expression_gives_up_is_a_bad_sample() {
     let dir = tempdir().unwrap();
     let vocab = r#"{"?": 0, "the": 1, "quick": 2, "fox": 3, ".": 4}"#;
     let model = format!(r#""model": {{"type": "WordLevel", "unk_token": "?", "vocab": {vocab}}}"#);
-    let split = r#"{"type": "Split", "pattern": {"Regex": "\\p{L}+| ?[^\\s\\p{L}]+|\\s+(?!\\S)|\\s+"}, "behavior": "Isolated", "invert": false}"#;
+    let split = r#"{"type": "Split", "pattern": {"Regex": "\\p{L}+| ?[^\\s\\p{L}]+|\\s+(?!\\S)|\\s+"},
+        "behavior": "Isolated", "invert": false}"#;
     let inverted = split.replace("\"invert\": false", "\"invert\": true");
     let bytes = r#"{"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true}"#;
     let digits = r#"{"type": "Digits", "individual_digits": true}"#;
@@ -86,16 +87,20 @@ fn the_ids_are_those_of_the_crate_whatever_the_steps() {
                 "rstrip": true, "normalized": normalized, "special": true})
         })
         .collect();
-    let split = |regex: &str, behavior: &str, invert: bool| json!({"type": "Split", "pattern": {"Regex": regex}, "behavior": behavior, "invert": invert});
+    let split = |regex: &str, behavior: &str, invert: bool| {
+        let pattern = json!({"Regex": regex});
+        json!({"type": "Split", "pattern": pattern, "behavior": behavior, "invert": invert})
+    };
     let literal = json!({"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithNext",
         "invert": false});
-    let bytes = |prefix: bool, regex: bool| json!({"type": "ByteLevel", "add_prefix_space": prefix, "trim_offsets": true, "use_regex": regex});
+    let bytes = |space: bool, regex: bool| {
+        let name = "ByteLevel";
+        json!({"type": name, "add_prefix_space": space, "trim_offsets": true, "use_regex": regex})
+    };
     let sequence = |steps: &[&Json]| json!({"type": "Sequence", "pretokenizers": steps});
-    let llama = split(
-        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-        "Isolated",
-        false,
-    );
+    let words = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*";
+    let spaces = r"\s*[\r\n]+|\s+(?!\S)|\s+";
+    let llama = split(&format!("{words}|{spaces}"), "Isolated", false);
     let steps = [
         Json::Null,
         bytes(true, true),
@@ -113,7 +118,8 @@ fn the_ids_are_those_of_the_crate_whatever_the_steps() {
         Json::Null,
         replace(json!({"Regex": r"\s+(?!\S)"})),
         replace(json!({"String": "o"})),
-        json!({"type": "Sequence", "normalizers": [{"type": "Lowercase"}, replace(json!({"Regex": "(?<=a)b"}))]}),
+        json!({"type": "Sequence",
+            "normalizers": [{"type": "Lowercase"}, replace(json!({"Regex": "(?<=a)b"}))]}),
     ];
     let lines = write(
         dir.path(),
@@ -145,7 +151,10 @@ fn a_tokenizer_that_the_crate_refuses_by_a_panic_is_an_error() {
     for charsmap in ["", "AAAA", "!"] {
         let json = WORDS.replace(
             "\"pre_tokenizer\"",
-            &format!("\"normalizer\": {{\"type\": \"Precompiled\", \"precompiled_charsmap\": \"{charsmap}\"}}, \"pre_tokenizer\""),
+            &format!(
+                "\"normalizer\": {{\"type\": \"Precompiled\", \"precompiled_charsmap\": \
+                      \"{charsmap}\"}}, \"pre_tokenizer\""
+            ),
         );
         let json = write(dir.path(), "bad.json", json.as_bytes());
         let error = Tokenized::new(open(&text).unwrap(), "text", &json).unwrap_err();

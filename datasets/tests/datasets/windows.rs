@@ -48,7 +48,8 @@ fn files(dir: &Path, rows: &[Sale]) -> Vec<PathBuf> {
     for Sale { shop, item, day, sold, price } in rows {
         csv += &format!("{shop},{item},{day},{sold:?},{price:?}\n");
         jsonl += &format!(
-            "{{\"shop\": \"{shop}\", \"item\": {item}, \"day\": {day}, \"sold\": {sold:?}, \"price\": {price:?}}}\n"
+            "{{\"shop\": \"{shop}\", \"item\": {item}, \"day\": {day}, \"sold\": {sold:?}, \"price\": \
+             {price:?}}}\n"
         );
     }
     let columns = [

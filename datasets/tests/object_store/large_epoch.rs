@@ -188,7 +188,8 @@ fn the_model_of_a_block_shuffle_counts_the_ranks_of_each_group() {
         let (count, ranks) = groups(LARGE, group, window, 12);
         let model = LARGE.ranks_of_a_group(window);
         println!(
-            "groups of {group} in windows of {window}: {ranks:.1} ranks read each of {count}, on paper {model:.1}"
+            "groups of {group} in windows of {window}: {ranks:.1} ranks read each of {count}, on paper \
+             {model:.1}"
         );
         assert!((ranks / model - 1.0).abs() < 0.1, "{ranks}, on paper {model}");
     }
@@ -222,7 +223,8 @@ fn figures_of_ten_terabytes_on_64_ranks() {
         let requests = plan.blocks() * plan.of_a_rank() as f64;
         let bytes = requests * block_bytes as f64;
         println!(
-            "  by samples in blocks of {block_bytes}: {:.2} million requests and {:.2} TB per rank, {:.0} TB in all",
+            "  by samples in blocks of {block_bytes}: {:.2} million requests and {:.2} TB per rank, \
+             {:.0} TB in all",
             requests / 1e6,
             bytes / 1e12,
             bytes * plan.ranks as f64 / 1e12

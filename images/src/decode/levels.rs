@@ -49,8 +49,8 @@ impl Decoder {
                 if let Some(at) = pixels.iter().position(|[r, g, b]| r != g || g != b) {
                     let (x, y, [r, g, b]) = (at % size.width, at / size.width, pixels[at]);
                     let why = format!(
-                        "the picture has colours, not numbers: the pixel at x {x}, y {y} is {r}, {g}, {b}; save \
-                         it as PNG, gray or with a palette"
+                        "the picture has colours, not numbers: the pixel at x {x}, y {y} is {r}, {g}, {b}; \
+                         save it as PNG, gray or with a palette"
                     );
                     return Err(refused(format, why));
                 }

@@ -132,7 +132,8 @@ impl BoxRules {
         let is_outside = left < -1.0 || top < -1.0 || right > width + 1.0 || bottom > height + 1.0;
         if is_outside && !self.clip {
             return refuse(format!(
-                "is outside of its picture of {size}: repair it, or let boxes be clipped, or state their format"
+                "is outside of its picture of {size}: repair it, or let boxes be clipped, or state their \
+                 format"
             ));
         }
         Ok(clamp(corners, size))

@@ -239,7 +239,8 @@ impl Transforms {
         }
         if self.host.is_some_and(|steps| steps > 0) {
             return refuse(
-                "masks, boxes and points follow a list that runs on one side: put on_device() first, or leave it out",
+                "masks, boxes and points follow a list that runs on one side: put on_device() first, or \
+                 leave it out",
             );
         }
         Ok(())
@@ -469,7 +470,8 @@ impl Transforms {
             return Ok(());
         }
         let why = format!(
-            "the picture is {size} after the transforms, {bytes} bytes instead of {}: end the list with one size",
+            "the picture is {size} after the transforms, {bytes} bytes instead of {}: end the list with one \
+             size",
             image.len()
         );
         Err(Error::new(ErrorKind::Sample, why))

@@ -159,15 +159,15 @@ impl PictureStage {
         let named = of_files.iter().find(|name| pictures.iter().any(|picture| picture == **name));
         let Some(&name) = named.or(of_files.iter().find(|name| **name == "image")) else {
             return refuse(
-                "the set has no field of encoded pictures with parameters: make it by ImageDataset::encoded or \
-                 Transforms::add_encoded_fields",
+                "the set has no field of encoded pictures with parameters: make it by ImageDataset::encoded \
+                 or Transforms::add_encoded_fields",
             );
         };
         if pictures.len() != self.parts.len() {
             let (found, parts) = (pictures.len(), self.parts.len());
             return refuse(&format!(
-                "the set has parameters for {found} pictures of each file, and the stage has {parts} lists: give \
-                 both the same lists"
+                "the set has parameters for {found} pictures of each file, and the stage has {parts} lists: \
+                 give both the same lists"
             ));
         }
         let (mut spec, mut parts) = (Spec::new(), self.parts.iter());

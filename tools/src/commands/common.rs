@@ -77,8 +77,8 @@ pub fn open_run(folder: impl AsRef<Path>) -> feedline::Result<Run> {
     let last = run.steps().last().map_or_else(|| "no step".to_owned(), |last| format!("step {last}"));
     for (path, bytes) in run.cuts() {
         eprintln!(
-            "feedline: {}: a kill has cut the record: its last {bytes} bytes are a part of a step; the last that \
-             all ranks have is {last}",
+            "feedline: {}: a kill has cut the record: its last {bytes} bytes are a part of a step; the last \
+             that all ranks have is {last}",
             path.display()
         );
     }

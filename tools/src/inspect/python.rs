@@ -44,8 +44,8 @@ fn data(
         if !is_open {
             let kept: Vec<_> = columns.columns.iter().filter(|column| is_kept(columns, column)).collect();
             return format!(
-                "\n  # Its columns of text vary in length, and lack no value in feedline.open({path}, nulls=\"fill\").\n  \
-                 data = feedline.table({path}{}{split})\n",
+                "\n  # Its columns of text vary in length, and lack no value in feedline.open({path}, \
+                 nulls=\"fill\").\n  data = feedline.table({path}{}{split})\n",
                 arguments(&steps, Some(&kept))
             );
         }

@@ -36,9 +36,9 @@ impl Zip {
             format!("\"{}\"", names.join("\", \""))
         };
         Err(config(format!(
-            "parts {one} ({}) and {other} ({}) of the zip crop, flip or turn pictures at random, each in its own \
-             way, so their pictures would not match: read pictures and masks by {}, whose transforms move both, or \
-             use {} if they need not match",
+            "parts {one} ({}) and {other} ({}) of the zip crop, flip or turn pictures at random, each in its \
+             own way, so their pictures would not match: read pictures and masks by {}, whose transforms \
+             move both, or use {} if they need not match",
             fields(first),
             fields(second),
             named("JointDataset", "feedline.images(path, transforms, mask=\"masks\")"),

@@ -347,7 +347,8 @@ fn check_version(version: u32) -> Result<(), String> {
     match version {
         OLDEST..=VERSION => Ok(()),
         older if older < OLDEST => Err(format!(
-            "the cursor has version {older}, and this feedline resumes from version {VERSION}: start a new run"
+            "the cursor has version {older}, and this feedline resumes from version {VERSION}: start a new \
+             run"
         )),
         newer => Err(format!(
             "the cursor has version {newer}, and this feedline resumes from version {VERSION}: use a newer \

@@ -96,7 +96,8 @@ impl fmt::Display for Fate {
         let Self { documents, items, empty, split, cut, left_out } = self;
         write!(
             f,
-            "{documents} documents of {items} items: {empty} empty, {split} split, {cut} cut by {left_out} items"
+            "{documents} documents of {items} items: {empty} empty, {split} split, {cut} cut by {left_out} \
+             items"
         )
     }
 }

@@ -277,8 +277,8 @@ impl Shared {
             let (_, offset) = source::place(records[document].0);
             let (length, window) = (lengths[document], self.window);
             let why = format!(
-                "the document at offset {offset} has {length} items, a window has {window}: take larger windows, \
-                 or split long documents"
+                "the document at offset {offset} has {length} items, a window has {window}: take larger \
+                 windows, or split long documents"
             );
             return Err(Error::new(ErrorKind::Sample, why).into());
         }
@@ -333,8 +333,8 @@ impl Windows {
             self.taken = 0;
             if self.group >= MAX_OFFSET / WINDOWS {
                 let why = format!(
-                    "a document begins at offset {}: windows of a source that is packed need offsets below {}, \
-                     take the numbers of the documents, or smaller shards",
+                    "a document begins at offset {}: windows of a source that is packed need offsets below \
+                     {}, take the numbers of the documents, or smaller shards",
                     self.group,
                     MAX_OFFSET / WINDOWS
                 );
@@ -367,8 +367,8 @@ impl Windows {
         let count = self.windows.len() as u64;
         if count >= WINDOWS {
             let why = format!(
-                "{} documents from offset {} on have {count} windows, and {} are numbered: take larger windows, \
-                 or pack fewer documents together (within)",
+                "{} documents from offset {} on have {count} windows, and {} are numbered: take larger \
+                 windows, or pack fewer documents together (within)",
                 records.len(),
                 self.group,
                 WINDOWS - 1

@@ -44,8 +44,8 @@ impl ByEpoch {
             sampler.check(len)?;
             if sampler.len(len) != positions {
                 return Err(config(format!(
-                    "the sampler from epoch {first} has {} samples per epoch, and that from epoch 0 has {positions}: \
-                     set both by draws",
+                    "the sampler from epoch {first} has {} samples per epoch, and that from epoch 0 has \
+                     {positions}: set both by draws",
                     sampler.len(len)
                 )));
             }

@@ -6,7 +6,7 @@
 //! | shuffle | every sample, uniformly shuffled | none | [`permutation`] |
 //! | block | every sample, neighbours stay close | none | [`block`] |
 //! | weighted | draws with replacement | 16 bytes per sample | [`weighted`] |
-//! | weighted, without replacement | weighted draws, each sample at most once | 8 bytes per sample and 16 per draw | [`without_replacement`] |
+//! | without replacement | weighted, distinct | 8 bytes per sample, 16 per draw | [`without_replacement`] |
 //! | balanced | each class equally often | 8 bytes per sample | [`balanced`] |
 //! | bucketed | every sample, batches of similar lengths | 8 bytes per sample | [`bucketed`] |
 //! | subset | another sampler over listed samples | 8 bytes per listed sample | [`subset`] |

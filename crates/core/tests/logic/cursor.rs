@@ -293,8 +293,8 @@ fn a_cursor_whose_random_numbers_belong_to_samples_is_refused_by_its_version() {
             let said = older.fit(&own, DATA).unwrap_err();
             let wanted = format!(
                 "the cursor has version {version}, of an earlier feedline whose random numbers belong to \
-                 samples; those of version 5 belong to draws: finish the run with the feedline that saved the \
-                 cursor, or start a new run"
+                 samples; those of version 5 belong to draws: finish the run with the feedline that saved \
+                 the cursor, or start a new run"
             );
             assert_eq!((said.kind(), said.message()), (ErrorKind::Cursor, wanted.as_str()));
             assert!(older.fit_source(&own, DATA).unwrap_err().message() == wanted);

@@ -446,7 +446,8 @@ fn the_ranks_of_a_step_have_nearly_equal_work() {
     let (mean, worst) = imbalance(&Sampler::alike(&costs, 24).unwrap(), &costs, 8);
     let (mean_shuffled, worst_shuffled) = imbalance(&Sampler::Shuffle, &costs, 8);
     println!(
-        "budget of 2,048, runs of 24: mean {mean:.3}, worst {worst:.3}; shuffled: {mean_shuffled:.3}, {worst_shuffled:.3}"
+        "budget of 2,048, runs of 24: mean {mean:.3}, worst {worst:.3}; shuffled: {mean_shuffled:.3}, \
+         {worst_shuffled:.3}"
     );
     // Fixed batches of as many documents, padded to their longest: work is the padded square.
     let per_batch = lengths.len().div_ceil(costs.len());

@@ -65,8 +65,8 @@ impl LoaderBuilder {
         self
     }
 
-    /// The order of the samples, or of a source's shards. Default: sequential. [`Sampler::custom`] makes one of
-    /// your own.
+    /// The order of the samples, or of a source's shards. Default: sequential. [`Sampler::custom`] makes one
+    /// of your own.
     ///
     /// ```
     /// use feedline::{Device, InMemory, Loader, Sampler};

@@ -221,8 +221,8 @@ impl LoaderBuilder {
         let lanes = self.filler.as_ref().map_or(0, |filler| filler.in_flight());
         if lanes > MAX_WORKERS {
             let why = format!(
-                "the filler fills {lanes} batches at a time: at most {MAX_WORKERS}; a few for each server are \
-                 enough"
+                "the filler fills {lanes} batches at a time: at most {MAX_WORKERS}; a few for each server \
+                 are enough"
             );
             return Err(Error::new(ErrorKind::Config, why));
         }

@@ -125,8 +125,8 @@ impl Job {
         let Some(row) = info.ids.iter().position(|&id| id == NO_SAMPLE) else { return Ok(()) };
         let position = batch_sampler.position(epoch, start, step, row).unwrap_or_default();
         let why = format!(
-            "the sampler {:?} gives no sample of the data set at position {position} of epoch {epoch}: return ids \
-             below {}",
+            "the sampler {:?} gives no sample of the data set at position {position} of epoch {epoch}: \
+             return ids below {}",
             batch_sampler.options().sampler,
             batch_sampler.options().len
         );

@@ -91,8 +91,8 @@ impl DeviceMap {
             match own.filter(is_same) {
                 Some(own) => spec.with(own),
                 None => {
-                    let why = "is ragged, so it is a copy of that of the batch, which has none of this type and \
-                               item: leave it out of the spec of produce";
+                    let why = "is ragged, so it is a copy of that of the batch, which has none of this type \
+                               and item: leave it out of the spec of produce";
                     Err(output::refuse(field, why))
                 }
             }

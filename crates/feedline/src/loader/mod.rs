@@ -208,8 +208,8 @@ impl Loader {
         }
         let at_once = BatchSamplerOptions { sampler: Sampler::Shuffle, ..options.clone() };
         cursor.fit(&BatchSampler::new(at_once).ok()?, self.fingerprint).ok()?;
-        let why = "the cursor belongs to another order of the samples: the run that saved it shuffled all samples \
-                   at once, and this one shuffles them by blocks; to go on with that run";
+        let why = "the cursor belongs to another order of the samples: the run that saved it shuffled all \
+                   samples at once, and this one shuffles them by blocks; to go on with that run";
         Some(Error::new(ErrorKind::Cursor, format!("{why}, {}", shuffle_at_once())))
     }
 

@@ -121,8 +121,8 @@ impl RankRecord {
             None => "before its first step".to_owned(),
         };
         let why = format!(
-            "the record is damaged {place}: restore the file from a copy, or record into another folder; it is \
-             left as it is"
+            "the record is damaged {place}: restore the file from a copy, or record into another folder; it \
+             is left as it is"
         );
         Error::new(ErrorKind::Data, why).at_offset(offset as u64)
     }

@@ -502,8 +502,8 @@ fn a_cursor_of_a_shuffle_of_all_samples_is_refused_by_one_by_blocks_with_what_to
         let mut now = builder(Some((10, 20))).shuffle(7).build_host().unwrap();
         let error = now.resume(cursor).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Cursor);
-        let advice = "shuffled all samples at once, and this one shuffles them by blocks; to go on with that run, \
-                      write sampler(Sampler::Shuffle) and seed(SEED) in place of shuffle(SEED)";
+        let advice = "shuffled all samples at once, and this one shuffles them by blocks; to go on with that \
+                      run, write sampler(Sampler::Shuffle) and seed(SEED) in place of shuffle(SEED)";
         assert!(error.to_string().contains(advice), "{error}");
         let mut same = builder(Some((10, 20))).sampler(Sampler::Shuffle).seed(7).build_host().unwrap();
         let rest: Vec<_> = same.resume(cursor).unwrap().map(|batch| batch.unwrap().ids().to_vec()).collect();

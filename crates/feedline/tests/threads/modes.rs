@@ -83,7 +83,8 @@ fn check(mode: TransferMode, slow: Slow) -> Option<String> {
     (!is_right).then(|| {
         let wall = ms(wall);
         format!(
-            "{mode:?}, {slow:?}: {charged:.1} of {expected:.1} ms, sum {sum:.1} of {wall:.1} ms; {diagnosis}\n{}",
+            "{mode:?}, {slow:?}: {charged:.1} of {expected:.1} ms, sum {sum:.1} of {wall:.1} ms; \
+             {diagnosis}\n{}",
             report.epoch
         )
     })

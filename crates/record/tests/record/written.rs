@@ -224,8 +224,8 @@ fn the_record_of_a_run_with_other_random_numbers_is_not_continued_and_not_taken_
         std::fs::copy(folder.join("rank-0.rec"), copy.path().join("rank-0.rec")).unwrap();
         let recorder = Recorder::new(copy.path(), RecordOptions::default());
         let refused = golden().record(&recorder).build_host().map(drop).unwrap_err();
-        let why = "this record was begun by an earlier feedline, whose random numbers belong to samples and not to \
-                   draws: record into another folder";
+        let why = "this record was begun by an earlier feedline, whose random numbers belong to samples and \
+                   not to draws: record into another folder";
         assert_eq!((refused.kind(), refused.message()), (ErrorKind::Cursor, why));
         let run = Run::open(&folder).unwrap();
         let refused =

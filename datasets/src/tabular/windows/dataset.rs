@@ -157,8 +157,8 @@ impl TableWindows {
     pub fn targets_in(&self, range: impl RangeBounds<f64>) -> Result<Subset> {
         let (limits, Shape { inputs, targets, .. }) = (Limits::new(&range), self.0.shape);
         if self.0.shape.is_fitted_on_all {
-            let why = "means of these windows are made of all rows, also of those to validate on: say which rows are \
-                       for training";
+            let why = "means of these windows are made of all rows, also of those to validate on: say which \
+                       rows are for training";
             let how = named(
                 "by Table::fit_on, or take the numbers of another table by fitted",
                 "by fit_on=, or take \

@@ -104,8 +104,8 @@ impl Unsorted {
             let time = number(element, pair[0].time);
             let (row, other) = (pair[0].row, pair[1].row);
             return Err(data(format!(
-                "rows {row} and {other} have the same time, {time}{group}: leave out one of them, or name more \
-                 columns of the group"
+                "rows {row} and {other} have the same time, {time}{group}: leave out one of them, or name \
+                 more columns of the group"
             )));
         }
         let mut groups = Vec::with_capacity(by_numbers.len());
@@ -166,7 +166,8 @@ impl Index {
         let (longest, of) =
             longest.map_or((0, String::new()), |(numbers, places)| (places.len(), named(numbers)));
         data(format!(
-            "windows of {} inputs and {} targets are longer than every group: the longest{of} has {longest} rows",
+            "windows of {} inputs and {} targets are longer than every group: the longest{of} has {longest} \
+             rows",
             shape.inputs, shape.targets
         ))
     }

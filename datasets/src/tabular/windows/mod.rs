@@ -23,9 +23,12 @@ const FIELDS: [&str; 4] = ["x", "y", "group", "start"];
 /// | field | type | what |
 /// | --- | --- | --- |
 /// | `x` | `f32 [inputs, F]` | the columns [`x`](Self::x) of consecutive rows |
-/// | `y` | `f32 [targets, G]` | the columns [`y`](Self::y) of the rows behind them; without targets there is no such field |
-/// | `group` | `i64`, or `i64 [n]` of `n` columns | the group, by its place in the sorted list of all groups ([`TableWindows::classes`]); without [`group`](Self::group) there is no such field |
+/// | `y` | `f32 [targets, G]` | the columns [`y`](Self::y) of the rows after them |
+/// | `group` | `i64`, or `i64 [n]` of `n` columns | the index in the sorted list of all groups |
 /// | `start` | that of the column | the time of the first row |
+///
+/// [`TableWindows::classes`] lists the groups. Without targets there is no field `y`, and without
+/// [`group`](Self::group) no field `group`.
 ///
 /// Rows are sorted by group and time, in any order of the file. Two rows with the same group and time are an
 /// error. The windows of a group begin at its rows 0, `stride`, `2 * stride` and so on; windows are ordered
@@ -217,8 +220,8 @@ impl Windows {
         let is_changed = steps.is_standardized(time) || steps.category_of(time).is_some();
         if is_changed || steps.missing_of(time).is_some() || steps.cast_of(time).is_some() {
             return Err(refuse(format!(
-                "order_by names \"{shown}\", which a step changes: times are taken as they are, so leave it out \
-                 of other steps than days and seconds"
+                "order_by names \"{shown}\", which a step changes: times are taken as they are, so leave it \
+                 out of other steps than days and seconds"
             )));
         }
         let several = self.group.len() > 1;

@@ -28,7 +28,8 @@ pub(super) fn files(dir: &Path) {
         ("sales.csv", &sales()),
         (
             "sessions.jsonl",
-            "{\"history\": [5, 7, 2, 3], \"next\": 4}\n{\"history\": [], \"next\": 0}\n{\"history\": [9], \"next\": 9}\n",
+            "{\"history\": [5, 7, 2, 3], \"next\": 4}\n{\"history\": [], \"next\": 0}\n{\"history\": [9], \
+             \"next\": 9}\n",
         ),
         ("shards/0.csv", "code,rare\n7,\n12,2.5\n"),
         ("shards/1.csv", "code,rare\nA7,\n"),
@@ -117,8 +118,9 @@ fn pictures(dir: &Path) {
         write(dir, &format!("masks/{number}.bmp"), &bitmap_of([number; 3]));
     }
     let boxes = r#"{"images": [{"id": 4, "file_name": "4.bmp"}, {"id": 5, "file_name": "5.bmp"}, {"id": 6,
-        "file_name": "6.bmp"}], "categories": [{"id": 1, "name": "bee"}, {"id": 2, "name": "ant"}], "annotations": [
-        {"image_id": 6, "category_id": 1, "bbox": [0, 0, 8, 8]}, {"image_id": 4, "category_id": 2, "bbox": [1, 1, 3, 4]}]}"#;
+        "file_name": "6.bmp"}], "categories": [{"id": 1, "name": "bee"}, {"id": 2, "name": "ant"}],
+        "annotations": [{"image_id": 6, "category_id": 1, "bbox": [0, 0, 8, 8]},
+        {"image_id": 4, "category_id": 2, "bbox": [1, 1, 3, 4]}]}"#;
     write(dir, "instances.json", boxes.as_bytes());
     let train = open(dir.join("pictures/train")).unwrap();
     let saved = dir.join("saved/train/data-00000-of-00001.arrow");
@@ -177,8 +179,9 @@ fn chats(dir: &Path) {
         |answer: &str| serde_json::json!({"messages": [said("user", "Hi"), said("assistant", answer)]});
     write(dir, "chats.jsonl", lines(&[chat("Hi"), chat("Hi there")]).as_bytes());
     let pair = |chosen: &str, rejected: &str| {
-        let answer = |answer: &str| [said("assistant", answer)];
-        serde_json::json!({"prompt": [said("user", "Hi")], "chosen": answer(chosen), "rejected": answer(rejected)})
+        let (prompt, [chosen, rejected]) =
+            (said("user", "Hi"), [chosen, rejected].map(|text| said("assistant", text)));
+        serde_json::json!({"prompt": [prompt], "chosen": [chosen], "rejected": [rejected]})
     };
     write(dir, "pairs.jsonl", lines(&[pair("Hi there", "Hi"), pair("Hi", "there")]).as_bytes());
     for (name, first, ids) in [("web", 100_u16, 20_u16), ("wiki", 200, 12), ("math", 300, 8)] {

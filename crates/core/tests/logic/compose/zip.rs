@@ -158,7 +158,8 @@ fn two_parts_that_crop_at_random_are_refused_by_their_fields_through_any_composi
             set.spec().fields().iter().map(|field| format!("\"{}\"", field.name())).collect();
         let why = refused(Cropped::new("image").zip(set.clone()));
         let wanted = format!(
-            "parts 0 (\"image\") and 1 ({}) of the zip crop, flip or turn pictures at random, each in its own way",
+            "parts 0 (\"image\") and 1 ({}) of the zip crop, flip or turn pictures at random, each in its \
+             own way",
             fields.join(", ")
         );
         assert!(why.starts_with(&wanted) && why.contains("Zip::independent"), "{name}: {why}");

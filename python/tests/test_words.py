@@ -144,7 +144,7 @@ def test_the_sources_name_items_of_rust_only_beside_those_of_python() -> None:
 #: Parts that the package does not offer: records of runs, checkpoint files, lengths of a measured set,
 #: tokens.
 _OF_RUST_ONLY = (
-    *("record/mod.rs", "record/read.rs", "checkpoint/file.rs"),
+    *("record/mod.rs", "record/read.rs", "progress/file.rs"),
     *("datasets/src/ragged.rs", "datasets/src/tokens.rs", "src/tune.rs"),
 )
 

@@ -94,14 +94,6 @@ struct Skip {
     end: u64,
 }
 
-/// This rank's part of a step, counted in positions that are not skipped.
-struct Part {
-    first: u64,
-    rows: u64,
-    /// Rows that are not padding.
-    valid: u64,
-}
-
 impl BatchSampler {
     /// A batch sampler with `options`.
     ///
@@ -245,17 +237,17 @@ impl BatchSampler {
     /// Does not allocate once `ids` has the capacity for a batch (see [`Sampler::fill`]).
     pub fn batch(&self, epoch: u64, start: u64, step: u64, ids: &mut Vec<u64>) -> usize {
         ids.clear();
-        let Some(part) = self.part(epoch, start, step) else { return 0 };
-        ids.resize(part.rows as usize, 0);
+        let Some((rows, valid)) = self.part(epoch, start, step) else { return 0 };
+        ids.resize((rows.end - rows.start) as usize, 0);
         let live = self.live_before(epoch, self.positions);
-        let (mut at, mut rest) = (part.first % live, &mut ids[..]);
+        let (mut at, mut rest) = (rows.start % live, &mut ids[..]);
         while !rest.is_empty() {
             let run = rest.len().min(usize::try_from(live - at).unwrap_or(usize::MAX));
             let (now, later) = rest.split_at_mut(run);
             self.fill_live(epoch, at, now);
             (at, rest) = (0, later);
         }
-        part.valid as usize
+        valid as usize
     }
 
     /// Replaces `draws` by the global positions of the rows of this rank's batch, in their order: those that
@@ -265,10 +257,10 @@ impl BatchSampler {
     #[doc(hidden)] // For the workers.
     pub fn draws(&self, epoch: u64, start: u64, step: u64, draws: &mut Vec<u64>) {
         draws.clear();
-        let Some(part) = self.part(epoch, start, step) else { return };
+        let Some((rows, _)) = self.part(epoch, start, step) else { return };
         let live = self.live_before(epoch, self.positions);
-        let (mut at, has_skips) = (part.first % live, !self.skips_of(epoch).is_empty());
-        draws.extend((0..part.rows).map(|_| {
+        let (mut at, has_skips) = (rows.start % live, !self.skips_of(epoch).is_empty());
+        draws.extend(rows.map(|_| {
             let draw = if has_skips { self.nth_live(epoch, at) } else { at };
             at = if at + 1 == live { 0 } else { at + 1 };
             draw
@@ -278,9 +270,9 @@ impl BatchSampler {
     /// The global position of row `row` of this rank's batch; `None` if there is no such row.
     #[doc(hidden)] // For the workers.
     pub fn position(&self, epoch: u64, start: u64, step: u64, row: usize) -> Option<u64> {
-        let part = self.part(epoch, start, step).filter(|part| (row as u64) < part.rows)?;
+        let (mut rows, _) = self.part(epoch, start, step)?;
         let live = self.live_before(epoch, self.positions);
-        Some(self.nth_live(epoch, (part.first + row as u64) % live))
+        rows.nth(row).map(|at| self.nth_live(epoch, at % live))
     }
 
     /// The global position after step `step`: a run that has delivered the step resumes there. For a `step`
@@ -368,29 +360,29 @@ impl BatchSampler {
         }
     }
 
-    /// This rank's part of a step; `None` when there is no such step.
-    fn part(&self, epoch: u64, start: u64, step: u64) -> Option<Part> {
+    /// This rank's rows of a step, counted in positions that are not skipped, and how many of them are not padding;
+    /// `None` when there is no such step.
+    fn part(&self, epoch: u64, start: u64, step: u64) -> Option<(Range<u64>, u64)> {
         let before = self.live_before(epoch, start);
         let left = self.live_before(epoch, self.positions) - before;
         let [offset, end] = [step, step.saturating_add(1)].map(|step| self.taken(left, step));
         let (first, samples) = (before + offset, end - offset);
         let (batch, rank) = (self.options.batch as u64, u64::from(self.options.world.rank()));
-        let full = Part { first: first + rank * batch, rows: batch, valid: batch };
+        let rows = |first, rows| first..first + rows;
+        let full = rows(first + rank * batch, batch);
         match self.options.last_batch {
             _ if samples == 0 => None,
-            _ if samples == self.global => Some(full),
+            _ if samples == self.global => Some((full, batch)),
             // One row per rank; padding for the ranks without a sample.
             LastBatch::Keep if samples < self.size() => {
-                Some(Part { first: first + rank, rows: 1, valid: u64::from(rank < samples) })
+                Some((rows(first + rank, 1), u64::from(rank < samples)))
             }
             LastBatch::Keep => {
                 let (each, over) = (samples / self.size(), samples % self.size());
-                let rows = each + u64::from(rank < over);
-                Some(Part { first: first + rank * each + rank.min(over), rows, valid: rows })
+                let own = each + u64::from(rank < over);
+                Some((rows(first + rank * each + rank.min(over), own), own))
             }
-            LastBatch::Drop | LastBatch::Pad => {
-                Some(Part { valid: samples.saturating_sub(rank * batch).min(batch), ..full })
-            }
+            LastBatch::Drop | LastBatch::Pad => Some((full, samples.saturating_sub(rank * batch).min(batch))),
         }
     }
 

@@ -1,12 +1,12 @@
 //! Per-read context: epoch, random numbers, scratch memory.
 
 use std::cell::Cell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crate::random::key;
 use crate::scratch::Taken;
-use crate::{Error, Random, Scratch, Stop};
+use crate::{Error, Random, Scratch};
 
 /// The context of a [`Dataset::read`](crate::Dataset::read): the epoch, random numbers that belong to the
 /// draw, and scratch memory of the worker.
@@ -39,8 +39,8 @@ pub struct Context {
     watch: Option<Arc<AtomicU64>>,
     /// Nanoseconds that other processes have spent reading.
     elsewhere_ns: u64,
-    /// Set when the loader ends.
-    stop: Option<Arc<Stop>>,
+    /// Set when the loader ends, to the first cause.
+    stop: Option<Arc<OnceLock<Error>>>,
     scratch: Scratch,
 }
 
@@ -97,9 +97,9 @@ impl Context {
         Self { watch: Some(watch), ..self }
     }
 
-    /// A context that ends with `stop`; see [`check_stop`](Self::check_stop).
+    /// A context that ends once `stop` has a cause; see [`check_stop`](Self::check_stop).
     #[doc(hidden)] // The workers' bookkeeping.
-    pub fn ended_by(self, stop: Arc<Stop>) -> Self {
+    pub fn ended_by(self, stop: Arc<OnceLock<Error>>) -> Self {
         Self { stop: Some(stop), ..self }
     }
 
@@ -110,7 +110,7 @@ impl Context {
     /// The first cause of the loader's end.
     #[doc(hidden)] // For the Python package.
     pub fn check_stop(&self) -> Result<(), Error> {
-        self.stop.as_ref().map_or(Ok(()), |stop| stop.check())
+        self.stop.as_ref().and_then(|stop| stop.get()).cloned().map_or(Ok(()), Err)
     }
 
     /// Uses the scratch memory of a worker; [`into_scratch`](Self::into_scratch) gives it back.

@@ -24,7 +24,6 @@
 //! | bad-sample report | the samples that could not be read | [`bad_samples`] |
 //! | batch info | the ids and position of a batch | [`batch_info`] |
 //! | timeline | when each stage worked on a batch | [`timeline`] |
-//! | stop | the first cause that ended a pipeline | [`stop`] |
 //! | check | a test of a data set against its contract | [`check`] |
 //! | fingerprint | a number that identifies a data set | [`fingerprint`] |
 //! | error | a value that says what is wrong, where, and what to do | [`error`] |
@@ -65,7 +64,6 @@ mod scratch;
 pub mod source;
 pub mod spec;
 mod stable;
-pub mod stop;
 #[cfg_attr(unix, path = "system/unix.rs")]
 #[cfg_attr(windows, path = "system/windows.rs")]
 mod system;
@@ -107,7 +105,6 @@ pub use scratch::Scratch;
 pub use source::{Next, Shard, Source, SourcePosition};
 pub use spec::{Field, Spec};
 pub use stable::StableDataset;
-pub use stop::Stop;
 pub use timeline::Timeline;
 pub use unpadded::{Unpadded, UnpaddedBuilder};
 pub use user_cache::{CACHE_VARIABLE, user_cache};

@@ -137,11 +137,9 @@
 #![forbid(unsafe_code)]
 
 mod builder;
-mod checkpoint;
 mod compute;
 mod decode;
 mod device_map;
-mod epoch;
 mod host_loader;
 mod job;
 mod loader;
@@ -157,10 +155,8 @@ mod transfer_mode;
 mod tune;
 
 pub use builder::LoaderBuilder;
-pub use checkpoint::Checkpoint;
 pub use compute::{Batch, HostBatch, Ready};
 pub use decode::{WorkerPool, Workers};
-pub use epoch::{Epoch, TryNext};
 pub use feedline_core::{
     BadSampleReport, BadSamples, Context, Cursor, DType, Dataset, Error, ErrorKind, InMemory, LastBatch, Mix,
     Pad, ReadError, Result, Row, Sampler, Source, Spec, Stage, World, check, check_dataset, compose, from_fn,
@@ -168,8 +164,8 @@ pub use feedline_core::{
 };
 pub use feedline_device::{Device, Event, Stream, View, ViewMut};
 pub use host_loader::{HostEpoch, HostLoader};
-pub use loader::Loader;
-pub use progress::Progress;
+pub use loader::{Epoch, Loader, TryNext};
+pub use progress::{Checkpoint, Progress};
 pub use shutdown::StopHandle;
 pub use transfer_mode::TransferMode;
 

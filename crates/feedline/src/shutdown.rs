@@ -8,12 +8,12 @@
 //! Freeing a slot waits for the device without a limit. So `stop` first waits for the device with a
 //! limit, and dropping a loader whose device is still busy after the limit leaks the slots.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use feedline_core::{Error, ErrorKind, Result, Stop, named, panic_text};
+use feedline_core::{Error, ErrorKind, Result, named, panic_text};
 use feedline_device::slot::SlotRing;
 use feedline_device::{Device, Pinned, forks};
 use feedline_slots::Ring;
@@ -23,7 +23,8 @@ use crate::job::{HostInfo, Requests};
 
 /// The means to end every wait of the threads.
 pub(crate) struct Closers {
-    pub(crate) stop: Arc<Stop>,
+    /// The first cause of the end.
+    pub(crate) stop: Arc<OnceLock<Error>>,
     pub(crate) host_slots: Ring<Pinned, HostInfo>,
     /// The consumer's slots, and those of a device map's input.
     pub(crate) device_slots: Vec<Arc<SlotRing>>,
@@ -72,8 +73,7 @@ impl StopHandle {
         if self.forks == forks()
             && let Some(closers) = self.closers.upgrade()
         {
-            closers.stop.request();
-            closers.close();
+            closers.stop();
         }
     }
 }
@@ -85,6 +85,12 @@ impl std::fmt::Debug for StopHandle {
 }
 
 impl Closers {
+    /// Ends every wait of the threads, on the user's request unless there is another cause.
+    fn stop(&self) {
+        let _ = self.stop.set(stopped());
+        self.close();
+    }
+
     /// Ends every wait of the threads.
     fn close(&self) {
         self.host_slots.close();
@@ -98,6 +104,8 @@ pub(crate) struct Running {
     /// The value of [`forks`] at the start. Threads do not survive a fork, so a forked child waits for
     /// nothing.
     forks: u64,
+    /// The first cause of the end.
+    stop: Arc<OnceLock<Error>>,
     closers: Arc<Closers>,
     device: Device,
     /// The stages that have not ended yet.
@@ -113,6 +121,7 @@ impl Running {
         let (started, ended) = (Vec::new(), unbounded());
         Self {
             forks: forks(),
+            stop: closers.stop.clone(),
             closers: Arc::new(closers),
             device,
             started,
@@ -125,11 +134,11 @@ impl Running {
     /// A stage calls this with its outcome before its channels close, so that a consumer that finds them
     /// closed also finds the cause.
     pub(crate) fn outcome(&self) -> impl Fn(Result<()>) + Send + Sync + 'static {
-        let stop = self.closers.stop.clone();
+        let stop = self.stop.clone();
         move |result| {
             // A stage that ends because the slots were closed is not a cause.
             if let Some(cause) = result.err().filter(|error| error.kind() != ErrorKind::Stopped) {
-                stop.trip(cause);
+                let _ = stop.set(cause);
             }
         }
     }
@@ -154,19 +163,18 @@ impl Running {
 
     /// Fails once a stop was requested. The batches before any other cause are still delivered.
     pub(crate) fn check_stopped(&self) -> Result<()> {
-        let stopped = |cause: &&Error| cause.kind() == ErrorKind::Stopped;
-        self.closers.stop.cause().filter(stopped).cloned().map_or(Ok(()), Err)
+        let is_stop = |cause: &&Error| cause.kind() == ErrorKind::Stopped;
+        self.stop.get().filter(is_stop).cloned().map_or(Ok(()), Err)
     }
 
     /// Fails with the first cause once the pipeline has ended.
     pub(crate) fn check(&self) -> Result<()> {
-        self.closers.stop.check()
+        self.stop.get().cloned().map_or(Ok(()), Err)
     }
 
     /// The reason why no more batches will come.
     pub(crate) fn cause(&self) -> Error {
-        let stopped = || Error::new(ErrorKind::Stopped, "the pipeline was stopped");
-        self.closers.stop.cause().cloned().unwrap_or_else(stopped)
+        self.stop.get().cloned().unwrap_or_else(stopped)
     }
 
     /// Refuses a process that was forked from the one that built the loader.
@@ -209,8 +217,7 @@ impl Running {
 
     /// Begins to end the threads, and returns at once.
     pub(crate) fn close(&self) {
-        self.closers.stop.request();
-        self.closers.close();
+        self.closers.stop();
     }
 
     /// Ends the threads, and waits for them and for the device, for at most `limit` in all.
@@ -295,4 +302,8 @@ impl Drop for Running {
             self.closers.close();
         }
     }
+}
+
+fn stopped() -> Error {
+    Error::new(ErrorKind::Stopped, "the pipeline was stopped")
 }

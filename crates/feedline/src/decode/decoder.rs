@@ -1,12 +1,12 @@
 //! One loader's decoding: the state that its workers share, and the end of a batch.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use feedline_core::{
-    BadSamples, BatchInfo, BatchSampler, CopyRows, Error, ErrorKind, Layout, Result, Stage, Stop,
-    Substituted, catch_panic, timeline::now,
+    BadSamples, BatchInfo, BatchSampler, CopyRows, Error, ErrorKind, Layout, Result, Stage, Substituted,
+    catch_panic, timeline::now,
 };
 use feedline_device::Pinned;
 use feedline_device::zero_copy::Rest;
@@ -44,8 +44,8 @@ pub(crate) struct Decoder {
     pub(crate) workers: Arc<AtomicUsize>,
     /// The requested batches, and the inbox that receives them.
     pub(crate) requests: Arc<Requests>,
-    /// Set when the loader ends.
-    pub(crate) stop: Arc<Stop>,
+    /// Set when the loader ends, to the first cause.
+    pub(crate) stop: Arc<OnceLock<Error>>,
     /// Fills batches beside the workers.
     pub(crate) filling: Option<Filling>,
     pub(crate) trace: Option<LoaderTrace>,

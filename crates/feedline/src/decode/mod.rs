@@ -7,8 +7,7 @@
 //! | --- | --- |
 //! | the worker threads | `pool.rs` |
 //! | the queue of their work | `queue.rs` |
-//! | one worker: its activity and scratch memory | `worker.rs` |
-//! | decoding a batch | `batch.rs` |
+//! | one worker: how it decodes a batch; its activity and scratch memory | `worker.rs` |
 //! | when a batch is split; a batch that several workers decode | `split.rs` |
 //! | what the workers share about a loader; the end of a batch | `decoder.rs` |
 //! | a range of rows read by one worker; errors, panics, substitutes | `rows.rs` |
@@ -19,7 +18,6 @@
 //!
 //! The jobs, the requests and the reader of a source are in `../job`.
 
-mod batch;
 mod decoder;
 mod fill;
 pub mod filler;

@@ -15,7 +15,9 @@ use feedline_core::{
 
 use super::decoder::Decoder;
 use super::input::Input;
+use super::worker::Worker;
 use crate::job::HostInfo;
+use crate::spans::enter;
 
 /// Reads the samples of one batch into its rows. Several workers may read rows of it at once.
 pub(super) struct Reader<'a> {
@@ -27,12 +29,25 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    /// Reads `rows`, one piece of the batch, and publishes which sample is being read. Returns the nanoseconds
+    /// that other processes spent reading.
+    pub(super) fn read_piece(&self, rows: Rows<'_>, worker: &Worker<'_>) -> Result<u64> {
+        let info = &self.host_info.batch;
+        let Some(&first) = info.ids.get(rows.first()) else { return Ok(0) };
+        let _span = enter!("decode", info);
+        let watch = worker.begin(info.step, first);
+        let context = Context::new(self.decoder.batch_sampler.options().seed, info.epoch);
+        let draws = &self.host_info.draws()[rows.first()..][..rows.len()];
+        let context = context.watched(watch).ended_by(self.decoder.stop.clone());
+        worker.read(context, draws, |context| self.read(rows, context).map(|()| context.elsewhere_ns()))
+    }
+
     /// Reads the samples of `rows`.
     ///
     /// # Errors
     /// `Sample` for a sample that cannot be read, `Panic` when the data set panics; both with stage,
     /// batch, sample and path.
-    pub(super) fn read(&self, mut rows: Rows<'_>, context: &mut Context) -> Result<()> {
+    fn read(&self, mut rows: Rows<'_>, context: &mut Context) -> Result<()> {
         rows.poison();
         let ids = &self.host_info.batch.ids[rows.first()..][..rows.len()];
         let read = catch_unwind(AssertUnwindSafe(|| self.read_or_substitute(ids, &mut rows, context)));

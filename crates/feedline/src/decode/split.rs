@@ -9,7 +9,6 @@ use feedline_core::{Error, Result, Substituted, Timeline, timeline::now};
 use feedline_device::Pinned;
 use feedline_slots::{SharedFill, WAKE_UP};
 
-use super::batch::read_piece;
 use super::decoder::Decoder;
 use super::rows::Reader;
 use super::worker::Worker;
@@ -110,7 +109,7 @@ impl Split {
             let first = piece.range().start;
             let start = now();
             if decoder.requests.wants(&host_info.batch) {
-                match read_piece(&reader, piece.rows().copied_by(decoder.copy()), worker) {
+                match reader.read_piece(piece.rows().copied_by(decoder.copy()), worker) {
                     Ok(elsewhere) => {
                         self.elsewhere_ns.fetch_add(elsewhere, Ordering::Relaxed);
                     }

@@ -5,15 +5,14 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, never};
 use feedline_core::{
-    BadSampleReport, BadSamples, BatchSampler, BatchSamplerOptions, Cursor, Dataset, Error, ErrorKind,
-    LastBatch, Layout, Result, Sampler, Source, SourcePosition,
+    BadSampleReport, BatchSampler, BatchSamplerOptions, Cursor, Dataset, Error, ErrorKind, LastBatch, Layout,
+    Result, Sampler, Source, SourcePosition,
 };
 use feedline_device::Device;
 use feedline_device::slot::{Held, Loaded, SlotRing};
 
 use crate::builder::LoaderBuilder;
 use crate::decode::{ActiveWorkers, Input};
-use crate::epoch::Epoch;
 use crate::job::{Delivery, Request, Requests};
 use crate::progress::Progress;
 use crate::record::{RankWriter, lock};
@@ -22,8 +21,10 @@ use crate::shutdown::{Running, StopHandle};
 use crate::transfer_mode::ChosenMode;
 use crate::tune::Tuner;
 
-mod receive;
+mod epoch;
 mod start;
+
+pub use epoch::{Epoch, TryNext};
 
 /// Loads batches of a data set or a source: decodes and copies them while the caller computes.
 ///
@@ -69,7 +70,6 @@ pub struct Loader {
     fingerprint: u64,
     /// Whether the batch sampler is over shards, so that the end of an epoch is not known in advance.
     is_source: bool,
-    bad_samples: BadSamples,
     transfer_mode: ChosenMode,
     memory_use: MemoryUse,
     drop_timeout: Duration,

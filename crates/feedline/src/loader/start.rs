@@ -1,10 +1,10 @@
 //! Starting a loader: its slots, its threads and its channels.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
-use feedline_core::{BatchSampler, Cursor, Dataset, Error, ErrorKind, Layout, Result, Sampler, Stop};
+use feedline_core::{BatchSampler, Cursor, Dataset, Error, ErrorKind, Layout, Result, Sampler};
 use feedline_device::slot::{Held, SlotRing};
 use feedline_device::zero_copy::StridedColumns;
 use feedline_device::{BackendKind, Device, Pinned, Priority, Stream};
@@ -45,7 +45,7 @@ impl Loader {
         let pool = builder.start_pool(&mode)?;
         let requests = Arc::new(Requests::new(host_slots.len()));
         let (loaded, to_consumer) = bounded(slots.len());
-        let stop = Arc::new(Stop::new());
+        let stop = Arc::new(OnceLock::new());
         let closers = Closers {
             stop: stop.clone(),
             host_slots: host_slots.clone(),
@@ -116,11 +116,16 @@ impl Loader {
         let (cursor, unreleased) = (Cursor::new(&batch_sampler, fingerprint), slots.unreleased().clone());
         let reporter = ledger.reporter().clone();
         Ok(Self {
-            progress: Progress::new(cursor, unreleased, device.clone(), reporter, record),
+            progress: Progress::new(
+                cursor,
+                (unreleased, builder.bad_samples),
+                device.clone(),
+                reporter,
+                record,
+            ),
             recorder,
             fingerprint,
             is_source,
-            bad_samples: builder.bad_samples,
             transfer_mode: mode,
             memory_use,
             batch_sampler,

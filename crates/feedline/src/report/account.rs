@@ -6,7 +6,7 @@ use std::time::Duration;
 use feedline_core::{named, option};
 use serde::{Deserialize, Serialize};
 
-use super::cause::{Cause, Causes};
+use super::charge::{Cause, Causes};
 use super::copies::CopyRates;
 use crate::decode::filler::FillerReport;
 use crate::tune::Tuning;

@@ -10,8 +10,7 @@ use feedline_core::BatchInfo;
 use feedline_core::timeline::now;
 
 use super::account::{Account, Report, ServiceTimes, Setup, mean};
-use super::cause::{Cause, Causes};
-use super::charge::{Charger, share};
+use super::charge::{Cause, Causes, Charger, share};
 use super::copies::CopyRates;
 use crate::decode::filler::FillCounts;
 use crate::trace::{BatchId, LoaderTrace};

@@ -3,15 +3,13 @@
 //!
 //! | part | file |
 //! | --- | --- |
-//! | the causes that time is charged to | `cause.rs` |
 //! | the rates of copies, beside decoding and without it | `copies.rs` |
-//! | one wait, charged along the timeline of its batch | `charge.rs` |
+//! | the causes; one wait, charged to them along the timeline of its batch | `charge.rs` |
 //! | the account, kept by the consumer's thread | `ledger.rs` |
 //! | the report: setup, service times and accounts as values and text | `account.rs` |
 //! | the account as metrics, behind the feature `metrics` | `metrics.rs` |
 
 mod account;
-mod cause;
 mod charge;
 mod copies;
 mod ledger;
@@ -28,9 +26,9 @@ pub use crate::tune::Tuning;
 pub use account::mean;
 pub(crate) use account::shuffle_at_once;
 pub use account::{Account, Report, ServiceTimes, Setup};
-pub use cause::Cause;
+pub use charge::Cause;
 #[doc(hidden)] // As above.
-pub use cause::Causes;
+pub use charge::Causes;
 #[doc(hidden)] // As above.
 pub use charge::Charger;
 pub use copies::{CopyRate, CopyRates};

@@ -1,4 +1,7 @@
-//! The progress of a loader: counted as batches are delivered, and readable while an epoch is borrowed.
+//! The progress of a loader: counted as batches are delivered, and readable while an epoch is borrowed. A
+//! checkpoint is a progress that matches the model: its batches are those whose work has finished.
+
+mod file;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -10,9 +13,9 @@ use feedline_core::{
 };
 use feedline_device::{Device, Stream};
 
+use crate::Batch;
 use crate::record::{Writer, lock};
 use crate::report::{Report, Reporter, ServiceTimes};
-use crate::{Batch, Checkpoint};
 
 /// The progress of a loader: its cursor, checkpoints and report. A [`Loader`](crate::Loader) and an
 /// [`Epoch`](crate::Epoch) have its methods too.
@@ -55,22 +58,38 @@ pub struct Progress {
     counted: Arc<Mutex<Checkpoint>>,
     /// The number of delivered batches that are not released; see `SlotRing::unreleased`.
     unreleased: Arc<AtomicUsize>,
+    bad_samples: BadSamples,
     device: Device,
     reporter: Arc<Reporter>,
     /// The record of the run; the loader owns it.
     recorder: Weak<Mutex<Writer>>,
 }
 
+/// The state of a loader that matches the state of the model; created by
+/// [`Progress::checkpoint`](crate::Progress::checkpoint).
+///
+/// Save it with the model, by [`save`](Self::save) or by its two fields. To continue the run, pass them to
+/// [`Loader::set_bad_sample_report`](crate::Loader::set_bad_sample_report) and
+/// [`Loader::resume`](crate::Loader::resume).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Checkpoint {
+    /// The batches delivered so far.
+    pub cursor: Cursor,
+    /// The samples that could not be read so far.
+    pub bad_sample_report: BadSampleReport,
+}
+
 impl Progress {
     pub(crate) fn new(
         cursor: Cursor,
-        unreleased: Arc<AtomicUsize>,
+        (unreleased, bad_samples): (Arc<AtomicUsize>, BadSamples),
         device: Device,
         reporter: Arc<Reporter>,
         recorder: Weak<Mutex<Writer>>,
     ) -> Self {
         let counted = Checkpoint { cursor, bad_sample_report: BadSampleReport::default() };
-        Self { counted: Arc::new(Mutex::new(counted)), unreleased, device, reporter, recorder }
+        Self { counted: Arc::new(Mutex::new(counted)), unreleased, bad_samples, device, reporter, recorder }
     }
 
     /// The position after the batches delivered so far.
@@ -243,14 +262,9 @@ impl Progress {
     /// Counts a batch that is about to be delivered, and checks the bad samples against the budget.
     ///
     /// # Errors
-    /// `Sample` if there are more bad samples than `policy` tolerates, `Data` if the record cannot be
+    /// `Sample` if there are more bad samples than the loader tolerates, `Data` if the record cannot be
     /// written; the cursor does not count the batch.
-    pub(crate) fn count(
-        &self,
-        batch: &Batch,
-        batch_sampler: &BatchSampler,
-        policy: BadSamples,
-    ) -> Result<()> {
+    pub(crate) fn count(&self, batch: &Batch, batch_sampler: &BatchSampler) -> Result<()> {
         let Checkpoint { cursor, bad_sample_report } = &mut *self.lock();
         bad_sample_report.delivered(batch.len() as u64);
         for substituted in batch.substituted() {
@@ -266,7 +280,7 @@ impl Progress {
         }
         // Only if there are bad samples, because the check allocates.
         if !bad_sample_report.samples().is_empty() {
-            bad_sample_report.check(policy).map_err(|error| error.at_batch(batch.step()))?;
+            bad_sample_report.check(self.bad_samples).map_err(|error| error.at_batch(batch.step()))?;
         }
         let info = &**batch;
         debug_assert_eq!(info.proof, BatchProof::of(cursor.epoch(), &info.ids[..info.valid]));

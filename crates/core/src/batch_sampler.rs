@@ -360,8 +360,8 @@ impl BatchSampler {
         }
     }
 
-    /// This rank's rows of a step, counted in positions that are not skipped, and how many of them are not padding;
-    /// `None` when there is no such step.
+    /// This rank's rows of a step, counted in positions that are not skipped, and how many of them are not
+    /// padding; `None` when there is no such step.
     fn part(&self, epoch: u64, start: u64, step: u64) -> Option<(Range<u64>, u64)> {
         let before = self.live_before(epoch, start);
         let left = self.live_before(epoch, self.positions) - before;

@@ -29,8 +29,8 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads `rows`, one piece of the batch, and publishes which sample is being read. Returns the nanoseconds
-    /// that other processes spent reading.
+    /// Reads `rows`, one piece of the batch, and publishes which sample is being read. Returns the
+    /// nanoseconds that other processes spent reading.
     pub(super) fn read_piece(&self, rows: Rows<'_>, worker: &Worker<'_>) -> Result<u64> {
         let info = &self.host_info.batch;
         let Some(&first) = info.ids.get(rows.first()) else { return Ok(0) };

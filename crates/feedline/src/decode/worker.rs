@@ -1,5 +1,5 @@
-//! One worker thread: how it decodes a batch, alone or, split, with others; its scratch memory, and its activity, so
-//! that a read that never returns can be named.
+//! One worker thread: how it decodes a batch, alone or, split, with others; its scratch memory; and its
+//! activity, so that a read that never returns can be named.
 
 use std::cell::Cell;
 use std::collections::VecDeque;

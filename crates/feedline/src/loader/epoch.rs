@@ -1,4 +1,5 @@
-//! The batches of one epoch, as an iterator: the consumer's side, which waits for the next batch and counts it.
+//! The batches of one epoch, as an iterator: the consumer's side, which waits for the next batch and counts
+//! it.
 
 use std::iter::FusedIterator;
 use std::time::{Duration, Instant};

@@ -1,17 +1,18 @@
 //! Conversations as token ids and labels.
 
+mod sequences;
+
 use std::fmt;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use feedline_core::{DType, Error, ErrorKind, Fingerprint, Prefetched, Result, named};
 
-use crate::error::{data, one_line};
+use self::sequences::Sequence;
+use crate::error::one_line;
 use crate::reader::at_file;
-use crate::template::value::{Value, list};
-use crate::template::{Rendered, folder_of, parsed};
-use crate::tokenized::{Checked, Encoded, encode_with_places, load};
+use crate::template::{folder_of, parsed};
+use crate::tokenized::{Checked, load};
 use crate::{ChatTemplate, ElementType, Nulls, OpenOptions, Reader, Schema, SchemaField, Values, open_with};
 
 /// The label of a token that is not learnt.
@@ -293,197 +294,6 @@ impl Chats {
             content,
         })
     }
-
-    /// The values of a sample: ids and labels of each of its sequences.
-    fn sequences(&self, sample: u64, values: &mut Values) -> Result<Vec<Sequence>> {
-        self.reader.read(sample, values)?;
-        let text = |field: usize| {
-            std::str::from_utf8(&values.fields()[field].bytes).map_err(|error| {
-                let name = &self.reader.schema().fields()[field].name;
-                data(format!("column \"{name}\" is not UTF-8 from its byte {} on", error.valid_up_to()))
-            })
-        };
-        let value = |field: Option<usize>| match field {
-            Some(field) => parsed(text(field)?.trim()).map_err(|error| {
-                let name = &self.reader.schema().fields()[field].name;
-                data(format!("column \"{name}\": {}", error.message()))
-            }),
-            None => Ok(Value::None),
-        };
-        let tools = match value(self.columns.tools)? {
-            // A list that was written as a text.
-            Value::Text(text) => parsed(&text)?,
-            tools => tools,
-        };
-        let variables = self.variables(value(self.columns.variables)?)?;
-        if let Some(field) = self.columns.messages {
-            return Ok(vec![self.conversation(value(Some(field))?, tools, &variables)?]);
-        }
-        let message = |field: Option<usize>| match field {
-            Some(field) => self.message(text(field)?),
-            None => Ok(Part::Text(String::new())),
-        };
-        let prompt = message(self.columns.prompt)?;
-        let answers = self.columns.answers.into_iter().flatten();
-        answers
-            .map(|answer| self.completion(&prompt, message(Some(answer))?, tools.clone(), &variables))
-            .collect()
-    }
-
-    /// The template's variables other than the messages.
-    fn variables(&self, of_sample: Value) -> Result<Value> {
-        let mut all = crate::template::value::Dict::default();
-        for (name, json) in &self.options.context {
-            all.set(crate::template::value::text(name), parsed(json)?);
-        }
-        let of_sample = match of_sample {
-            Value::Text(text) => parsed(&text)?,
-            value => value,
-        };
-        match &of_sample {
-            Value::None => {}
-            // Null where only other conversations have the key.
-            Value::Dict(own) => own
-                .entries()
-                .iter()
-                .filter(|(_, value)| !matches!(value, Value::None))
-                .for_each(|(name, value)| all.set(name.clone(), value.clone())),
-            other => {
-                let (column, found) = (&self.options.variables, other.type_name());
-                return Err(data(format!("column \"{column}\" is a {found}, not an object of variables")));
-            }
-        }
-        Ok(Value::Dict(all.into()))
-    }
-
-    /// A text, or messages.
-    fn message(&self, text: &str) -> Result<Part> {
-        let trimmed = text.trim_start();
-        if !trimmed.starts_with('[') || !trimmed.contains("\"role\"") {
-            return Ok(Part::Text(text.to_owned()));
-        }
-        match parsed(trimmed.trim_end()) {
-            Ok(Value::List(messages)) => Ok(Part::Messages(messages.to_vec())),
-            // The text only looks like JSON.
-            _ => Ok(Part::Text(text.to_owned())),
-        }
-    }
-
-    fn rendered(
-        &self,
-        messages: Vec<Value>,
-        tools: Value,
-        variables: &Value,
-        prompt: bool,
-    ) -> Result<Rendered> {
-        self.template
-            .run(list(messages), tools, variables, prompt)
-            .map_err(|error| self.template.refused(&error))
-    }
-
-    fn conversation(&self, messages: Value, tools: Value, variables: &Value) -> Result<Sequence> {
-        let Value::List(messages) = messages else {
-            let found = messages.type_name();
-            return Err(data(format!(
-                "column \"{}\" is a {found}, not a list of messages",
-                self.options.messages
-            )));
-        };
-        let prompt = self.options.add_generation_prompt;
-        let rendered = self.rendered(messages.to_vec(), tools, variables, prompt)?;
-        let spans = match &self.options.learn {
-            Learn::Marked => rendered.spans,
-            Learn::Between { start, end } => between(&rendered.text, start, end),
-            Learn::All => std::iter::once(0..usize::MAX).collect(),
-        };
-        let (ids, places) = self.encode(&rendered.text)?;
-        let is_learnt =
-            |place: &(usize, usize)| spans.iter().any(|span| place.0 < span.end && place.1 > span.start);
-        let learnt = places.iter().map(is_learnt).collect();
-        Ok(Sequence { ids, learnt })
-    }
-
-    /// A prompt with an answer, which is learnt.
-    fn completion(&self, prompt: &Part, answer: Part, tools: Value, variables: &Value) -> Result<Sequence> {
-        let (before, all) = match (prompt, answer) {
-            (Part::Messages(prompt), Part::Messages(answer)) => {
-                let whole = prompt.iter().cloned().chain(answer).collect();
-                let before = self.rendered(prompt.clone(), tools.clone(), variables, true)?.text;
-                (before, self.rendered(whole, tools, variables, false)?.text)
-            }
-            // A whole conversation that includes the prompt: the last answer is learnt.
-            (Part::Text(prompt), Part::Messages(mut whole)) if prompt.is_empty() => {
-                let all = self.rendered(whole.clone(), tools.clone(), variables, false)?.text;
-                whole.pop();
-                let before = match whole.is_empty() {
-                    true => String::new(),
-                    false => self.rendered(whole, tools, variables, true)?.text,
-                };
-                (before, all)
-            }
-            (Part::Text(prompt), Part::Text(answer)) => {
-                let (before, _) = self.encode(prompt)?;
-                let (answer, _) = self.encode(&answer)?;
-                let end = self.template.token("eos_token").map(|end| self.encode(end)).transpose()?;
-                let end = end.map(|(ids, _)| ids).filter(|end| !answer.ends_with(end)).unwrap_or_default();
-                let learnt = (0..before.len() + answer.len() + end.len()).map(|at| at >= before.len());
-                let learnt = learnt.collect();
-                return Ok(Sequence { ids: [before, answer, end].concat(), learnt });
-            }
-            _ => return Err(data("prompt and answer are a text and a list of messages: make both the same")),
-        };
-        let (before, (ids, _)) = (self.encode(&before)?.0, self.encode(&all)?);
-        // As in TRL, the answer begins after the ids that the prompt alone has.
-        let same = before.iter().zip(&ids).take_while(|(before, id)| before == id).count();
-        if same < before.len() {
-            let why = "the prompt's ids do not begin those of the prompt with its answer: the template \
-                       writes it differently when an answer follows";
-            return Err(Error::new(ErrorKind::Sample, why));
-        }
-        let learnt = (0..ids.len()).map(|at| at >= before.len()).collect();
-        Ok(Sequence { ids, learnt })
-    }
-
-    /// The ids of a text, with the character range of each.
-    fn encode(&self, text: &str) -> Result<Encoded> {
-        encode_with_places(&self.tokenizer, text).map_err(|error| {
-            let why = format!("a conversation cannot be tokenized by {}", self.tokenizer_path.display());
-            Error::new(ErrorKind::Sample, one_line(why)).with_source(one_line(error))
-        })
-    }
-}
-
-/// A prompt or an answer.
-#[derive(Clone)]
-enum Part {
-    Text(String),
-    Messages(Vec<Value>),
-}
-
-/// Ids, and whether each is learnt.
-#[derive(Debug)]
-struct Sequence {
-    ids: Vec<u32>,
-    learnt: Vec<bool>,
-}
-
-/// The character ranges after each `start` up to and including the next `end`.
-fn between(text: &str, start: &str, end: &str) -> Vec<Range<usize>> {
-    let (mut spans, mut at) = (Vec::new(), 0);
-    if start.is_empty() {
-        return spans;
-    }
-    let chars = |at: usize| text[..at].chars().count();
-    while let Some(found) = text[at..].find(start) {
-        let first = at + found + start.len();
-        let last = match text[first..].find(end) {
-            Some(found) => first + found + end.len(),
-            None => text.len(),
-        };
-        spans.push(chars(first)..chars(last));
-        at = last;
-    }
-    spans
 }
 
 /// Opens a table whose missing texts are empty.

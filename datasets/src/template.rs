@@ -38,6 +38,7 @@ mod parser;
 mod run;
 mod tag;
 mod tests;
+mod texts;
 pub(crate) mod value;
 
 use ast::Block;

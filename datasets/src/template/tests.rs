@@ -1,8 +1,8 @@
 //! The tests of Jinja: `is string`, `is defined`.
 
 use super::eval::Given;
-use super::methods::is_of_case;
 use super::operators::{contains, hashable, is};
+use super::texts::is_of_case;
 use super::value::{Raised, Value, raised, unsupported};
 
 /// All names, including those of operators.

@@ -1,0 +1,241 @@
+//! What the methods of Python's texts do.
+
+use super::eval::Given;
+use super::run::MAX_TEXT;
+use super::value::{Raised, is_space, raised, unsupported};
+
+/// Python's `lower`; Rust treats the final sigma in the same way.
+pub(super) fn lower(of: &str) -> String {
+    of.to_lowercase()
+}
+
+pub(super) fn capitalized(of: &str) -> String {
+    let Some(first) = of.chars().next() else { return String::new() };
+    // Lower-cased as a whole: a final sigma depends on the letters before it.
+    first_upper(first) + &lower(of)[lower_len(first)..]
+}
+
+fn lower_len(char: char) -> usize {
+    char.to_lowercase().map(char::len_utf8).sum()
+}
+
+/// Whether a character is a pair of letters, a capital and a small one.
+fn is_title(char: char) -> bool {
+    matches!(char,
+        '\u{1C5}' | '\u{1C8}' | '\u{1CB}' | '\u{1F2}' | '\u{1F88}'..='\u{1F8F}' | '\u{1F98}'..='\u{1F9F}'
+        | '\u{1FA8}'..='\u{1FAF}' | '\u{1FBC}' | '\u{1FCC}' | '\u{1FFC}')
+}
+
+/// Whether a text has letters of one case, and none of the other.
+pub(super) fn is_of_case(of: &str, upper: bool) -> bool {
+    let is = |char: char| if upper { char.is_uppercase() } else { char.is_lowercase() };
+    let differs =
+        |char: char| is_title(char) || if upper { char.is_lowercase() } else { char.is_uppercase() };
+    of.chars().any(|char| is(char) && !is_title(char)) && !of.chars().any(differs)
+}
+
+/// A character in title case. Rust has no table for pairs of letters, such as U+01C6.
+fn first_upper(char: char) -> String {
+    match char {
+        '\u{1C4}'..='\u{1C6}' => '\u{1C5}'.to_string(),
+        '\u{1C7}'..='\u{1C9}' => '\u{1C8}'.to_string(),
+        '\u{1CA}'..='\u{1CC}' => '\u{1CB}'.to_string(),
+        '\u{1F1}'..='\u{1F3}' => '\u{1F2}'.to_string(),
+        // Georgian letters have capitals, but none of them begins a word.
+        '\u{10D0}'..='\u{10FA}' | '\u{10FD}'..='\u{10FF}' => char.to_string(),
+        // Letters with an iota subscript; their title case has it too.
+        '\u{1F80}'..='\u{1F87}' | '\u{1F90}'..='\u{1F97}' | '\u{1FA0}'..='\u{1FA7}' => shifted(char, 8),
+        '\u{1FB3}' | '\u{1FC3}' | '\u{1FF3}' => shifted(char, 9),
+        '\u{1F88}'..='\u{1F8F}' | '\u{1F98}'..='\u{1F9F}' | '\u{1FA8}'..='\u{1FAF}' => char.to_string(),
+        '\u{1FBC}' | '\u{1FCC}' | '\u{1FFC}' => char.to_string(),
+        char => {
+            // If the upper case is several letters, as for `ß`, only the first is a capital.
+            let all: Vec<char> = char.to_uppercase().collect();
+            let with_iota = ('\u{1FB2}'..='\u{1FF7}').contains(&char);
+            let rest = all.iter().skip(1).flat_map(|letter| match letter {
+                '\u{399}' if with_iota => vec!['\u{345}'],
+                letter if ('\u{2B0}'..='\u{36F}').contains(letter) || char == '\u{149}' => vec![*letter],
+                letter => letter.to_lowercase().collect(),
+            });
+            all.iter().take(1).copied().chain(rest).collect()
+        }
+    }
+}
+
+fn shifted(char: char, by: u32) -> String {
+    char::from_u32(u32::from(char) + by).map(String::from).unwrap_or_default()
+}
+
+/// Python's `str.title`: a letter after a character without case is a capital.
+pub(super) fn title(of: &str) -> String {
+    let (mut to, mut is_within) = (String::new(), false);
+    let (lowered, mut at) = (lower(of), 0);
+    for char in of.chars() {
+        let has_case = char.is_lowercase() || char.is_uppercase() || is_title(char);
+        let end = at + lower_len(char);
+        match (has_case, is_within) {
+            (true, true) => to.push_str(&lowered[at..end]),
+            (true, false) => to.push_str(&first_upper(char)),
+            _ => to.push(char),
+        }
+        (at, is_within) = (end, has_case);
+    }
+    to
+}
+
+/// Python's `strip` of `chars`, or of white space.
+pub(super) fn stripped<'t>(of: &'t str, chars: Option<&str>, left: bool, right: bool) -> &'t str {
+    let is_taken = |char: char| chars.map_or(is_space(char), |chars| chars.contains(char));
+    let of = if left { of.trim_start_matches(is_taken) } else { of };
+    if right { of.trim_end_matches(is_taken) } else { of }
+}
+
+/// Splits at white space, at most `max` times, from the left or from the right.
+pub(super) fn words(of: &str, max: usize, from_right: bool) -> Vec<String> {
+    let (mut words, mut rest) = (Vec::new(), of);
+    loop {
+        rest = stripped(rest, None, !from_right, from_right);
+        if rest.is_empty() {
+            break;
+        }
+        if words.len() == max {
+            words.push(stripped(rest, None, !from_right, from_right).to_owned());
+            break;
+        }
+        let cut = if from_right {
+            rest.char_indices()
+                .rfind(|(_, char)| is_space(*char))
+                .map(|(at, char)| (at, at + char.len_utf8()))
+        } else {
+            rest.char_indices().find(|(_, char)| is_space(*char)).map(|(at, char)| (at, at + char.len_utf8()))
+        };
+        let Some((end, next)) = cut else {
+            words.push(rest.to_owned());
+            break;
+        };
+        if from_right {
+            words.push(rest[next..].to_owned());
+            rest = &rest[..end];
+        } else {
+            words.push(rest[..end].to_owned());
+            rest = &rest[next..];
+        }
+    }
+    if from_right {
+        words.reverse();
+    }
+    words
+}
+
+/// Whether `splitlines` takes a character as the end of a line.
+pub(super) fn is_break(char: char) -> bool {
+    matches!(char, '\n'..='\r' | '\x1C'..='\x1E' | '\u{85}' | '\u{2028}' | '\u{2029}')
+}
+
+/// Python's `splitlines`.
+pub(super) fn split_lines(of: &str, keeps: bool) -> Vec<String> {
+    let (mut lines, mut line) = (Vec::new(), String::new());
+    let mut chars = of.chars().peekable();
+    while let Some(char) = chars.next() {
+        if !is_break(char) {
+            line.push(char);
+            continue;
+        }
+        if keeps {
+            line.push(char);
+        }
+        if char == '\r' && chars.next_if_eq(&'\n').is_some() && keeps {
+            line.push('\n');
+        }
+        lines.push(std::mem::take(&mut line));
+    }
+    if !line.is_empty() {
+        lines.push(line);
+    }
+    lines
+}
+
+pub(super) fn replaced(of: &str, old: &str, new: &str, count: Option<i128>) -> Result<String, Raised> {
+    let found = if old.is_empty() { of.len() + 1 } else { of.matches(old).count() };
+    if found.saturating_mul(new.len()).saturating_add(of.len()) > MAX_TEXT {
+        return unsupported("a text is longer than 64 MiB");
+    }
+    Ok(match count.filter(|count| *count >= 0) {
+        None => of.replace(old, new),
+        Some(count) => of.replacen(old, new, usize::try_from(count).unwrap_or(usize::MAX)),
+    })
+}
+
+pub(super) fn padded(of: &str, how: &str, width: i128, fill: &str) -> Result<String, Raised> {
+    let len = of.chars().count();
+    let width = usize::try_from(width.max(0)).unwrap_or(usize::MAX);
+    if width > MAX_TEXT / 4 {
+        return unsupported("a width is too large");
+    }
+    if fill.chars().count() != 1 {
+        return Err(raised("TypeError", "The fill character must be exactly one character long"));
+    }
+    let missing = width.saturating_sub(len);
+    let (left, right) = match how {
+        "ljust" => (0, missing),
+        // Python puts the odd space to the left of an even width.
+        "center" => {
+            let left = missing / 2 + (missing & width & 1);
+            (left, missing - left)
+        }
+        _ => (missing, 0),
+    };
+    if how == "zfill" {
+        let (sign, digits) = match of.strip_prefix(['+', '-']) {
+            Some(digits) => (&of[..1], digits),
+            None => ("", of),
+        };
+        return Ok(format!("{sign}{}{digits}", "0".repeat(missing)));
+    }
+    Ok(format!("{}{of}{}", fill.repeat(left), fill.repeat(right)))
+}
+
+/// Python's `format` with `{}`, `{0}` and `{name}`.
+pub(super) fn formatted(of: &str, given: &Given) -> Result<String, Raised> {
+    let (mut to, mut next) = (String::new(), 0);
+    let (mut is_counted, mut is_placed) = (false, false);
+    let mut rest = of;
+    while let Some(at) = rest.find(['{', '}']) {
+        to.push_str(&rest[..at]);
+        let brace = &rest[at..=at];
+        if rest[at + 1..].starts_with(brace) {
+            to.push_str(brace);
+            rest = &rest[at + 2..];
+            continue;
+        }
+        let Some(end) = rest[at..].find('}').filter(|_| brace == "{") else {
+            return Err(raised("ValueError", "Single '}' encountered in format string"));
+        };
+        let name = &rest[at + 1..at + end];
+        let is_place = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
+        is_counted |= name.is_empty();
+        is_placed |= is_place;
+        if is_counted && is_placed {
+            let why = "cannot mix automatic field numbering with manual field specification";
+            return Err(raised("ValueError", why));
+        }
+        let value = if name.is_empty() {
+            next += 1;
+            given.plain.get(next - 1)
+        } else if is_place {
+            name.parse::<usize>().ok().and_then(|at| given.plain.get(at))
+        } else if name.chars().all(|char| char == '_' || char.is_alphanumeric()) {
+            given.named.iter().find(|(own, _)| own == name).map(|(_, value)| value)
+        } else {
+            return unsupported(format!("{{{name}}} in a format is not read"));
+        };
+        let value = value.ok_or_else(|| raised("IndexError", "a format has no such argument"))?;
+        to.push_str(&value.to_text()?);
+        if to.len() > MAX_TEXT {
+            return unsupported("a text is longer than 64 MiB");
+        }
+        rest = &rest[at + end + 1..];
+    }
+    to.push_str(rest);
+    Ok(to)
+}

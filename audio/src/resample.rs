@@ -78,8 +78,8 @@ impl Resampler {
         if range.is_empty() {
             return 0..0;
         }
-        let start = self.begin(range.start).max(0) as u64;
-        let end = (self.begin(range.end - 1).saturating_add(self.taps as i64)).max(0) as u64;
+        let start = self.first_input(range.start).max(0) as u64;
+        let end = (self.first_input(range.end - 1).saturating_add(self.taps as i64)).max(0) as u64;
         start.min(len)..end.min(len)
     }
 
@@ -96,7 +96,7 @@ impl Resampler {
         to.extend(range.map(|output| {
             let phase = (output % self.to) as usize;
             let weights = &self.weights[phase * self.taps..][..self.taps];
-            let begin = self.begin(output) - offset as i64;
+            let begin = self.first_input(output) - offset as i64;
             if let Ok(begin) = usize::try_from(begin)
                 && let Some(inputs) = inputs.get(begin..begin + self.taps)
             {
@@ -113,7 +113,7 @@ impl Resampler {
     }
 
     /// The first input of an output.
-    fn begin(&self, output: u64) -> i64 {
+    fn first_input(&self, output: u64) -> i64 {
         let block = output / self.to * self.from;
         block as i64 + self.first[(output % self.to) as usize]
     }

@@ -112,7 +112,9 @@ impl ArrowFile {
     pub fn open_with(path: impl AsRef<Path>, options: TableOptions) -> Result<Self> {
         let path = path.as_ref();
         let content = DiskFile::open(path).and_then(|file| Content::of_file(file, options.memory_limit));
-        content.and_then(|content| Self::of(path, content, options)).map_err(|error| error.at_path(path))
+        content
+            .and_then(|content| Self::of_content(path, content, options))
+            .map_err(|error| error.at_path(path))
     }
 
     /// Opens a file or a stream in an object store. A record batch is fetched when a row of it is read; the
@@ -128,7 +130,7 @@ impl ArrowFile {
     #[cfg(feature = "object-store")]
     pub(crate) fn of_remote(file: crate::remote::RemoteFile, options: TableOptions) -> Result<Self> {
         let path = file.path().to_path_buf();
-        Self::of(&path, Content::Remote(file), options).map_err(|error| error.at_path(&path))
+        Self::of_content(&path, Content::Remote(file), options).map_err(|error| error.at_path(&path))
     }
 
     /// Reads a mapped file.
@@ -137,10 +139,10 @@ impl ArrowFile {
     /// As [`open_with`](Self::open_with).
     pub fn from_mapped(file: MappedFile, options: TableOptions) -> Result<Self> {
         let path = file.path().to_path_buf();
-        Self::of(&path, Content::Mapped(file), options).map_err(|error| error.at_path(&path))
+        Self::of_content(&path, Content::Mapped(file), options).map_err(|error| error.at_path(&path))
     }
 
-    fn of(path: &Path, content: Content, options: TableOptions) -> Result<Self> {
+    fn of_content(path: &Path, content: Content, options: TableOptions) -> Result<Self> {
         let content = Arc::new(content);
         let index = catch_panics("the schema or a dictionary", || Index::read(&content))?;
         let layout = Layout::new(&index.schema, &options)?;

@@ -156,7 +156,7 @@ impl Chats {
     /// `Config` if the reader has no column of messages, or the template marks nothing to learn and the
     /// options ask for marks; `Data` if the tokenizer or its template cannot be read; names the file.
     pub fn new(reader: Box<dyn Reader>, tokenizer: impl AsRef<Path>, options: ChatOptions) -> Result<Self> {
-        Self::of(reader, tokenizer.as_ref(), options, Shape::Conversation)
+        Self::of_shape(reader, tokenizer.as_ref(), options, Shape::Conversation)
     }
 
     /// The conversations in the file or the folder at `path`, as [`new`](Self::new). A column that a
@@ -177,7 +177,7 @@ impl Chats {
         tokenizer: impl AsRef<Path>,
         options: ChatOptions,
     ) -> Result<Self> {
-        Self::of(reader, tokenizer.as_ref(), options, Shape::Completion)
+        Self::of_shape(reader, tokenizer.as_ref(), options, Shape::Completion)
     }
 
     /// Pairs of preferences: a chosen and a rejected conversation, or answers to a prompt.
@@ -189,10 +189,15 @@ impl Chats {
         tokenizer: impl AsRef<Path>,
         options: ChatOptions,
     ) -> Result<Self> {
-        Self::of(reader, tokenizer.as_ref(), options, Shape::Preference)
+        Self::of_shape(reader, tokenizer.as_ref(), options, Shape::Preference)
     }
 
-    fn of(reader: Box<dyn Reader>, tokenizer: &Path, options: ChatOptions, shape: Shape) -> Result<Self> {
+    fn of_shape(
+        reader: Box<dyn Reader>,
+        tokenizer: &Path,
+        options: ChatOptions,
+        shape: Shape,
+    ) -> Result<Self> {
         let refuse = |why: String| Err(at_file(&*reader, 0, Error::new(ErrorKind::Config, why)));
         let find = |name: &str| {
             let is_text = |of: &SchemaField| {

@@ -144,7 +144,7 @@ impl Kind {
     }
 
     /// The kind of the records in `content`, recognised by its length and all labels.
-    fn of(content: &Content) -> Result<Option<Self>> {
+    fn recognised(content: &Content) -> Result<Option<Self>> {
         'kinds: for kind in KINDS {
             if content.len() == 0 || !content.len().is_multiple_of(kind.record_bytes()) {
                 continue;
@@ -202,7 +202,7 @@ pub(crate) fn open_split(path: &Path, split: Split) -> Result<Arrays> {
 
 /// The set in `content`; `None` if it is not CIFAR.
 pub(crate) fn of_content(path: &Path, content: Content) -> Result<Option<Arrays>> {
-    let Some(kind) = Kind::of(&content)? else { return Ok(None) };
+    let Some(kind) = Kind::recognised(&content)? else { return Ok(None) };
     // Held in memory, for zero-copy loading.
     let content = match content {
         Content::OnDisk(file) => Content::of_file(file, MEMORY_LIMIT)?,

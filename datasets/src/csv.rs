@@ -126,11 +126,11 @@ impl Csv {
     pub fn open_with(path: impl AsRef<Path>, options: CsvOptions) -> Result<Self> {
         let path = path.as_ref();
         let content = Content::open_unclaimed(path).map_err(|error| error.at_path(path))?;
-        Self::of(path, content, &options).map_err(|error| error.at_path(path))
+        Self::of_content(path, content, &options).map_err(|error| error.at_path(path))
     }
 
-    pub(crate) fn of(path: &Path, content: Content, options: &CsvOptions) -> Result<Self> {
-        let scan = Scan::of(path, content, options)?;
+    pub(crate) fn of_content(path: &Path, content: Content, options: &CsvOptions) -> Result<Self> {
+        let scan = Scan::of_content(path, content, options)?;
         let (names, seen) = (scan.names.clone(), scan.seen.clone());
         scan.check_exact(&names, &seen, options)?;
         scan.into_table(&names, &seen, options)
@@ -140,7 +140,7 @@ impl Csv {
     /// were one file. The shards may order their columns differently.
     pub(crate) fn of_shards(shards: Vec<(PathBuf, Content)>, options: &CsvOptions) -> Result<Vec<Self>> {
         let scans = at_once(shards, |(path, content)| {
-            Scan::of(&path, content, options).map_err(|error| error.at_path(&path))
+            Scan::of_content(&path, content, options).map_err(|error| error.at_path(&path))
         })?;
         let Some(first) = scans.first() else { return Ok(Vec::new()) };
         let (names, mut all) = (first.names.clone(), first.seen.clone());

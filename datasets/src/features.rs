@@ -19,7 +19,7 @@ pub(crate) struct Features {
 
 impl Features {
     /// The features of `table`. Metadata that cannot be parsed says nothing.
-    pub(crate) fn of(table: &Schema) -> Self {
+    pub(crate) fn of_schema(table: &Schema) -> Self {
         let json = |key: &str| serde_json::from_str::<Json>(table.metadata().get(key)?).ok();
         let columns = json(HUB).and_then(|mut hub| match hub.pointer_mut("/info/features")?.take() {
             Json::Object(columns) => Some(columns),
@@ -59,7 +59,7 @@ mod tests {
         let columns =
             [("a", DataType::Int64), ("image", image), ("label", DataType::Int64), ("b", DataType::Int64)];
         let columns = columns.map(|(name, kind)| Field::new(name, kind, true)).to_vec();
-        Features::of(
+        Features::of_schema(
             &Schema::new(columns).with_metadata(arrow_schema::Metadata::from_iter(metadata.iter().copied())),
         )
     }

@@ -102,7 +102,7 @@ impl Dataset for Fixed {
 
     /// Whether the rows are in memory or not: the order of a seed does not depend on the budget.
     fn plain_shuffle(&self) -> Option<(u64, u64)> {
-        plain_shuffle::of(&*self.reader)
+        plain_shuffle::blocks(&*self.reader)
     }
 
     fn table_rows(&self) -> Option<(u64, bool)> {

@@ -91,12 +91,12 @@ impl Folder {
             let class = classes.iter().position(|class| class == name).unwrap_or_default();
             walk(folder, class, MAX_LEVELS, &mut files)?;
         }
-        Self::of("folder", root, classes, files)
+        Self::of_files("folder", root, classes, files)
     }
 
     /// The set of one file.
     pub(crate) fn of_file(path: &Path) -> Result<Self> {
-        Self::of("folder", path, Vec::new(), vec![Sample::new(path.to_path_buf(), 0)])
+        Self::of_files("folder", path, Vec::new(), vec![Sample::new(path.to_path_buf(), 0)])
     }
 
     /// The set of the objects in the folder `root` of a store, given with their relative names, sorted.
@@ -119,7 +119,7 @@ impl Folder {
             file: SampleFile::listed(object),
         });
         let files = files.collect();
-        Self::of("folder", root, classes, files)
+        Self::of_files("folder", root, classes, files)
     }
 
     /// The set of the files of a pattern, in this order, each with the name of its class. `root` is the
@@ -139,10 +139,10 @@ impl Folder {
         let files = files.into_iter();
         let files = files.map(|(class, file)| Sample { class: class_of(class).unwrap_or_default(), file });
         let files = files.collect();
-        Self::of("files", root, classes, files)
+        Self::of_files("files", root, classes, files)
     }
 
-    fn of(format: &'static str, root: &Path, classes: Vec<String>, files: Vec<Sample>) -> Result<Self> {
+    fn of_files(format: &'static str, root: &Path, classes: Vec<String>, files: Vec<Sample>) -> Result<Self> {
         if files.is_empty() {
             return Err(data("there is no file in the folder: give one that has samples").at_path(root));
         }

@@ -118,10 +118,10 @@ impl JsonLines {
     /// line.
     pub fn open_with(path: impl AsRef<Path>, options: JsonLinesOptions) -> Result<Self> {
         let path = path.as_ref();
-        Self::of(path, Lines::open(path)?, &options)
+        Self::of_lines(path, Lines::open(path)?, &options)
     }
 
-    pub(crate) fn of(path: &Path, lines: Lines, options: &JsonLinesOptions) -> Result<Self> {
+    pub(crate) fn of_lines(path: &Path, lines: Lines, options: &JsonLinesOptions) -> Result<Self> {
         let scan = Scan::open(path, lines, options)?;
         let (keys, seen, len) = (scan.keys.clone(), scan.seen.clone(), scan.len);
         scan.check_exact(&keys, (&seen, len), options)?;
@@ -135,7 +135,7 @@ impl JsonLines {
         options: &JsonLinesOptions,
     ) -> Result<Vec<Self>> {
         let scans = at_once(shards, |(path, content)| {
-            let lines = Lines::of(&path, content).map_err(|error| error.at_path(&path))?;
+            let lines = Lines::of_content(&path, content).map_err(|error| error.at_path(&path))?;
             Scan::open(&path, lines, options)
         })?;
         let (mut keys, mut all) = (Vec::<String>::new(), Vec::<Seen>::new());
@@ -204,7 +204,7 @@ impl JsonLines {
 
 impl Scan {
     fn open(path: &Path, lines: Lines, options: &JsonLinesOptions) -> Result<Self> {
-        let scan = Self::of(path, lines)?;
+        let scan = Self::of_lines(path, lines)?;
         for (key, element) in &options.types {
             if let Some(at) = scan.keys.iter().position(|own| own == key) {
                 let checked = scan.seen[at].check(key, *element, true);
@@ -221,7 +221,7 @@ impl Scan {
         Ok(scan)
     }
 
-    fn of(path: &Path, lines: Lines) -> Result<Self> {
+    fn of_lines(path: &Path, lines: Lines) -> Result<Self> {
         let len = without_blank_end(&lines)?;
         let (mut keys, mut seen) = (Vec::new(), Vec::new());
         let mut numbers = HashMap::<String, usize>::new();

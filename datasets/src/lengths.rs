@@ -35,7 +35,7 @@ pub(crate) type Lengths = Vec<Option<Arc<[u32]>>>;
 /// The pass takes all cores. Without a `cache` the file is in the user's cache, which need not be writable.
 /// Nothing is written beside the data, whose folder may be shared; what an earlier version wrote there is
 /// read.
-pub(crate) fn of(reader: &dyn Reader, items: &[Option<usize>], cache: Option<&Path>) -> Result<Lengths> {
+pub(crate) fn counted(reader: &dyn Reader, items: &[Option<usize>], cache: Option<&Path>) -> Result<Lengths> {
     if let Some(lengths) = known(reader, items)? {
         return Ok(lengths);
     }
@@ -76,7 +76,7 @@ pub(crate) fn of_field(reader: &dyn Reader, field: usize) -> Result<Arc<[u32]>> 
         return Ok(known.into_iter().nth(place).unwrap_or_default().into());
     }
     let items: Vec<_> = (0..fields.len()).map(|index| (index == field).then_some(1)).collect();
-    let mut lengths = of(reader, &items, None)?;
+    let mut lengths = counted(reader, &items, None)?;
     Ok(lengths.swap_remove(field).unwrap_or_default())
 }
 

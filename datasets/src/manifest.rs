@@ -123,7 +123,7 @@ pub(crate) fn open_files(path: &Path, options: &ManifestOptions, holds: Holds) -
     let is_named = fields.iter().any(|field| options.files.contains(&field.name) && is_text(field));
     let has_bytes = fields.iter().any(|field| field.element == ElementType::Bytes);
     if TABLES.contains(&reader.format()) && (is_named || !has_bytes) {
-        return Ok(Box::new(Manifest::of(reader, path, options, holds)?));
+        return Ok(Box::new(Manifest::of_rows(reader, path, options, holds)?));
     }
     let root = options.root.as_ref().map(|_| named("ManifestOptions::root", "root="));
     let label = options.label.as_ref().map(|_| named("ManifestOptions::label", "label="));
@@ -145,11 +145,11 @@ impl Manifest {
     /// and a table without columns of files.
     pub fn open(path: impl AsRef<Path>, options: &ManifestOptions) -> Result<Self> {
         let path = path.as_ref();
-        Self::of(open_with(path, &options.open)?, path, options, Holds::Pictures)
+        Self::of_rows(open_with(path, &options.open)?, path, options, Holds::Pictures)
     }
 
     /// The manifest of the table `rows`, which was opened at `path`.
-    fn of(rows: Box<dyn Reader>, path: &Path, options: &ManifestOptions, holds: Holds) -> Result<Self> {
+    fn of_rows(rows: Box<dyn Reader>, path: &Path, options: &ManifestOptions, holds: Holds) -> Result<Self> {
         let at = |error: Error| at_file(&*rows, 0, error);
         if !TABLES.contains(&rows.format()) {
             let why = format!(

@@ -174,7 +174,7 @@ impl Mds {
     /// read; names the file, the byte or the column.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        Self::of(path).map_err(|error| error.at_path(path))
+        Self::of_folder(path).map_err(|error| error.at_path(path))
     }
 
     /// Opens one uncompressed shard in an object store.
@@ -192,7 +192,7 @@ impl Mds {
         Self::of_content(&path, Content::Remote(file)).map_err(|error| error.at_path(&path))
     }
 
-    fn of(path: &Path) -> Result<Self> {
+    fn of_folder(path: &Path) -> Result<Self> {
         Self::of_content(path, Content::OnDisk(DiskFile::open(path)?.into()))
     }
 

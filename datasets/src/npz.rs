@@ -28,10 +28,10 @@ use crate::npy::header::{Header, MAX_BYTES};
 /// size; names the file and the member.
 pub fn open(path: impl AsRef<Path>) -> Result<Arrays> {
     let path = path.as_ref();
-    of(path).map_err(|error| error.at_path(path))
+    read(path).map_err(|error| error.at_path(path))
 }
 
-fn of(path: &Path) -> Result<Arrays> {
+fn read(path: &Path) -> Result<Arrays> {
     of_content(path, &Content::OnDisk(DiskFile::open(path)?.into()))
 }
 

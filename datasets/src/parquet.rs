@@ -125,7 +125,9 @@ impl ParquetFile {
     pub fn open_with(path: impl AsRef<Path>, options: TableOptions) -> Result<Self> {
         let path = path.as_ref();
         let content = DiskFile::open(path).map(|file| Content::OnDisk(file.into()));
-        content.and_then(|content| Self::of(path, content, options)).map_err(|error| error.at_path(path))
+        content
+            .and_then(|content| Self::of_content(path, content, options))
+            .map_err(|error| error.at_path(path))
     }
 
     /// Opens a file in an object store. The selected columns of a row group are fetched when a row of it is
@@ -141,10 +143,10 @@ impl ParquetFile {
     #[cfg(feature = "object-store")]
     pub(crate) fn of_remote(file: crate::remote::RemoteFile, options: TableOptions) -> Result<Self> {
         let path = file.path().to_path_buf();
-        Self::of(&path, Content::Remote(file), options).map_err(|error| error.at_path(&path))
+        Self::of_content(&path, Content::Remote(file), options).map_err(|error| error.at_path(&path))
     }
 
-    fn of(path: &Path, content: Content, options: TableOptions) -> Result<Self> {
+    fn of_content(path: &Path, content: Content, options: TableOptions) -> Result<Self> {
         let content = Arc::new(content);
         let input = Input::new(content.clone());
         let metadata = catch_panics("the metadata at the end of the file", || metadata(&input))?;

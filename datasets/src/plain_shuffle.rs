@@ -8,7 +8,7 @@ const SHUFFLED_AT_ONCE: u64 = 512 << 20;
 
 /// Block and window of a plain shuffle of `reader`, which depend on its files alone; `None` if all samples
 /// are shuffled at once.
-pub(crate) fn of(reader: &dyn Reader) -> Option<(u64, u64)> {
+pub(crate) fn blocks(reader: &dyn Reader) -> Option<(u64, u64)> {
     let block = reader.together()?;
     let groups = reader.len().div_ceil(block.max(1));
     block_shuffle(block, groups, reader.decoded_bytes(), SHUFFLED_AT_ONCE)

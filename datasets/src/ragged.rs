@@ -116,7 +116,7 @@ impl Ragged {
             let item = data.spec.fields()[data.place(at)].item_bytes();
             (*kind != Kind::Fixed).then_some(item)
         });
-        data.lengths = lengths::of(&*data.reader, &items.collect::<Vec<_>>(), cache)?;
+        data.lengths = lengths::counted(&*data.reader, &items.collect::<Vec<_>>(), cache)?;
         for (field, lengths) in fields.iter().zip(&data.lengths) {
             let max = lengths.iter().flat_map(|lengths| lengths.iter()).max();
             // A limit is at least 1, even if all samples are empty.
@@ -325,7 +325,7 @@ impl Dataset for Ragged {
     }
 
     fn plain_shuffle(&self) -> Option<(u64, u64)> {
-        crate::plain_shuffle::of(&*self.reader)
+        crate::plain_shuffle::blocks(&*self.reader)
     }
 
     fn prefetch(&self, ids: &[u64], _: &mut Context) -> Prefetched {

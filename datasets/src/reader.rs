@@ -362,7 +362,7 @@ macro_rules! samples_of_reader {
         }
 
         fn plain_shuffle(&self) -> Option<(u64, u64)> {
-            $crate::plain_shuffle::of(&*self.reader)
+            $crate::plain_shuffle::blocks(&*self.reader)
         }
 
         fn prefetch(&self, ids: &[u64], _: &mut feedline_core::Context) -> feedline_core::Prefetched {

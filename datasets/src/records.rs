@@ -69,7 +69,7 @@ impl Records {
     pub fn open_with(path: impl AsRef<Path>, spec: Spec, options: &OpenOptions) -> Result<Self> {
         let path = path.as_ref();
         let content = Content::open(path, options.memory_limit, |_| Err(is_gzip()));
-        content.and_then(|content| Self::of(path, content, spec)).map_err(|error| error.at_path(path))
+        content.and_then(|content| Self::of_content(path, content, spec)).map_err(|error| error.at_path(path))
     }
 
     /// Opens a file in an object store as records of `spec`: they are fetched as they are read.
@@ -87,7 +87,7 @@ impl Records {
         if start == gzip::MAGIC {
             return Err(is_gzip().at_path(path));
         }
-        Self::of(&path, content, spec).map_err(|error| error.at_path(&path))
+        Self::of_content(&path, content, spec).map_err(|error| error.at_path(&path))
     }
 
     /// Records of a mapped file.
@@ -100,10 +100,10 @@ impl Records {
         if content.bytes().is_some_and(|bytes| bytes.starts_with(&gzip::MAGIC)) {
             return Err(is_gzip().at_path(path));
         }
-        Self::of(&path, content, spec).map_err(|error| error.at_path(path))
+        Self::of_content(&path, content, spec).map_err(|error| error.at_path(path))
     }
 
-    fn of(path: &Path, content: Content, spec: Spec) -> Result<Self> {
+    fn of_content(path: &Path, content: Content, spec: Spec) -> Result<Self> {
         let record_bytes = spec.sample_bytes();
         if record_bytes == 0 {
             return Err(Error::new(ErrorKind::Config, "the spec has no fields: add at least one"));

@@ -61,11 +61,11 @@ impl RowMemory {
         if spec.fields().len() <= COLUMNS && (0..spec.fields().len()).all(is_column) {
             return None;
         }
-        Some(Self::of(reader, spec))
+        Some(Self::of_reader(reader, spec))
     }
 
     /// The memory for the rows of `reader`, of any size.
-    fn of(reader: &dyn Reader, spec: &Spec) -> Self {
+    fn of_reader(reader: &dyn Reader, spec: &Spec) -> Self {
         let mut stride = 0;
         let fields = spec.fields().iter().map(|field| {
             stride += field.row_bytes();
@@ -96,7 +96,7 @@ impl RowMemory {
     /// The rows of `reader`, decoded now, on all cores.
     #[cfg(feature = "tabular")]
     pub(crate) fn decoded_now(reader: &dyn Reader, spec: &Spec) -> Self {
-        let memory = Self::of(reader, spec);
+        let memory = Self::of_reader(reader, spec);
         let next = AtomicUsize::new(0);
         let cores = std::thread::available_parallelism().map_or(1, usize::from).min(memory.parts.len());
         feedline_core::on_threads(cores, "fl-table", || {

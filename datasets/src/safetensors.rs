@@ -39,10 +39,10 @@ pub fn open(path: impl AsRef<Path>) -> Result<Arrays> {
 /// As [`open`].
 pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Arrays> {
     let path = path.as_ref();
-    of(path, options.memory_limit).map_err(|error| error.at_path(path))
+    read(path, options.memory_limit).map_err(|error| error.at_path(path))
 }
 
-fn of(path: &Path, limit: u64) -> Result<Arrays> {
+fn read(path: &Path, limit: u64) -> Result<Arrays> {
     let file = Arc::new(DiskFile::open(path)?);
     // A damaged header is found before the file is read into memory.
     header(&Content::OnDisk(file.clone()))?;

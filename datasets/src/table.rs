@@ -140,7 +140,7 @@ impl Layout {
                 None => found,
             })
         };
-        let features = Features::of(table);
+        let features = Features::of_schema(table);
         for (index, field) in table.fields().iter().enumerate() {
             let (path, of) = match features.encoded(field) {
                 Some((bytes, of)) => (vec![index, bytes], of),

@@ -147,7 +147,7 @@ impl WebDataset {
         let at = |error: feedline_core::Error| error.at_path(path);
         let content = Content::open_unclaimed(path).map_err(at)?;
         let members = members(&content).map_err(at)?;
-        Self::of(path, content, members, options).map_err(at)
+        Self::of_content(path, content, members, options).map_err(at)
     }
 
     /// Opens an archive in an object store. Takes a request for each block that holds a header: the headers
@@ -166,10 +166,10 @@ impl WebDataset {
         let at = |error: feedline_core::Error| error.at_path(&path);
         let content = Content::of_remote(file).map_err(at)?;
         let members = members(&content).map_err(at)?;
-        Self::of(&path, content, members, options).map_err(at)
+        Self::of_content(&path, content, members, options).map_err(at)
     }
 
-    pub(crate) fn of(
+    pub(crate) fn of_content(
         path: &Path,
         content: Content,
         members: Vec<Member>,

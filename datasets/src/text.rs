@@ -36,10 +36,10 @@ impl Lines {
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let content = Content::open_unclaimed(path);
-        content.and_then(|content| Self::of(path, content)).map_err(|error| error.at_path(path))
+        content.and_then(|content| Self::of_content(path, content)).map_err(|error| error.at_path(path))
     }
 
-    pub(crate) fn of(path: &Path, content: Content) -> Result<Self> {
+    pub(crate) fn of_content(path: &Path, content: Content) -> Result<Self> {
         let mut mark = [0; BOM.len()];
         let has_mark = content.len() >= BOM.len() as u64 && {
             content.read_at(0, &mut mark)?;

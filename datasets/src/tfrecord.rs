@@ -103,10 +103,10 @@ impl TfRecord {
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let content = Content::open_unclaimed(path);
-        content.and_then(|content| Self::of(path, content)).map_err(|error| error.at_path(path))
+        content.and_then(|content| Self::of_content(path, content)).map_err(|error| error.at_path(path))
     }
 
-    pub(crate) fn of(path: &Path, content: Content) -> Result<Self> {
+    pub(crate) fn of_content(path: &Path, content: Content) -> Result<Self> {
         let (mut starts, mut at, mut ahead) = (Vec::new(), 0, ReadAhead::default());
         let (mut seen, mut has_repeated) = (Some(BTreeMap::<String, Seen>::new()), false);
         while at < content.len() {

@@ -40,7 +40,7 @@ impl Ids {
             return Ok(Self { path, content, dtype, first: 0, count });
         }
         let start = content.read(0, content.len().min(llm_c::HEADER) as usize)?;
-        if let Some(header) = llm_c::Header::of(&start, content.len())? {
+        if let Some(header) = llm_c::Header::parsed(&start, content.len())? {
             let (dtype, count) = (header.dtype, header.tokens);
             return Ok(Self { path, content, dtype, first: llm_c::HEADER, count });
         }

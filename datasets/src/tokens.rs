@@ -145,7 +145,7 @@ impl Tokens {
     /// format, its length is not a multiple of the token size, it has no window, or, with a separator, a
     /// document has none ([`TokenOptions::skip_short`]), or files that state their types have different ones.
     pub fn open(files: &[(impl AsRef<Path>, f64)], options: TokenOptions) -> Result<Self> {
-        Self::of(files, options, |path| {
+        Self::of_files(files, options, |path| {
             let read = |path: &Path| {
                 let file = DiskFile::open(path).and_then(|file| Content::of_file(file, options.memory_limit));
                 file.map_err(|error| error.at_path(path))
@@ -167,7 +167,7 @@ impl Tokens {
         options: TokenOptions,
     ) -> Result<Self> {
         let urls: Vec<_> = urls.iter().map(|(url, weight)| (url.as_ref(), *weight)).collect();
-        Self::of(&urls, options, |path| {
+        Self::of_files(&urls, options, |path| {
             let url = path.to_string_lossy();
             let file = remote.file(&url)?;
             let index = if options.dtype.is_none() { remote.index_beside(&url)? } else { None };
@@ -187,7 +187,7 @@ impl Tokens {
         })
     }
 
-    fn of(
+    fn of_files(
         files: &[(impl AsRef<Path>, f64)],
         options: TokenOptions,
         open: impl Fn(&Path) -> Result<(PathBuf, Content, Option<(Content, PathBuf)>)>,
@@ -333,7 +333,7 @@ fn ids(
     let index = match index {
         // Files of other kinds may have this name.
         Some((index, path)) if is_of_ids(&index)? => {
-            Some(Index::of(index, content.len()).map_err(|error| error.at_path(path))?)
+            Some(Index::of_content(index, content.len()).map_err(|error| error.at_path(path))?)
         }
         _ => None,
     };

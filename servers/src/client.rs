@@ -342,7 +342,7 @@ impl Servers {
         request: &FillRequest<'_>,
         rows: &mut Rows<'_>,
     ) -> Result<FillOutcome, ReadError> {
-        let ticket = Ticket::of(request, &self.transforms, &self.form).with_records(request.records);
+        let ticket = Ticket::of_request(request, &self.transforms, &self.form).with_records(request.records);
         let outcome = self.whole_answer(first, request, &ticket.into(), rows)?;
         let servers = self.network().map_or(0, |network| network.table().asked());
         Ok(FillOutcome { servers, ..outcome })

@@ -100,7 +100,7 @@ pub struct FieldOf {
 
 impl FieldOf {
     /// The fields of `spec`.
-    pub fn of(spec: &Spec) -> Vec<Self> {
+    pub fn of_spec(spec: &Spec) -> Vec<Self> {
         let of = |field: &Field| Self {
             name: field.name().to_owned(),
             dtype: field.dtype().name().to_owned(),
@@ -127,7 +127,7 @@ impl Data {
             transforms: transforms.to_owned(),
             is_source: false,
             samples,
-            fields: FieldOf::of(spec),
+            fields: FieldOf::of_spec(spec),
             fingerprint: format!("{fingerprint:#018x}"),
             form: Form::Stored,
         }
@@ -176,7 +176,7 @@ impl Data {
 
 impl Ticket {
     /// The ticket of a loader's batch.
-    pub fn of(request: &FillRequest<'_>, transforms: &str, form: &Form) -> Self {
+    pub fn of_request(request: &FillRequest<'_>, transforms: &str, form: &Form) -> Self {
         let data = Self::probe(&request.data, transforms, form).data;
         Self {
             data,

@@ -29,7 +29,7 @@ const MAX_TAGS: usize = 8;
 
 impl Format {
     /// The format of a file that begins with `start`, of at least 12 bytes, after any ID3 tags.
-    pub fn of(start: &[u8]) -> Option<Self> {
+    pub fn detect(start: &[u8]) -> Option<Self> {
         let at = |offset: usize, name: &[u8]| start.get(offset..).is_some_and(|rest| rest.starts_with(name));
         match start {
             _ if at(0, b"RIFF") && at(8, b"WAVE") => Some(Self::Wav),
@@ -61,7 +61,7 @@ pub(super) fn find(source: &mut (impl Read + Seek), len: u64) -> Result<(Format,
     let mut at = 0;
     for _ in 0..MAX_TAGS {
         let start = start(source, at)?;
-        if let Some(format) = Format::of(&start) {
+        if let Some(format) = Format::detect(&start) {
             return Ok((format, at));
         }
         match tag(&start) {
@@ -121,7 +121,7 @@ mod tests {
             (b"\xFF\xD8\xFF\xE0", None),
             (b"", None),
         ] {
-            assert_eq!(Format::of(start), format, "{start:?}");
+            assert_eq!(Format::detect(start), format, "{start:?}");
         }
         for (bytes, why) in [
             (&b"ID3\x04\0\0\0\0\x7F\x7F"[..], "within its ID3 tag"),

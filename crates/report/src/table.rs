@@ -80,10 +80,10 @@ impl Table {
     /// ```
     pub fn new(trace: &Trace) -> Self {
         let Recorded { spans, names, one_in } = trace.recorded();
-        Self::of(&spans, &names, one_in)
+        Self::of_spans(&spans, &names, one_in)
     }
 
-    fn of(spans: &[Span], names: &[Name], one_in: u64) -> Self {
+    fn of_spans(spans: &[Span], names: &[Name], one_in: u64) -> Self {
         let mut by_name: BTreeMap<_, Vec<&Span>> = BTreeMap::new();
         spans.iter().for_each(|span| by_name.entry((kind(span, names), &*span.name)).or_default().push(span));
         let runs = Runs::new(spans);
@@ -224,7 +224,7 @@ mod tests {
         spans.push(span(Lane::CopyStream, "copy", 0, 7));
         spans.push(span(Lane::CopyStream, "wait: readers of the slot", 0, 8));
         spans.push(span(Lane::Consumer, "wait: decode", 0, 9));
-        let table = Table::of(&spans, &names, 4);
+        let table = Table::of_spans(&spans, &names, 4);
         let us = Duration::from_micros;
         let row = |kind, name: &str, count, share, [total, mean, p50, p99]: [Duration; 4]| Row {
             kind,
@@ -277,7 +277,7 @@ mod tests {
         // Another loader, later and for longer.
         let later = Span { loader: 2, ..span(Lane::Consumer, "wait: decode", 10_000, 4000) };
         let share = |spans: &[Span], one_in, name: &str| {
-            let table = Table::of(spans, &[], one_in);
+            let table = Table::of_spans(spans, &[], one_in);
             table.rows.iter().find(|row| row.name == name).map(|row| row.share)
         };
         assert_eq!(share(&spans, 1, "wait: decode"), Some(0.6));

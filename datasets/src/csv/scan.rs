@@ -29,7 +29,7 @@ pub(super) struct Scan {
 }
 
 impl Scan {
-    pub(super) fn of(path: &Path, content: Content, options: &CsvOptions) -> Result<Self> {
+    pub(super) fn of_content(path: &Path, content: Content, options: &CsvOptions) -> Result<Self> {
         let delimiter = match options.delimiter {
             Some(delimiter) => delimiter,
             None if sniff::is_tab(path) => b'\t',

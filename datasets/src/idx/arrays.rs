@@ -17,7 +17,7 @@ pub(crate) fn of_file(path: &Path, limit: u64) -> Result<Arrays> {
 /// The array in `content`.
 #[cfg(feature = "object-store")]
 pub(crate) fn of_content(path: &Path, content: crate::bytes::Content) -> Result<Arrays> {
-    let (content, array) = IdxFile::of(path, content)?.into_array("array", 0);
+    let (content, array) = IdxFile::of_content(path, content)?.into_array("array", 0);
     Arrays::new("idx", path, vec![content], vec![array])
 }
 

@@ -60,7 +60,7 @@ impl IdxFile {
         let claim = |start: &[u8]| Ok(Header::parse(start)?.file_bytes());
         let check = |start: &[u8], len| Header::parse(start)?.check(len, false);
         let content = Content::open_checked(path, limit, check, claim);
-        content.and_then(|content| Self::of(path, content)).map_err(|error| error.at_path(path))
+        content.and_then(|content| Self::of_content(path, content)).map_err(|error| error.at_path(path))
     }
 
     /// The array in a mapped file, which must not be gzip.
@@ -69,10 +69,10 @@ impl IdxFile {
     /// As [`open`](Self::open).
     pub fn from_mapped(file: MappedFile) -> Result<Self> {
         let path = file.path().to_path_buf();
-        Self::of(&path, Content::Mapped(file)).map_err(|error| error.at_path(path))
+        Self::of_content(&path, Content::Mapped(file)).map_err(|error| error.at_path(path))
     }
 
-    pub(super) fn of(path: &Path, content: Content) -> Result<Self> {
+    pub(super) fn of_content(path: &Path, content: Content) -> Result<Self> {
         let mut start = [0; Header::MAX_BYTES];
         let start = &mut start[..content.len().min(Header::MAX_BYTES as u64) as usize];
         content.read_at(0, start)?;

@@ -154,7 +154,7 @@ fn max_items(reader: &dyn Reader, parts: &Parts, found: &Found) -> Result<usize>
     });
     // A reader that knows its lengths knows all of them.
     let items: Vec<_> = items.map(Option::flatten).collect();
-    let lengths = lengths::of(reader, &items, None)?;
+    let lengths = lengths::counted(reader, &items, None)?;
     let counts = lengths.iter().zip(schema).enumerate().filter_map(|(at, (lengths, field))| {
         let max = lengths.as_ref()?.iter().copied().max()? as usize;
         Some(if is_flat(at, field) { max.div_ceil(4) } else { max })

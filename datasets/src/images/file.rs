@@ -45,7 +45,7 @@ impl ImageFile {
     fn of_bytes(path: &Path, bytes: &[u8]) -> Result<Self> {
         let size = Decoder::new().size(bytes).map_err(|error| error.at_path(path))?;
         // Files of unknown formats and pictures without a size were refused above.
-        let format = Format::of(bytes).ok_or_else(|| data("the file is not a picture").at_path(path))?;
+        let format = Format::detect(bytes).ok_or_else(|| data("the file is not a picture").at_path(path))?;
         let image = SchemaField::fixed("image", ElementType::Number(DType::U8), &size.shape());
         let fingerprint = Fingerprint::new().bytes(bytes).value();
         let (path, schema) = (path.to_path_buf(), Schema::new([image]));

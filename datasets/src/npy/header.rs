@@ -49,10 +49,10 @@ impl Header {
             let why = format!("the header is damaged, {expected} was expected: fetch the file again");
             data(why).at_offset((start + at) as u64)
         })?;
-        Self::of(&literal, end as u64).map_err(|error| error.at_offset(start as u64))
+        Self::of_literal(&literal, end as u64).map_err(|error| error.at_offset(start as u64))
     }
 
-    fn of(literal: &Literal, first: u64) -> Result<Self> {
+    fn of_literal(literal: &Literal, first: u64) -> Result<Self> {
         let Literal::Dict(items) = literal else {
             return Err(data("the header is not a dictionary: fetch the file again"));
         };

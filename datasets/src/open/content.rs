@@ -27,7 +27,7 @@ pub(super) fn open(
         Kind::Image => image(path, content, options)?,
         Kind::LlmC => Box::new(TokenDocuments::of_llm_c(path.to_path_buf(), content)?),
         Kind::Text if super::formats::is_table(&content)? => csv(path, content, options)?,
-        Kind::Text => Box::new(Lines::of(path, content)?),
+        Kind::Text => Box::new(Lines::of_content(path, content)?),
         _ => match cifar::of_content(path, content)? {
             Some(set) => Box::new(set),
             None => return Ok(None),
@@ -52,11 +52,11 @@ macro_rules! format {
 
 format!("npz", npz, |path, content, _options| crate::npz::of_content(path, &content)?);
 format!("safetensors", safetensors, |path, content, _options| crate::safetensors::of_content(path, content)?);
-format!("tfrecord", tfrecord, |path, content, _options| crate::TfRecord::of(path, content)?);
+format!("tfrecord", tfrecord, |path, content, _options| crate::TfRecord::of_content(path, content)?);
 format!("images", image, |path, content, _options| crate::images::ImageFile::of_content(path, &content)?);
-format!("csv", csv, |path, content, options| crate::Csv::of(path, content, &options.csv())?);
+format!("csv", csv, |path, content, options| crate::Csv::of_content(path, content, &options.csv())?);
 format!("jsonl", jsonl, |path, content, options| {
-    crate::JsonLines::of(path, Lines::of(path, content)?, &options.jsonl())?
+    crate::JsonLines::of_lines(path, Lines::of_content(path, content)?, &options.jsonl())?
 });
 
 #[cfg(feature = "tar")]
@@ -66,7 +66,7 @@ fn tar(path: &Path, content: Content, options: &OpenOptions) -> Result<Box<dyn R
         let split = options.split.unwrap_or(super::Split::Train);
         return Ok(Box::new(cifar::of_archive(path, &content, &members, split)?));
     }
-    Ok(Box::new(crate::WebDataset::of(path, content, members, options)?))
+    Ok(Box::new(crate::WebDataset::of_content(path, content, members, options)?))
 }
 
 #[cfg(not(feature = "tar"))]

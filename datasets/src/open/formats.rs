@@ -30,7 +30,7 @@ pub(super) fn safetensors(_: &Path, _: &OpenOptions) -> Result<Box<dyn Reader>> 
 /// Opens a picture: decodes it if this build can, else returns its bytes.
 pub(super) fn image(path: &Path, _start: &[u8]) -> Result<Box<dyn Reader>> {
     #[cfg(feature = "images")]
-    if feedline_images::Format::of(_start).is_some() {
+    if feedline_images::Format::detect(_start).is_some() {
         return Ok(Box::new(crate::images::ImageFile::open(path)?));
     }
     Ok(Box::new(Folder::of_file(path)?))
@@ -44,7 +44,7 @@ pub(super) fn tar(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>>
         let split = options.split.unwrap_or(super::Split::Train);
         return Ok(Box::new(crate::cifar::of_archive(path, &content, &members, split)?));
     }
-    Ok(Box::new(crate::WebDataset::of(path, content, members, options)?))
+    Ok(Box::new(crate::WebDataset::of_content(path, content, members, options)?))
 }
 
 #[cfg(not(feature = "tar"))]
@@ -140,7 +140,7 @@ pub(super) fn jsonl(_: &Path, _: &OpenOptions) -> Result<Box<dyn Reader>> {
 /// Opens a text: as a table if its rows have equally many cells.
 pub(super) fn text(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
     let content = Content::open_unclaimed(path)?;
-    if is_table(&content)? { csv(path, options) } else { Ok(Box::new(Lines::of(path, content)?)) }
+    if is_table(&content)? { csv(path, options) } else { Ok(Box::new(Lines::of_content(path, content)?)) }
 }
 
 /// Whether the rows of a text have equally many cells.

@@ -408,7 +408,7 @@ fn remote_tokens(remote: &Remote, url: &str, index: RemoteFile) -> Result<Box<dy
 #[cfg(feature = "object-store")]
 fn of_pair(bin: RemoteFile, index: RemoteFile) -> Result<Box<dyn Reader>> {
     let (path, at) = (bin.path().to_path_buf(), index.path().to_path_buf());
-    let index = Index::of(Content::Remote(index), bin.len()).map_err(|error| error.at_path(at))?;
+    let index = Index::of_content(Content::Remote(index), bin.len()).map_err(|error| error.at_path(at))?;
     Ok(Box::new(TokenDocuments::of_index(path, Content::Remote(bin), index)?))
 }
 

@@ -111,15 +111,16 @@ impl Index {
 
     pub(super) fn read(path: &Path) -> Result<Self> {
         let file = DiskFile::open(path);
-        file.and_then(|file| Self::of(&Content::OnDisk(file.into()))).map_err(|error| error.at_path(path))
+        file.and_then(|file| Self::of_content(&Content::OnDisk(file.into())))
+            .map_err(|error| error.at_path(path))
     }
 
     #[cfg(feature = "object-store")]
     pub(super) fn read_remote(file: RemoteFile) -> Result<Self> {
-        Self::of(&Content::Remote(file))
+        Self::of_content(&Content::Remote(file))
     }
 
-    fn of(content: &Content) -> Result<Self> {
+    fn of_content(content: &Content) -> Result<Self> {
         if content.len() > MAX_BYTES {
             return Err(data(format!("the index has {} bytes, more than any has", content.len())));
         }

@@ -63,11 +63,11 @@ impl Journal {
     pub(super) fn new(to: &Path, reader: &dyn Reader, columns: &Columns) -> Result<Self> {
         let form = crc32c::crc32c(&footer::start(&columns.described));
         let fingerprint = Fingerprint::checked(|| reader.fingerprint())?;
-        Ok(Self::of(to, [fingerprint, reader.len(), form.into()]))
+        Ok(Self::of_source(to, [fingerprint, reader.len(), form.into()]))
     }
 
     /// The journal of the file `to`, made of this source in this layout.
-    pub(super) fn of(to: &Path, source: [u64; 3]) -> Self {
+    pub(super) fn of_source(to: &Path, source: [u64; 3]) -> Self {
         let mut name = to.file_name().unwrap_or_default().to_owned();
         name.push(".progress");
         Self { path: to.with_file_name(name), source }

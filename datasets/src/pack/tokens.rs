@@ -284,7 +284,7 @@ impl Output {
 }
 
 fn pack(source: &Source<'_>, to: &Path, progress: &mut dyn FnMut(u64)) -> Result<PackedTokens> {
-    let journal = Journal::of(to, source.fingerprint()?);
+    let journal = Journal::of_source(to, source.fingerprint()?);
     let mut bin = Partial::open(to.to_path_buf())?;
     let mut list = Partial::open(to.with_extension("sequences"))?;
     let found = journal.find_in(&mut [bin.file(), list.file()]);

@@ -47,7 +47,7 @@ pub(super) fn check(input: &Input, group: &RowGroupMetaData, columns: &[usize]) 
                 }
             })
         };
-        let claims = Claims::of(input, column).map_err(named)?;
+        let claims = Claims::read(input, column).map_err(named)?;
         let is_flat = column.column_descr().max_rep_level() == 0;
         if is_flat && claims.values != group.num_rows() as u64 {
             let why = format!("its pages hold {} values for {} rows", claims.values, group.num_rows());
@@ -87,7 +87,7 @@ struct Claims {
 }
 
 impl Claims {
-    fn of(input: &Input, column: &ColumnChunkMetaData) -> Result<Self> {
+    fn read(input: &Input, column: &ColumnChunkMetaData) -> Result<Self> {
         if column.file_path().is_some() {
             return Err(data("it lies in another file, which is not read: write it into one"));
         }

@@ -109,7 +109,7 @@ impl Fetch<'_> {
             Err(error) => return Err(failure(&error)),
         };
         check_encoding(&answer.attributes)?;
-        let tag = Tag::of(&answer.meta);
+        let tag = Tag::of_meta(&answer.meta);
         self.check(&tag)?;
         let expected = answer.range.end.saturating_sub(answer.range.start);
         let asked = self.range.end.min(tag.len).saturating_sub(self.range.start);
@@ -163,7 +163,7 @@ impl Fetch<'_> {
             return Failure::lasting(NO_RANGES);
         }
         match self.get(&(0..1), None).await {
-            Ok(answer) => match self.check(&Tag::of(&answer.meta)) {
+            Ok(answer) => match self.check(&Tag::of_meta(&answer.meta)) {
                 Err(changed) => changed,
                 Ok(()) => Failure::passing("the server answered with status 416 to a range of the object"),
             },

@@ -160,7 +160,7 @@ impl Remote {
         });
         match listed.recv().map_err(|_| thread::ended())? {
             Ok((inside, (objects, has_folders))) => {
-                let object = |object: ObjectMeta| (object.location.clone(), Tag::of(&object));
+                let object = |object: ObjectMeta| (object.location.clone(), Tag::of_meta(&object));
                 let mut objects: Vec<_> = objects.into_iter().map(object).collect();
                 objects.sort_by(|(a, _), (b, _)| a.cmp(b));
                 Ok(Listing { inside, shown, objects, has_folders, kept: None })

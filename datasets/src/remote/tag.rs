@@ -25,7 +25,7 @@ pub(super) struct Tag {
 }
 
 impl Tag {
-    pub(super) fn of(meta: &ObjectMeta) -> Self {
+    pub(super) fn of_meta(meta: &ObjectMeta) -> Self {
         // The crate returns 1970-01-01 if the server states no time.
         let modified = Some(meta.last_modified).filter(|time| time.timestamp() != 0);
         Self {

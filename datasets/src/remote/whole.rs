@@ -31,7 +31,7 @@ async fn once(place: &Place, max: u64) -> Result<(Bytes, Tag), Failure> {
     if is_page && !name.ends_with(".html") && !name.ends_with(".htm") {
         return Err(Failure::lasting(PAGE));
     }
-    let mut tag = Tag::of(&answer.meta);
+    let mut tag = Tag::of_meta(&answer.meta);
     let is_stated = answer.extensions.get::<WithoutLength>().is_none();
     let too_large = |found: &str| {
         Failure::lasting(format!(

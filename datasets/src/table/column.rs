@@ -61,7 +61,7 @@ impl Column {
     /// The column at `path` in the structs of `data`. A null struct makes its fields null.
     pub(crate) fn at(data: &ArrayData, path: &[usize], is_nested: bool) -> Self {
         let Some((&index, rest)) = path.split_first() else {
-            return if is_nested { Self::nested(data) } else { Self::of(data) };
+            return if is_nested { Self::nested(data) } else { Self::of_array(data) };
         };
         // A struct's validity bitmap is not part of its fields' bitmaps.
         let child = data.child_data()[index].slice(data.offset(), data.len());
@@ -77,7 +77,7 @@ impl Column {
     }
 
     /// The Arrow crates have checked `data`: its buffers are as long as its type requires.
-    fn of(data: &ArrayData) -> Self {
+    fn of_array(data: &ArrayData) -> Self {
         let (first, len) = (data.offset(), data.len());
         let fixed = |width: usize| data.buffers()[0].slice_with_length(first * width, len * width);
         let narrow = || match len {
@@ -92,7 +92,7 @@ impl Column {
             let bytes = data.buffers()[1].clone();
             Box::new(Self { nulls: None, cells: Cells::Fixed { bytes, width: 1 } })
         };
-        let items = || Box::new(Self::of(&data.child_data()[0]));
+        let items = || Box::new(Self::of_array(&data.child_data()[0]));
         let cells = match data.data_type() {
             DataType::Boolean => Cells::Bits(BooleanBuffer::new(data.buffers()[0].clone(), first, len)),
             DataType::Decimal32(_, scale) => Cells::Decimals { bytes: fixed(4), width: 4, scale: *scale },
@@ -110,7 +110,7 @@ impl Column {
             }
             DataType::FixedSizeList(_, count) => {
                 let count = *count as usize;
-                let items = Self::of(&data.child_data()[0].slice(first * count, len * count));
+                let items = Self::of_array(&data.child_data()[0].slice(first * count, len * count));
                 match items {
                     Self { nulls: None, cells: Cells::Fixed { bytes, width } } => {
                         Cells::Fixed { bytes, width: count * width }

@@ -104,7 +104,7 @@ impl Cell {
     /// The number, or its standardized value; `None` if `f64` cannot hold that.
     fn standardized(&self, number: Number) -> Option<Number> {
         match self.step {
-            Step::Standardize(scale) => scale.of(number).map(Number::Float),
+            Step::Standardize(scale) => scale.scaled(number).map(Number::Float),
             _ => Some(number),
         }
     }

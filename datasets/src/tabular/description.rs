@@ -58,10 +58,10 @@ impl Description {
         };
         let json: Object = serde_json::from_str(&text)
             .map_err(|error| data(damaged("")).with_source(one_line(error)).at_path(path))?;
-        Self::of(&json, steps).map(Some).map_err(|error| error.at_path(path))
+        Self::parsed(&json, steps).map(Some).map_err(|error| error.at_path(path))
     }
 
-    fn of(json: &Object, steps: &Steps) -> Result<Self> {
+    fn parsed(json: &Object, steps: &Steps) -> Result<Self> {
         let whole = |key: &str| json.get(key)?.get().parse::<u64>().ok();
         match whole("feedline_table") {
             Some(VERSION) => {}
@@ -85,7 +85,7 @@ impl Description {
         }
         let columns: BTreeMap<String, Object> = read(json, "columns").ok_or_else(all(" (columns)"))?;
         let column = |(name, column): (String, Object)| {
-            let fitted = Fitted::of(&column);
+            let fitted = Fitted::parsed(&column);
             let why = || data(damaged(&format!(" (column \"{}\")", one_line(&name))));
             fitted.ok_or_else(why).map(|fitted| (name.clone(), fitted))
         };
@@ -178,7 +178,7 @@ impl Description {
 
 impl Fitted {
     /// `None` if a value is missing or not of the form that is written.
-    fn of(json: &Object) -> Option<Self> {
+    fn parsed(json: &Object) -> Option<Self> {
         let element = ElementType::named(&read::<String>(json, "type")?)?;
         let classes: Option<Vec<String>> = read(json, "classes")?;
         if classes.as_ref().is_some_and(|classes| vocabulary::twice(classes).is_some()) {

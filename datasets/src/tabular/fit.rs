@@ -47,7 +47,7 @@ pub(super) fn fit(reader: &dyn Reader, plan: &Plan, on: Option<&FitOn>) -> Resul
                     let mut add = |value: &[u8]| add(column, (row, value), found);
                     let added = match column.items {
                         None => add(parts.value(column.field)),
-                        Some(items) => items.of(&parts, column.field).try_for_each(&mut add),
+                        Some(items) => items.split(&parts, column.field).try_for_each(&mut add),
                     };
                     added.map_err(|error| error.at_sample(row))?;
                 }

@@ -129,15 +129,15 @@ impl Table {
 
     /// As [`open`](Self::open), with options. The table sets their `columns` and `masks` itself.
     pub fn open_with(path: impl AsRef<Path>, options: OpenOptions) -> Self {
-        Self::of(Source::Path(path.as_ref().to_path_buf(), options))
+        Self::of_source(Source::Path(path.as_ref().to_path_buf(), options))
     }
 
     /// The fields of any reader as columns. Its fields `NAME.present` mark missing values.
     pub fn new(reader: Box<dyn Reader>) -> Self {
-        Self::of(Source::Reader(reader))
+        Self::of_source(Source::Reader(reader))
     }
 
-    fn of(source: Source) -> Self {
+    fn of_source(source: Source) -> Self {
         Self { source, steps: Steps::default(), saved: None, fitted: None }
     }
 

@@ -77,7 +77,7 @@ impl Moments {
 impl Scale {
     /// The distance of a number from the mean, in deviations; `None` if it is beyond `f64` for a finite
     /// number. A deviation of 0 counts as 1.
-    pub(super) fn of(self, number: Number) -> Option<f64> {
+    pub(super) fn scaled(self, number: Number) -> Option<f64> {
         let std = if self.std == 0.0 { 1.0 } else { self.std };
         let Number::Float(float) = number else {
             return Some(Double::from(number).minus(self.mean).high / std);

@@ -57,7 +57,7 @@ pub(super) enum Items {
 
 impl Items {
     /// The items of a value of field `field`.
-    pub(super) fn of(self, parts: &Parts, field: usize) -> impl Iterator<Item = &[u8]> {
+    pub(super) fn split(self, parts: &Parts, field: usize) -> impl Iterator<Item = &[u8]> {
         let mut rest = parts.value(field);
         let lengths = match self {
             Self::Texts(lengths) => parts.value(lengths),

@@ -110,7 +110,7 @@ struct Kept {
 }
 
 impl Kept {
-    fn of(self, value: &[u8]) -> &[u8] {
+    fn part_of(self, value: &[u8]) -> &[u8] {
         let bytes = (self.cut.max.saturating_mul(self.item_bytes)).min(value.len());
         if self.cut.is_last { &value[value.len() - bytes..] } else { &value[..bytes] }
     }
@@ -166,7 +166,7 @@ impl Made {
 impl Made {
     /// The kept part of a value of field `field`.
     fn cut<'v>(&self, field: usize, value: &'v [u8]) -> &'v [u8] {
-        self.cuts[field].map_or(value, |kept| kept.of(value))
+        self.cuts[field].map_or(value, |kept| kept.part_of(value))
     }
 }
 
@@ -209,7 +209,7 @@ impl TableReader {
                 Rule::Listed(cell, items) => {
                     numbers.clear();
                     if parts.is_there(cell.present) {
-                        cell.write_items(sample, items.of(parts, cell.field), numbers)?;
+                        cell.write_items(sample, items.split(parts, cell.field), numbers)?;
                     } else if cell.fill.is_none() {
                         return Err(missing(&cell.name, sample));
                     }

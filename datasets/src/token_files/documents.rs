@@ -104,8 +104,9 @@ impl TokenDocuments {
 
     fn of_pair(path: PathBuf, content: Content, index: &Path, limit: u64) -> Result<Self> {
         let file = DiskFile::open(index).and_then(|file| Content::of_file(file, limit));
-        let index =
-            file.and_then(|file| Index::of(file, content.len())).map_err(|error| error.at_path(index))?;
+        let index = file
+            .and_then(|file| Index::of_content(file, content.len()))
+            .map_err(|error| error.at_path(index))?;
         Self::of_index(path, content, index)
     }
 
@@ -128,7 +129,7 @@ impl TokenDocuments {
     /// The documents of a file of llm.c.
     pub(crate) fn of_llm_c(path: PathBuf, content: Content) -> Result<Self> {
         let start = content.read(0, content.len().min(HEADER) as usize)?;
-        let Some(Header { dtype, tokens, begin }) = Header::of(&start, content.len())? else {
+        let Some(Header { dtype, tokens, begin }) = Header::parsed(&start, content.len())? else {
             let name = path.with_extension("idx");
             let name = name.file_name().unwrap_or_default().to_string_lossy().into_owned();
             return Err(data(format!(

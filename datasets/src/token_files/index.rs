@@ -60,7 +60,7 @@ pub(crate) struct Sequence {
 
 impl Index {
     /// Reads the header of an index; `ids` is the number of bytes of the `.bin`.
-    pub(crate) fn of(content: Content, ids: u64) -> Result<Self> {
+    pub(crate) fn of_content(content: Content, ids: u64) -> Result<Self> {
         let start = content.read(0, content.len().min(MEGATRON.len() as u64) as usize)?;
         let index = if start.starts_with(MEGATRON) {
             Self::of_megatron(content, ids)?

@@ -35,7 +35,7 @@ pub(crate) fn is_llm_c(start: &[u8], len: u64) -> bool {
 
 impl Header {
     /// The header at `start` of a file of `len` bytes; `None` for another file.
-    pub(crate) fn of(start: &[u8], len: u64) -> Result<Option<Self>> {
+    pub(crate) fn parsed(start: &[u8], len: u64) -> Result<Option<Self>> {
         if !is_llm_c(start, len) {
             return Ok(None);
         }

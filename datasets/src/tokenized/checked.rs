@@ -118,10 +118,10 @@ pub(crate) enum PreTokenize {
 }
 
 impl PreTokenize {
-    fn of(step: PreTokenizerWrapper) -> Result<Self> {
+    fn of_step(step: PreTokenizerWrapper) -> Result<Self> {
         Ok(match step {
             PreTokenizerWrapper::Sequence(steps) => {
-                Self::Sequence(steps.into_iter().map(Self::of).collect::<Result<_>>()?)
+                Self::Sequence(steps.into_iter().map(Self::of_step).collect::<Result<_>>()?)
             }
             PreTokenizerWrapper::ByteLevel(step) if step.use_regex => {
                 let expression = Expression::new(GPT2)?;
@@ -165,7 +165,7 @@ impl PreTokenizer for PreTokenize {
 
 impl<'de> Deserialize<'de> for PreTokenize {
     fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
-        Self::of(PreTokenizerWrapper::deserialize(from)?).map_err(D::Error::custom)
+        Self::of_step(PreTokenizerWrapper::deserialize(from)?).map_err(D::Error::custom)
     }
 }
 
@@ -182,10 +182,10 @@ pub(crate) enum Normalize {
 }
 
 impl Normalize {
-    fn of(step: NormalizerWrapper) -> Result<Self> {
+    fn of_step(step: NormalizerWrapper) -> Result<Self> {
         Ok(match step {
             NormalizerWrapper::Sequence(steps) => {
-                Self::Sequence(steps.into_iter().map(Self::of).collect::<Result<_>>()?)
+                Self::Sequence(steps.into_iter().map(Self::of_step).collect::<Result<_>>()?)
             }
             NormalizerWrapper::Replace(step) => match expression(&step)? {
                 Some(expression) => Self::Replace { expression, content: step.content },
@@ -220,6 +220,6 @@ impl Normalizer for Normalize {
 
 impl<'de> Deserialize<'de> for Normalize {
     fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
-        Self::of(NormalizerWrapper::deserialize(from)?).map_err(D::Error::custom)
+        Self::of_step(NormalizerWrapper::deserialize(from)?).map_err(D::Error::custom)
     }
 }

@@ -41,7 +41,7 @@ struct Parts<'g> {
 
 impl<'g> Parts<'g> {
     /// Splits the flat gradients.
-    fn of(layers: &[Layer; 3], gradients: ViewMut<'g, f32>) -> Result<Self> {
+    fn split(layers: &[Layer; 3], gradients: ViewMut<'g, f32>) -> Result<Self> {
         let second = &layers[1];
         let (first, others) = gradients.split_at(second.weights.start)?;
         let (second_weights, rest) = others.split_at(second.bias.start - second.weights.start)?;
@@ -65,7 +65,7 @@ impl Backward<'_> {
     ) -> Result<[ViewMut<'g, f32>; 2]> {
         let rows = self.label.len();
         let Parts { first: mut of_first, second_weights, rest: mut of_rest } =
-            Parts::of(self.layers, gradients)?;
+            Parts::split(self.layers, gradients)?;
         let Self { kernels, layers: [first, second, last], parameters, hidden, hidden_gradients, .. } = self;
         let [d0, d1] = hidden_gradients;
         let (bias_before, of_last) = of_rest.reborrow().split_at(last.weights.start - second.bias.start)?;

@@ -56,10 +56,10 @@ impl Format {
     ///
     /// ```
     /// use feedline_images::Format;
-    /// assert_eq!(Format::of(b"GIF89a"), Some(Format::Gif));
-    /// assert_eq!(Format::of(b"a text"), None);
+    /// assert_eq!(Format::detect(b"GIF89a"), Some(Format::Gif));
+    /// assert_eq!(Format::detect(b"a text"), None);
     /// ```
-    pub fn of(bytes: &[u8]) -> Option<Self> {
+    pub fn detect(bytes: &[u8]) -> Option<Self> {
         if bytes.starts_with(b"\xFF\xD8\xFF") {
             Some(Self::Jpeg)
         } else if bytes.starts_with(b"\x89PNG\r\n\x1A\n") {
@@ -293,7 +293,7 @@ impl Decoder {
     }
 
     fn header(&self, bytes: &[u8]) -> Result<(Format, Header)> {
-        let Some(format) = Format::of(bytes) else { return Err(unknown(bytes)) };
+        let Some(format) = Format::detect(bytes) else { return Err(unknown(bytes)) };
         let header = match format {
             Format::Jpeg => jpeg::header(bytes),
             Format::Png => png::header(bytes),

@@ -46,7 +46,7 @@ pub(crate) fn draw(
     random: &mut Random,
     parameters: &mut [u8],
 ) -> Result<()> {
-    let mut record = begin(size)?;
+    let mut record = first_record(size)?;
     for step in steps {
         step.record(&mut record, random);
     }
@@ -67,7 +67,7 @@ pub(crate) fn draw_moves(
     parameters: &mut [u8],
     moves: &mut Moves,
 ) -> Result<()> {
-    let mut record = begin(size)?;
+    let mut record = first_record(size)?;
     record.keep_moves(std::mem::take(moves));
     for step in steps {
         let first = record.moves().list().len();
@@ -85,7 +85,7 @@ pub(crate) fn draw_moves(
 }
 
 /// A record without transforms.
-fn begin(size: Size) -> Result<Record> {
+fn first_record(size: Size) -> Result<Record> {
     let max = MAX_PLACE as usize;
     if size.height > max || size.width > max {
         let why = format!("the picture is {size}: the device takes sides of up to {MAX_PLACE} pixels");
@@ -121,7 +121,7 @@ impl DevicePart {
     /// # Errors
     /// `Config` if the device cannot apply a transform to them: only `u8` pictures of three channels can be
     /// resized, mixed or changed in colour.
-    pub fn of(mut self, dtype: DType, channels: usize, order: ChannelOrder) -> Result<Self> {
+    pub fn for_pictures(mut self, dtype: DType, channels: usize, order: ChannelOrder) -> Result<Self> {
         let white = match dtype {
             DType::U8 => u8::WHITE,
             DType::U16 => u16::WHITE,

@@ -64,7 +64,7 @@ impl Record {
         }
         if let Some((region, fill)) = self.erased {
             words[14] |= ERASED;
-            words[25..29].copy_from_slice(&window(Window::of(region)));
+            words[25..29].copy_from_slice(&window(Window::of_region(region)));
             words[29] = color(fill);
         }
         words[31] = 1f32.to_bits();
@@ -78,7 +78,7 @@ impl Record {
                 Mix::Paste { part } => {
                     words[14] |= PASTE;
                     words[31] = (1.0 - part.size.pixels() as f32 / output.pixels() as f32).to_bits();
-                    words[32..36].copy_from_slice(&window(Window::of(part)));
+                    words[32..36].copy_from_slice(&window(Window::of_region(part)));
                 }
             }
         }

@@ -29,7 +29,7 @@ impl Window {
         Self { top: 0, left: 0, bottom: size.height as i32, right: size.width as i32 }
     }
 
-    pub(super) fn of(region: Region) -> Self {
+    pub(super) fn of_region(region: Region) -> Self {
         let (top, left) = (region.top as i32, region.left as i32);
         let (bottom, right) = (top + region.size.height as i32, left + region.size.width as i32);
         Self { top, left, bottom, right }
@@ -169,7 +169,7 @@ impl Record {
         }
         self.geometry();
         self.moved(Move::Crop(region));
-        let part = self.unflipped(Window::of(region));
+        let part = self.unflipped(Window::of_region(region));
         if self.scaled.is_some() {
             self.view = part.inside(self.view);
         } else {

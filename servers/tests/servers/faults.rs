@@ -57,7 +57,7 @@ impl Target {
         Self { proxy: Proxy::new(server.address()), server: Some(server), right }
     }
 
-    fn of(right: fn() -> Server) -> Self {
+    fn serving(right: fn() -> Server) -> Self {
         Self { right, ..Self::new(bind(right())) }
     }
 
@@ -163,7 +163,7 @@ fn one_run(
     (builder, server): Kind,
     seed: u64,
 ) -> (crate::common::Delivered, FillerReport, Vec<&'static str>) {
-    let mut targets: Vec<_> = (0..3).map(|_| Target::of(server)).collect();
+    let mut targets: Vec<_> = (0..3).map(|_| Target::serving(server)).collect();
     let addresses: Vec<SocketAddr> = targets.iter().map(|target| target.proxy.address).collect();
     let filler = servers(&addresses).timeout(Duration::from_millis(600));
     // 0 before the first batch, 1 during the run, 2 after it.
@@ -289,7 +289,7 @@ fn a_flipped_bit_of_a_request_is_found_wherever_it_is() {
         let want = run(make()).0;
         let mut found = 0;
         for at in 0..60 {
-            let target = Target::of(|| Server::new().source(Copied::new()));
+            let target = Target::serving(|| Server::new().source(Copied::new()));
             let filler = servers(&[target.proxy.address]).timeout(Duration::from_secs(1));
             let mut is_set = false;
             let (delivered, report) = run_with(make().filler(filler), |_| {

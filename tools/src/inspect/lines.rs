@@ -56,7 +56,7 @@ fn data(
              let data = ImageDataset::new({open}, transforms)?;\n"
         );
     }
-    let steps = columns.map(|columns| lines(&Steps::of(columns, options.fill))).unwrap_or_default();
+    let steps = columns.map(|columns| lines(&Steps::for_columns(columns, options.fill))).unwrap_or_default();
     if !steps.is_empty() {
         let varies =
             columns.is_some_and(|all| all.columns.iter().any(|one| one.varies() && !all.is_category(one)));

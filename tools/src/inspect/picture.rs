@@ -20,7 +20,7 @@ struct Pixels {
 /// The first field of the sample that holds an encoded picture.
 pub(super) fn encoded<'a>(reader: &dyn Reader, values: &'a Values) -> Option<&'a [u8]> {
     let mut fields = reader.schema().fields().iter().zip(values.fields());
-    let is_picture = |bytes: &[u8]| Format::of(bytes).is_some();
+    let is_picture = |bytes: &[u8]| Format::detect(bytes).is_some();
     fields
         .find(|(field, value)| field.element == ElementType::Bytes && is_picture(&value.bytes))
         .map(|(_, value)| value.bytes.as_slice())

@@ -36,7 +36,7 @@ fn data(
     };
     let nulls = if is_filled { ", nulls=\"fill\"" } else { "" };
     if let Some(columns) = columns {
-        let steps = Steps::of(columns, is_filled);
+        let steps = Steps::for_columns(columns, is_filled);
         let is_open = is_filled || steps.is_empty();
         if !is_open && !varying(columns) {
             return format!("\n  data = feedline.table({path}{}{split})\n", arguments(&steps, None));

@@ -29,7 +29,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 fn bytes(bytes: &[u8]) -> String {
-    if let Some(format) = Format::of(bytes) {
+    if let Some(format) = Format::detect(bytes) {
         let size = match Decoder::new().size(bytes) {
             Ok(size) => format!("{} x {}", size.width, size.height),
             Err(error) => error.to_string(),

@@ -43,7 +43,7 @@ pub(super) enum Becomes {
 
 impl<'a> Steps<'a> {
     /// The steps for `columns`; `is_filled` if reading fills in missing values.
-    pub(super) fn of(columns: &'a Columns, is_filled: bool) -> Self {
+    pub(super) fn for_columns(columns: &'a Columns, is_filled: bool) -> Self {
         let kept: Vec<_> = columns.columns.iter().filter(|column| !column.is_beyond).collect();
         // More fields than a batch can have: the numbers become one.
         let is_wide = kept.len() + kept.iter().filter(|column| column.missing > 0).count() > MAX_FIELDS;

@@ -332,7 +332,7 @@ impl PictureDecoder {
         for picture in pictures(encoded, &sizes, host.bytes_mut()) {
             let Picture { bytes, size, range, .. } = &picture;
             let headers = &decoders.headers;
-            let is_upright = || Format::of(bytes) == Some(Format::Jpeg) && headers.is_upright(bytes);
+            let is_upright = || Format::detect(bytes) == Some(Format::Jpeg) && headers.is_upright(bytes);
             let gpu = gpu.as_mut().filter(|_| is_upright() && !known.contains(bytes));
             match gpu.and_then(|gpu| gpu.accept(bytes, *size, range.start)) {
                 Some(file) => for_gpu.push((file, picture)),

@@ -74,7 +74,7 @@ fn every_type_has_the_hosts_bits(device: &Device) {
                     .normalise([0.5, 0.25, 0.125], [0.5, 0.75, 0.25])
                     .channels_first()
                     .element(O::DTYPE);
-                let part = list.device_part().unwrap().of(I::DTYPE, channels, order).unwrap();
+                let part = list.device_part().unwrap().for_pictures(I::DTYPE, channels, order).unwrap();
                 let mut random = Random::from_key(channels as u64);
                 let pixels = (0..3 * 9 * 14 * channels).map(|_| value(random.next_u64())).collect();
                 let parameters = parameters(&part, &[size; 3], 2);

@@ -13,7 +13,7 @@ use crate::sets::Burning;
 use crate::setting::{DEPTH, Setting};
 
 pub(crate) const BASE: Setting = Setting { batch: 128, workers: Workers::PerCore, depth: DEPTH };
-/// Decode time per batch of any size: 20 us per sample at 128 samples.
+/// Time to decode a batch, whatever its size: 20 us per sample in a batch of 128.
 const DECODE: Duration = Duration::from_micros(128 * 20);
 /// Kernel launches per step, as in a small model.
 const LAUNCHES: usize = 16;

@@ -161,8 +161,8 @@ impl<T> Cache<T> {
         Prefetched::Prepared
     }
 
-    /// Reserves the memory of a part, if it fits beside the prefetched parts that are not used yet and those
-    /// that are being read.
+    /// Reserves memory for a part. `None` if there is no room: prefetched parts that are not used yet, and
+    /// parts in use, keep theirs.
     fn reserve(&self) -> Option<Reserved<'_, T>> {
         let mut held = self.held();
         let largest = held.parts.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0);

@@ -2,8 +2,8 @@
 
 use crate::Reader;
 
-/// A plain shuffle of samples that take more bytes, decoded, goes by blocks. A constant, and not the bytes
-/// that a cache may hold: the order of a seed must be the same from memory, from a cache and from the disk.
+/// Max bytes of decoded samples that a plain shuffle mixes as a whole; it shuffles larger sets by blocks.
+/// The limit does not depend on the size of the cache, so that a seed gives the same order on every machine.
 const SHUFFLED_AT_ONCE: u64 = 512 << 20;
 
 /// Block and window of a plain shuffle of `reader`, which depend on its files alone; `None` if all samples

@@ -62,7 +62,7 @@ class Gpt(nn.Module):
 
 
 class Windows(Dataset[Tensor]):
-    """A window and the id behind it."""
+    """A window and the id after it."""
 
     def __init__(self, path: Path) -> None:
         self.ids = np.memmap(path, np.uint16, "r")

@@ -4,7 +4,7 @@
 
 Both loaders read the same set, in shuffled batches of 128 (pictures: 32), each in a process of its own and in
 turns; 0 workers are what each does without any. `--quick` takes at most four minutes. Also: CPU time and memory (PSS of all processes), the time of the
-start behind the imports of the script, and torchdata and grain, if they are installed. What is not installed is
+start after the imports of the script, and torchdata and grain, if they are installed. What is not installed is
 said. With `--device` the batches end on a GPU: DataLoader's by `pin_memory` and `.to`.
 """
 

@@ -266,7 +266,7 @@ def arrow(folder: Path, workers: int, part: int) -> Ways:
 
 
 class Windows(Dataset[Any]):
-    """Windows of token ids and the ids behind them, as nanoGPT cuts them from a file of bare ids."""
+    """Windows of token ids and the ids after them, as nanoGPT cuts them from a file of bare ids."""
 
     def __init__(self, path: Path) -> None:
         self.ids = np.memmap(path, np.uint16, "r")

@@ -27,7 +27,7 @@ WINDOW, BATCH = 2048, 8
 
 
 class Windows(Dataset[torch.Tensor]):
-    """A window and the id behind it; the step takes both parts of it."""
+    """A window and the id after it; the step takes both parts of it."""
 
     def __init__(self, path: Path) -> None:
         self.ids = np.memmap(path, np.uint16, "r")

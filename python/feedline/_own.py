@@ -233,7 +233,7 @@ class Shards:
                 raise RuntimeError("the Python interpreter is shutting down")
             if next(opened, self) is self:
                 raise ValueError(
-                    f"shard {shard} has {number} samples, and the saved state is behind {offset}: a shard "
+                    f"shard {shard} has {number} samples, and the saved state is after {offset}: a shard "
                     "must give the same samples each time"
                 )
         return (self._columns.pack([sample]) for sample in opened)

@@ -176,7 +176,7 @@ def test_what_cannot_be_resumed_is_one_error() -> None:
         next(batches)
     again = feedline.Loader(feedline.Source(Numbers(0, 30), max_length={"text": 8}), 10, framework="numpy")
     again.load_state_dict(one.state_dict())
-    with pytest.raises(feedline.Error, match="30 samples.*behind 40.*the same samples") as failed:
+    with pytest.raises(feedline.Error, match="30 samples.*after 40.*the same samples") as failed:
         ids(again)
     assert isinstance(failed.value.__cause__, ValueError)
 

@@ -13,7 +13,7 @@ use crate::set::{Content, Set};
 use crate::shared::{Asked, Batch};
 use crate::wire::Piece;
 
-/// Bytes of a piece. Each is copied on its way several times, which is slower in larger buffers.
+/// Bytes of a piece. A piece is copied several times on its way, and larger buffers are slower to copy.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// A range of rows to decode: piece `index` of `batch`.

@@ -30,7 +30,7 @@ fields of a table, in any number:
   --stack X=A,B         one field X of the numbers of columns A and B, f32
   --cast A=TYPE         another type: u8, i8, u16, i16, u32, i32, i64, f16, bf16, f32, f64
   --category A          the number of the value in the sorted list of values, i64
-  --unknown A           a value that the saved list lacks has the number behind the last
+  --unknown A           a value that the saved list lacks has the number after the last
   --standardize A       less the mean, divided by the standard deviation, f32
   --days A, --seconds A days or seconds since 1970, of a date or time
   --missing A=VALUE     a missing value becomes VALUE: a number, a text, `mean`, or `mask`, which adds

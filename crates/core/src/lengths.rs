@@ -67,7 +67,7 @@ impl OneRow {
         self.row(layout, |row| dataset.read(id, row, context))
     }
 
-    /// Decodes a record of `source`; `layout` is that of a single sample of it.
+    /// Decodes a record of `source`. `layout` is the layout of one sample of the source.
     ///
     /// # Errors
     /// As [`Source::decode`], and for a row that it has not written.

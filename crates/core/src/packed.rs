@@ -58,7 +58,7 @@ pub struct Piece {
 ///
 /// | field | type | what |
 /// | --- | --- | --- |
-/// | those of the documents | as there, `[window]` | their items one behind another, then padding |
+/// | those of the documents | as there, `[window]` | their items one after another, then padding |
 /// | `position` | `u32`, `[window]` | the place of each item in its document; 0 in the padding |
 /// | `used` | `u32` | items that are not padding |
 /// | `cu_seqlens` | `u32`, [cumulative](Spec::cumulative) | of the batch: the documents' starts, the end |

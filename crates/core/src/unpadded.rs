@@ -18,7 +18,7 @@ use crate::{
 ///
 /// | field | type | what |
 /// | --- | --- | --- |
-/// | those of the documents | as there, ragged | the items of all documents of the batch one behind another |
+/// | those of the documents | as there, ragged | the items of all documents of the batch, one after another |
 /// | `position` | `u32`, ragged | the place of each item in its document |
 /// | `cu_seqlens` | `u32`, [cumulative](Spec::cumulative) | 0, then the end of each document that has items |
 ///

@@ -146,7 +146,7 @@ fn max_items(reader: &dyn Reader, parts: &Parts, found: &Found) -> Result<usize>
     let items = (0..schema.len()).map(|index| {
         let field = &schema[index];
         let item: usize = field.shape.iter().skip(1).flatten().product();
-        // The reader counts single numbers if it has flat lists.
+        // In a flat list the reader counts numbers, not boxes.
         let item = if is_flat(index, field) { 1 } else { item };
         let bytes = field.element.size() * item;
         (field.shape.first() == Some(&None))

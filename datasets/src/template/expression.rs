@@ -154,7 +154,7 @@ impl Tag<'_> {
     fn primary(&mut self) -> Parsed<Expr> {
         let start = self.start();
         let Some(what) = self.peek().cloned() else {
-            return Err(self.fail("unexpected end of the tag behind"));
+            return Err(self.fail("unexpected end of the tag after"));
         };
         self.at += 1;
         let what = match what {

@@ -1,4 +1,4 @@
-//! What the methods of Python's texts do.
+//! Operations on texts with the results of Python's `str`.
 
 use super::eval::Given;
 use super::run::MAX_TEXT;

@@ -55,7 +55,7 @@ pub(crate) enum Value {
     Method(Rc<Value>, Rc<str>),
     /// An iterator: its items, and the index of the next one.
     Iter(Rc<(Items, Cell<usize>)>),
-    /// What `items`, `keys` and `values` of a dict give, and `range`.
+    /// The result of `range`, or of `items`, `keys` or `values` of a dict.
     View(&'static str, Rc<Items>),
     /// An object of `cycler` or `joiner`: its items, and the number of calls.
     Cycle(Rc<(&'static str, Items, Cell<usize>)>),
@@ -94,7 +94,7 @@ pub(super) fn tuple(items: Vec<Value>) -> Value {
     Value::Tuple(Rc::new(items.into()))
 }
 
-/// What `items`, `keys` and `values` of a dict give, and `range`.
+/// The result of `range`, or of `items`, `keys` or `values` of a dict.
 pub(super) fn view(name: &'static str, items: Vec<Value>) -> Value {
     Value::View(name, Rc::new(items.into()))
 }

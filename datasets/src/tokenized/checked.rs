@@ -80,7 +80,7 @@ impl Pattern for &Expression {
         for found in self.0.find_iter(inside) {
             let found = found.map_err(|error| {
                 format!(
-                    "the tokenizer's regular expression \"{}\" gives up behind byte {end} of {}, where it \
+                    "the tokenizer's regular expression \"{}\" gives up after byte {end} of {}, where it \
                      takes too many steps: shorten long runs of one kind, such as blanks, or leave the text \
                      out ({error})",
                     self.0.as_str(),

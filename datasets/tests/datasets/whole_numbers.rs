@@ -1,5 +1,5 @@
-//! Whole numbers of CSV and JSON Lines are read exactly or refused, beside gaps, fractions and numbers of any
-//! size. Each value is compared with its own text.
+//! Whole numbers in CSV and JSON Lines are read exactly or refused, also if their column has gaps or
+//! fractions. Each value is compared with its text in the file.
 
 use std::path::Path;
 

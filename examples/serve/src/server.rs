@@ -31,7 +31,7 @@ const MAX_PENDING: usize = 1024;
 /// The minimum time for the pool to end, even if the connections have used up the drain limit.
 const MIN_POOL_DRAIN: Duration = Duration::from_secs(1);
 
-/// A pool behind a TCP port.
+/// A pool that a TCP port serves.
 ///
 /// | route | answer |
 /// | --- | --- |

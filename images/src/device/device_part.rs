@@ -46,7 +46,7 @@ pub(crate) fn draw(
     random: &mut Random,
     parameters: &mut [u8],
 ) -> Result<()> {
-    let mut record = first_record(size)?;
+    let mut record = empty_record(size)?;
     for step in steps {
         step.record(&mut record, random);
     }
@@ -67,7 +67,7 @@ pub(crate) fn draw_moves(
     parameters: &mut [u8],
     moves: &mut Moves,
 ) -> Result<()> {
-    let mut record = first_record(size)?;
+    let mut record = empty_record(size)?;
     record.keep_moves(std::mem::take(moves));
     for step in steps {
         let first = record.moves().list().len();
@@ -85,7 +85,7 @@ pub(crate) fn draw_moves(
 }
 
 /// A record without transforms.
-fn first_record(size: Size) -> Result<Record> {
+fn empty_record(size: Size) -> Result<Record> {
     let max = MAX_PLACE as usize;
     if size.height > max || size.width > max {
         let why = format!("the picture is {size}: the device takes sides of up to {MAX_PLACE} pixels");

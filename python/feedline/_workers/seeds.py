@@ -96,7 +96,7 @@ def _seeding(read: Read, keys: Sequence[int], generators: Sequence[Any]) -> Read
 #: another one.
 _turn = threading.RLock()
 _PATIENCE = 60.0
-#: The number of turns begun, and ended.
+#: How often a thread has taken `_turn`, and how often one has released it.
 _begun, _ended = 0, 0
 #: Seconds after which other threads get their turn.
 _SLICE = 0.002

@@ -35,7 +35,7 @@ pub(super) enum Order {
 /// The measure of the work on a window, for [`Packed::costs`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cost {
-    /// Its items.
+    /// The number of items in the window.
     Items,
     /// The sum of the squares of its documents' lengths, as for attention.
     Squares,

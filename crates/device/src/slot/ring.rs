@@ -52,8 +52,8 @@ pub(crate) struct Slot {
     /// Information on the batch in the slot. Only the holder of the slot's `WriteLease` or `Loaded` writes
     /// it; its readers read it.
     pub(crate) info: UnsafeCell<BatchInfo>,
-    /// The event of the last copy, if its batch was dropped unread and the ring has several writers: then no
-    /// reader has waited for it.
+    /// The event of the last copy, if no reader has waited for it: the batch was dropped unread, and the ring
+    /// has several writers.
     unread: Mutex<Option<Arc<Event>>>,
     /// The thread that took the batch in the slot ([`this_thread`]).
     pub(crate) taken_on: AtomicUsize,
@@ -370,7 +370,7 @@ impl Slot {
         self.unread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The events that the readers since the last copy have recorded, or will record.
+    /// One event per reader that has joined since the last copy. A reader records it when it ends.
     fn recorded(&self) -> &[Event] {
         &self.consumed[..self.joined.load(Ordering::Acquire) as usize]
     }

@@ -52,8 +52,8 @@ impl Prefetch {
         !self.is_off.load(Ordering::Relaxed)
     }
 
-    /// Prepares the samples `ids` of the step of `request`, which `worker` is about to read. While other
-    /// workers prepare them, this one prepares those of later batches.
+    /// Prepares the samples `ids` before `worker` reads them for `request`. If other workers are preparing
+    /// them, this worker prepares samples of later batches meanwhile.
     pub(super) fn begin(
         &self,
         request: Request,
@@ -80,8 +80,8 @@ impl Prefetch {
         self.go_on(decoder, worker, AFTER_BATCH)
     }
 
-    /// Whether the samples of the step of `request` are prepared. Later calls of [`go_on`](Self::go_on) begin
-    /// after that step.
+    /// Whether the samples of `request` are prepared. Later calls of [`go_on`](Self::go_on) begin with the
+    /// next step.
     fn has_prepared(&self, request: Request) -> bool {
         let mut progress = self.progress();
         let Progress { next, unsure, begun, .. } = *progress;
@@ -93,7 +93,7 @@ impl Prefetch {
             return false;
         }
         if (next.number, next.epoch) != (request.number, request.epoch) {
-            // The last batches of an epoch begin after the next epoch is being prepared.
+            // The next epoch may be in preparation before the last batches of this one begin.
             return false;
         }
         progress.begun = begun.max(request.epoch);

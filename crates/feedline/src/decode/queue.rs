@@ -12,7 +12,7 @@ pub(crate) enum Work<J, S> {
     Begin(J),
     /// A batch that was taken and given back.
     Resume(J),
-    /// A batch that another worker has begun, to decode some of its rows.
+    /// Rows of a batch that another worker has begun.
     Join(S),
 }
 

@@ -52,7 +52,7 @@ const FIELDS: [&str; 4] = ["x", "y", "group", "start"];
 /// let data = Table::open(dir.join("sales.csv"))
 ///     .standardize("sold")
 ///     .fit_on(FitOn::between("day", ..3.0))
-///     .windows(1, 1, 1) // one row, and the one behind it
+///     .windows(1, 1, 1) // one row, and the row after it
 ///     .group("shop")
 ///     .order_by("day")
 ///     .x(["sold"])

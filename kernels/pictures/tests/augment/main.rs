@@ -147,7 +147,7 @@ fn spoil(record: &mut [u32], kind: u64, size: Size, output: Size, random: &mut R
             (record[10], record[11]) = (output.height as u32, output.width as u32);
             (record[12], record[13], record[14]) = (0, 0, record[14] & !4);
         }
-        // A resize from or to nothing.
+        // Resizing with a side of zero pixels.
         3 => {
             record[14] |= 4;
             match random.below(3) {

@@ -40,7 +40,7 @@ pub(super) fn words() -> Done {
     for batch in loader.epoch(0)? {
         let batch = batch?;
         let (sounds, labels) = (batch.field::<f32>("sound")?, batch.field::<i64>("label")?);
-        assert_eq!(sounds.len(), 8_000 * labels.len()); // behind a shorter sound are zeros: `sound.length`
+        assert_eq!(sounds.len(), 8_000 * labels.len()); // zeros follow a shorter sound: `sound.length`
     }
     let words = open_sounds("words", &ManifestOptions::default())?;
     assert_eq!(words.classes(), Some(&["no".to_owned(), "yes".to_owned()][..]));

@@ -54,7 +54,7 @@ fn negatives_are_other_items_each_equally_often_and_anew_in_each_epoch() {
             }
         }
     }
-    // 60 samples without a history, 50 epochs, 4 draws of 9 items: 6 samples of each of two items.
+    // Each of the nine other items is drawn equally often.
     for (item, counts) in seen {
         let total: u32 = counts.iter().sum();
         for (other, &count) in counts.iter().enumerate().filter(|(other, _)| *other as i64 != item) {

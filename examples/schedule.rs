@@ -34,7 +34,7 @@ fn place(graph: &[&[usize]], streams: usize) -> Vec<usize> {
 
 /// One op: `relu(W (x + y + ...))` of its parents' outputs, or of the input.
 struct Op {
-    /// Its stream, as an index.
+    /// The index of the op's stream.
     stream: usize,
     parents: &'static [usize],
     weights: Buffer<f32>,

@@ -21,7 +21,7 @@ pub enum Channels {
 /// Where a crop begins in a longer sound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crop {
-    /// At random, by the sample's random numbers.
+    /// At a random frame, drawn from the sample's random numbers.
     Random,
     /// At this frame, or earlier if the crop would exceed the sound.
     From(u64),

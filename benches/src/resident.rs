@@ -81,7 +81,7 @@ fn one(options: &Options, report: &mut Report, (row_bytes, batch, bar): (usize, 
             more: json!({
                 "us_per_batch": seconds.median() * 1e6, "file_bytes": options.file_bytes, "steps": turn,
                 "depth": DEPTH, "workers": report_of_run.setup.workers, "shares": shares(&report_of_run.run),
-                // On the device from event to event, and on the threads that queue and that consume.
+                // The gather is timed by events on the device, the others on their threads.
                 "gather_us": copy_ns as f64 / 1e3, "queue_us": submit_ns as f64 / 1e3,
                 "consume_us": step_ns as f64 / 1e3,
             }),

@@ -13,7 +13,7 @@ use crate::{ElementType, Reader, Schema, SchemaField, Value, Values};
 /// The encoding of elements in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coding {
-    /// The same as in samples: little-endian numbers, or bytes.
+    /// The layout of samples: little-endian numbers, or bytes.
     Plain,
     /// Big-endian numbers of this many bytes.
     BigEndian(usize),
@@ -36,7 +36,7 @@ pub(crate) struct Array {
     pub(crate) fortran: bool,
     /// Index of the block that holds it.
     pub(crate) block: usize,
-    /// Its first byte in the block.
+    /// The array's first byte in the block.
     pub(crate) first: u64,
     /// Bytes from one sample to the next, if other fields are in between.
     pub(crate) record: Option<u64>,

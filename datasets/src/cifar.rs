@@ -31,10 +31,10 @@ const KINDS: [Kind; 2] = [
     Kind { format: "cifar100", labels: &[("coarse_label", 20), ("fine_label", 100)], classes: &CIFAR100 },
 ];
 
-/// As in `batches.meta.txt`.
+/// The names in `batches.meta.txt`.
 const CIFAR10: [&str; 10] =
     ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"];
-/// As in `fine_label_names.txt`.
+/// The names in `fine_label_names.txt`.
 const CIFAR100: [&str; 100] = [
     "apple",
     "aquarium_fish",

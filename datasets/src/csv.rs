@@ -100,7 +100,7 @@ pub struct Csv {
 /// A column that is read.
 #[derive(Clone, Copy, Debug)]
 struct Column {
-    /// Its place in a row of the file.
+    /// The column's place in a row of the file.
     cell: usize,
     kind: ColumnType,
     /// Whether the next field is the column's mask.

@@ -54,7 +54,7 @@ pub(crate) fn may_pass(error: &Error) -> bool {
             return true;
         }
         cause = match error.downcast_ref::<Error>() {
-            // Its own `source` is that of its cause, which it shows itself.
+            // The message already shows the cause, so the next source is the cause's own.
             Some(own) => own.get_ref(),
             None => error.source(),
         };

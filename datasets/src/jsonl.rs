@@ -84,7 +84,7 @@ pub struct JsonLines {
 /// A column that is read.
 #[derive(Clone, Copy, Debug)]
 struct Column {
-    /// Its field.
+    /// The index of the column's field.
     field: usize,
     kind: ColumnType,
     /// Whether the next field is the column's mask.

@@ -73,13 +73,13 @@ enum Part {
     Marked,
     /// The length of each value, in a list of texts or byte strings.
     Lengths,
-    /// The same for a column whose nulls are marked; a null has no lengths.
+    /// The lengths of a column whose nulls are marked; a null has no lengths.
     MarkedLengths,
     /// Whether a row has a value, as `bool`.
     Present,
     /// The JSON of a list of structs.
     Json,
-    /// The same for a column whose nulls are marked.
+    /// The JSON of a list of structs whose nulls are marked.
     MarkedJson,
 }
 

@@ -23,7 +23,7 @@ const MAX_FIELDS: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) name: String,
-    /// Its first byte in the archive.
+    /// The member's first byte in the archive.
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
 }

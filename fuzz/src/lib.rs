@@ -56,7 +56,7 @@ pub mod token_bytes;
 pub mod voc_bytes;
 pub mod yolo_bytes;
 
-// One check for all formats; a target each, for its own seeds.
+// One check serves all formats; each format has a target, with seeds of its own.
 pub use picture as bmp_bytes;
 pub use picture as gif_bytes;
 pub use picture as jpeg_bytes;

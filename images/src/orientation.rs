@@ -35,7 +35,7 @@ impl Orientation {
         }
     }
 
-    /// The same as a move of pixels.
+    /// The move of pixels that turns the picture upright.
     pub(crate) fn turn(self) -> Turn {
         let (quarters, is_mirrored) = match self {
             Self::Upright => (0, false),

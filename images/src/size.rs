@@ -58,7 +58,7 @@ pub struct Region {
     pub top: usize,
     /// Number of columns left of it.
     pub left: usize,
-    /// Its height and width.
+    /// The height and width of the picture.
     pub size: Size,
 }
 

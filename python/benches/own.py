@@ -240,7 +240,7 @@ def grain_batches(name: str, workers: int) -> Any:
     import grain
     from absl import flags
 
-    # Its workers read them.
+    # The workers of grain read the flags.
     flags.FLAGS.mark_as_parsed()
     data = SETS[name]()
     sampler = grain.samplers.IndexSampler(len(data), grain.sharding.NoSharding(), shuffle=True, num_epochs=1, seed=7)

@@ -66,7 +66,7 @@ _PACKED: dict[str, tuple[str, set[type]]] = {
 class Misfit(ValueError):
     """A sample is not like the first one."""
 
-    #: Its place in the list of samples.
+    #: The index of the sample in the list of samples.
     position: int
 
     def __init__(self, position: int, why: object) -> None:

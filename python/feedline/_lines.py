@@ -19,9 +19,9 @@ class Line(NamedTuple):
 
     #: The file, or the cell of a notebook.
     file: str
-    #: Its number.
+    #: The number of the line.
     line: int
-    #: Its text, if it is known.
+    #: The text of the line, if it is known.
     code: str
     #: Nanoseconds.
     waited: int

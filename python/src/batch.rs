@@ -156,7 +156,7 @@ impl Field {
         if self.device().device_type == CUDA {
             return Err(PyAttributeError::new_err("the batch is on a GPU"));
         }
-        // As in `__dlpack__`.
+        // The same rules as in `__dlpack__`.
         let tensor = self.tensor(Consumer::Cpu).map_err(raise)?;
         let described = &tensor.get().dl_tensor;
         let rank = usize::try_from(described.ndim).unwrap_or(0);

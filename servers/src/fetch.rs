@@ -143,7 +143,7 @@ impl Received {
 
 #[cfg(test)]
 impl Answer {
-    /// The end of an answer that took so long.
+    /// The end of an answer that took the times `service` and `network`.
     pub(crate) fn in_time(service: Duration, network: Duration) -> Self {
         Self { order: 0, service, network }
     }

@@ -200,7 +200,8 @@ impl Fingerprint {
         unread.map_or(Ok(value), Err)
     }
 
-    /// The fingerprint, and the error that left data out of it.
+    /// The fingerprint that `compute` returns, and the first error that it passed to
+    /// [`unread`](Self::unread): then the fingerprint does not cover all data.
     pub(crate) fn watched(compute: impl FnOnce() -> u64) -> (u64, Option<Error>) {
         let before = UNREAD.take();
         let value = compute();

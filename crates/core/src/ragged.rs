@@ -55,12 +55,13 @@ pub struct Pad {
 }
 
 impl Pad {
-    /// To the longest row of the batch, with zeros.
+    /// Pads rows with zeros to the longest row of the batch.
     pub const fn longest() -> Self {
         Self { multiple: 1, element: ([0; 8], 0) }
     }
 
-    /// To the smallest multiple of `items` that the longest row of the batch fits, with zeros. 0 counts as 1.
+    /// Pads rows with zeros to the smallest multiple of `items` that the longest row of the batch fits. 0
+    /// counts as 1.
     pub const fn multiple_of(items: usize) -> Self {
         Self { multiple: if items == 0 { 1 } else { items }, element: ([0; 8], 0) }
     }

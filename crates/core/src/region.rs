@@ -140,7 +140,7 @@ impl<'r> Region<'r> {
             return Err((row, Error::new(ErrorKind::Budget, why)));
         }
         let item = self.field.item_bytes();
-        // From the last row on, so that no row overwrites one that has not moved yet.
+        // The last row moves first, so that no row overwrites one that has not moved yet.
         for row in (0..rows).rev() {
             let (start, len) = place(self, row);
             self.values.copy_within(start * item..(start + len) * item, row * width * item);

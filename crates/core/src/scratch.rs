@@ -176,7 +176,7 @@ mod tests {
         scratch.get::<Panics>();
         scratch.get::<Names>();
         drop(scratch);
-        // Also while the thread unwinds already.
+        // This runs even if the thread is already unwinding.
         let unwound = std::panic::catch_unwind(|| {
             let mut context = crate::Context::new(0, 0);
             context.scratch::<Names>();

@@ -28,13 +28,13 @@ pub struct Timeline {
     pub read: u64,
     /// A later batch was decoded before this one.
     pub overtaken: u64,
-    /// Its last row was decoded.
+    /// The batch's last row was decoded.
     pub decoded: u64,
     /// Every earlier batch had been sent to the consumer.
     pub ordered: u64,
     /// It got its device slot.
     pub device_slot: u64,
-    /// Its copy was queued, and it was sent on: to the consumer, or to the device map.
+    /// The batch's copy was queued, and the batch was sent to the consumer or to the device map.
     pub sent: u64,
     /// Nanoseconds that workers spent decoding it, summed over the workers.
     pub decode_ns: u64,

@@ -73,7 +73,7 @@ pub struct DLTensor {
 pub struct DLManagedTensorVersioned {
     /// The version of the structure.
     pub version: DLPackVersion,
-    /// For the owner.
+    /// A pointer that only the owner's `deleter` uses.
     pub manager_ctx: *mut c_void,
     /// Gives the tensor back to its owner.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensorVersioned)>,
@@ -89,7 +89,7 @@ pub struct DLManagedTensorVersioned {
 pub struct DLManagedTensor {
     /// The tensor.
     pub dl_tensor: DLTensor,
-    /// For the owner.
+    /// A pointer that only the owner's `deleter` uses.
     pub manager_ctx: *mut c_void,
     /// Gives the tensor back to its owner.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,

@@ -84,7 +84,7 @@ pub fn row_picture(field: &FieldValues<'_>, row: usize) -> Option<String> {
     }
     file.extend([1, 0, 24, 0]);
     file.resize(54, 0);
-    // From the lowest line on, blue first.
+    // A bitmap begins with its lowest line, and stores blue first.
     for y in (0..shown_height).rev() {
         let first = file.len();
         for x in 0..shown_width {

@@ -75,7 +75,7 @@ fn spikes(values: &[(u64, f64)]) -> Vec<Spike> {
             let away = medians.map(|of| of.map(|(median, spread)| (value - median) / (FACTOR * spread)));
             match away {
                 [Some(a), Some(b)] => a > 1.0 && b > 1.0,
-                // At the end of a run there may be none after it.
+                // At the end of a run too few values follow for a median.
                 [Some(a), None] => a > 1.0,
                 _ => false,
             }

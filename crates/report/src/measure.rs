@@ -88,7 +88,7 @@ pub fn overlap(
     (second, mut other): (&Stream, impl FnMut() -> Result<()>),
 ) -> Result<Overlap> {
     let mut run = |works: bool, others: bool| {
-        // By the host's clock, because two streams are timed.
+        // The host's clock measures, because two streams are timed.
         let mut best = f64::INFINITY;
         for _ in 0..3 {
             let start = Instant::now();

@@ -140,7 +140,7 @@ struct Model {
     setup: Setup,
     /// The time at which each worker is free.
     workers: BinaryHeap<Reverse<u64>>,
-    /// The same for each lane of the servers.
+    /// When each lane of the servers becomes free.
     lanes: BinaryHeap<Reverse<u64>>,
     fill_ns: u64,
     /// The time at which the reader of a source is free.

@@ -30,24 +30,24 @@ pub enum Kind {
 /// All spans of one name.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// Their kind.
+    /// The kind of the spans.
     pub kind: Kind,
-    /// Their name.
+    /// The name of the spans.
     pub name: String,
     /// How many were recorded.
     pub count: usize,
-    /// Their total time.
+    /// The total time of the spans.
     pub total: Duration,
     /// The share of the loader's run during which they ran, from 0 to 1: a mean over their threads or
     /// streams. Overlapping spans count once; batches that were not recorded are assumed to be like the
     /// recorded ones. For the waits of the consumer it is the share in the loader's
     /// [`report`](feedline::Progress::report).
     pub share: f64,
-    /// Their mean time.
+    /// The mean time of a span.
     pub mean: Duration,
-    /// Their median time.
+    /// The median time of a span.
     pub p50: Duration,
-    /// Their 99th percentile.
+    /// The 99th percentile of the times.
     pub p99: Duration,
 }
 
@@ -60,7 +60,7 @@ pub struct Table {
     pub rows: Vec<Row>,
     /// One batch in this many was recorded.
     pub one_in: u64,
-    /// From the start of the first span to the end of the last.
+    /// Time from the start of the first span to the end of the last.
     pub wall: Duration,
 }
 

@@ -47,8 +47,8 @@ impl OtherWork {
         }
     }
 
-    /// Whether others took so much that a measurement says nothing. Stays true once it was, because other
-    /// work may end before the test asks again.
+    /// Whether other programs took so much time that a measurement says nothing. Once true it stays true,
+    /// because the other work may end before the test asks again.
     pub fn is_present(&self) -> bool {
         let is_present = self.cores() > QUIET;
         self.was_present.fetch_or(is_present, Ordering::Relaxed) || is_present

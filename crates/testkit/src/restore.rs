@@ -33,9 +33,9 @@ pub const MIXES: [Mix; 9] = {
 /// Where a run begins.
 #[derive(Clone, Copy, Debug)]
 pub enum From {
-    /// At the beginning of an epoch.
+    /// The beginning of an epoch.
     Epoch(u64),
-    /// At a cursor.
+    /// A cursor.
     Cursor(Cursor),
 }
 

@@ -145,7 +145,7 @@ fn check(data: &dyn Dataset, parts: &Parts) {
     assert_eq!(parts.live.load(Ordering::SeqCst), 1, "parts in memory after the batches");
 }
 
-/// The same reader behind a box, for a test that inspects it.
+/// A reader whose clones share their `Parts`, so that a test can inspect them.
 #[derive(Clone, Debug)]
 struct Shared(Arc<Parts>);
 

@@ -124,7 +124,7 @@ pub(super) struct Zipped {
     bytes: u64,
     samples: u64,
     schema: Schema,
-    /// Its number among the shards of the folder.
+    /// The number of the shard in the folder.
     number: usize,
     /// The inflated shards of the folder.
     inflated: Arc<Cache<Mds>>,

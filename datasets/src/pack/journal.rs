@@ -22,7 +22,7 @@ const MAX_BYTES: u64 = 64 << 20;
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(super) struct Written {
     pub(super) samples: u64,
-    /// Its bytes, in order.
+    /// The parts of the file, in order.
     pub(super) parts: Vec<Part>,
     /// The offset, head length and body length of each batch.
     pub(super) blocks: Vec<[u64; 3]>,

@@ -30,7 +30,7 @@ pub(crate) type Names = Vec<(String, Listed)>;
 struct Listing {
     /// The place of any object in it.
     inside: Place,
-    /// Its URL, without secrets.
+    /// The folder's URL, without secrets.
     shown: String,
     /// The objects, by their whole names.
     objects: Vec<(Path, Tag)>,

@@ -18,7 +18,7 @@ pub(super) struct Tag {
     etag: Option<String>,
     /// The time of the last write, if the server states it.
     modified: Option<String>,
-    /// The same time in seconds since 1970.
+    /// `modified` in seconds since 1970.
     seconds: Option<u64>,
     /// Bytes of the whole object.
     pub(super) len: u64,

@@ -28,7 +28,7 @@ pub(super) struct Plan {
 #[derive(Debug)]
 pub(super) struct Column {
     pub(super) name: String,
-    /// Its field of the reader.
+    /// The index of the column's field in the reader.
     pub(super) field: usize,
     /// The field that marks whether a row has a value.
     pub(super) present: Option<usize>,

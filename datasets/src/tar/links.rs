@@ -30,7 +30,7 @@ enum Place {
 
 /// A member that is a link.
 struct Link {
-    /// Its index in the archive.
+    /// The index of the member in the archive.
     member: usize,
     /// The path of its target; `None` if that is outside the archive.
     target: Option<String>,

@@ -370,7 +370,7 @@ impl Tag<'_> {
             if self.is_name("is") {
                 return Err(self.fail("You cannot chain multiple tests with is"));
             }
-            // As in Jinja, where `if`, `in` and `not` after a test are names too.
+            // In Jinja `if`, `in` and `not` after a test are names too.
             let at = self.start();
             let argument = self.primary()?;
             test.arguments.plain.push(self.postfix(at, argument)?);

@@ -307,7 +307,7 @@ impl<'t> Run<'t> {
     }
 
     fn generation(&mut self, body: &Block, scope: &Rc<Scope>, out: &mut Out) -> Evaluated<()> {
-        // As in transformers, counted in the template's own output.
+        // Spans are counted in the template's own output, as in transformers.
         let start = self.written;
         let body = self.captured(body, &Scope::within(scope))?;
         self.spans.push(start..start + body.chars().count());

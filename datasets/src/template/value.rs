@@ -135,7 +135,7 @@ impl Value {
         }
     }
 
-    /// Its depth, and the cost of a walk through it.
+    /// The depth of the value, and the cost of a walk through it.
     pub(super) fn extent(&self) -> Extent {
         match self {
             Self::Text(text) | Self::Safe(text) => Extent::flat(1 + text.len() as u64 / 16),

@@ -258,7 +258,7 @@ impl Reader for TokenDocuments {
         Some(&self.path)
     }
 
-    /// Covers the files in memory, and samples of other ones.
+    /// Covers every byte of files in memory, and some bytes of other files.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
     }

@@ -24,7 +24,7 @@ pub struct Report {
     pub transfer_mode: String,
     pub samples_per_s: f64,
     pub seconds: f64,
-    /// From the start of the process to the end of the first step.
+    /// Time from the start of the process to the end of the first step.
     pub first_step_seconds: f64,
     pub steps: u64,
     /// The mean loss of every step over all ranks, before the update.

@@ -413,7 +413,7 @@ impl Training {
         self.seconds
     }
 
-    /// From the start of the process to the end of its first step.
+    /// Seconds from the start of the process to the end of its first step.
     pub fn first_step_seconds(&self) -> f64 {
         self.first_step_seconds
     }

@@ -54,7 +54,7 @@ pub enum Sampling {
     /// Each pixel is a pixel of the source, as class numbers require: pixel `i` is pixel `floor(i * old /
     /// new)`, as torchvision resizes a `tv_tensors.Mask`.
     Nearest,
-    /// By the filter of the transform, as the picture.
+    /// Resized by the filter of the transform, like the picture.
     Filtered,
 }
 

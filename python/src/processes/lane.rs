@@ -184,7 +184,8 @@ impl Lane {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                     match state_of(self.process) {
-                        // At two checks, because Ctrl-Z stops the workers together with this process.
+                        // Stopped at two checks in a row: Ctrl-Z stops the workers and this process
+                        // together, so after it one check may see a worker that is still stopped.
                         Some('T') if stopped > 0 => return Err(Lost::Stopped),
                         Some('T') => stopped += 1,
                         None | Some('Z' | 'X') => return Err(Lost::Ended),

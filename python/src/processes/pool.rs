@@ -446,7 +446,7 @@ impl Pool {
         ends().for_each(|end| end.shut());
         let own: Vec<_> = ends().map(|end| end.socket.as_raw_fd()).collect();
         let server = self.server.bind(py);
-        // Anything left ends when its sockets close.
+        // A process that is left ends when its sockets close.
         let _ = server.call_method1(intern!(py, "forget"), (own,));
         let _ = server.call_method0(intern!(py, "end"));
     }

@@ -25,7 +25,7 @@ struct Command {
     name: &'static str,
     /// What it does, in a line.
     about: &'static str,
-    /// Its options, for `--help`.
+    /// The options of the command, for `--help`.
     help: fn() -> String,
     run: fn(lexopt::Parser) -> Result<Outcome, Box<dyn Error>>,
 }

@@ -309,7 +309,7 @@ fn the_classes_of_a_folder_are_shown() {
     assert_eq!(printed["classes"], json!(names));
 }
 
-/// Both are one program.
+/// The command and the example are one program.
 #[test]
 fn the_program_feedline_inspects_and_packs_as_the_examples_do() {
     let folder = tempfile::tempdir().unwrap();

@@ -15,7 +15,7 @@ use feedline_datasets::{Fixed, PackOptions, Table, open, pack};
 
 use crate::run::write;
 
-/// By the names that Rust gives them.
+/// The names are Rust's.
 const MACHINES: [&str; 2] = ["x86_64", "aarch64"];
 const ROWS: u64 = 60;
 /// Steps before the checkpoint.

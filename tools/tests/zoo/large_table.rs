@@ -123,7 +123,7 @@ fn a_large_table_is_shuffled_by_blocks_in_the_same_order_from_memory_cache_and_d
         let mut ids = Vec::from_iter(whole.iter().flat_map(|(_, ids, _)| ids.clone()));
         let all = whole.iter().flat_map(|(_, ids, labels)| ids.iter().zip(labels));
         assert!(all.into_iter().all(|(&id, &label)| label == (id % BLOCK) as i64), "the rows of their ids");
-        // The order that a user gets who writes it.
+        // The same order, as a sampler that a user states.
         let blocks = Sampler::block(BLOCK, WINDOW).unwrap();
         ids.sort_unstable();
         assert!(ids.into_iter().eq(0..LEN), "every row once");

@@ -11,7 +11,7 @@ use burn_core::tensor::Device;
 
 use crate::table::{BYTES, Batch, Feed, Form, Pool, Pooled, SAMPLES, Table};
 
-/// Opens a loader. The last batch of an epoch may be short; with workers, one per worker.
+/// Opens a loader. The last batch of an epoch may be short. With workers, each worker's last batch may be.
 pub fn open(table: &Arc<Table>, form: Form, batch: usize, workers: usize) -> Box<dyn Feed> {
     let table = table.clone();
     match form {

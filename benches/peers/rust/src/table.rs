@@ -11,7 +11,7 @@ pub const BYTES: usize = 784;
 /// How a loader is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// One `Vec` per sample, as documented.
+    /// Each sample is a `Vec`, as in the library's documentation.
     Items,
     /// Samples are indices; each batch is gathered into a new `Vec`.
     Indices,

@@ -227,7 +227,7 @@ impl Samples {
             Self::Ids(ids) => ids[index as usize],
             Self::Spread(count) => {
                 let gaps = len.min(*count).saturating_sub(1).max(1);
-                // At most the last sample, because the index is at most the number of gaps.
+                // The result is at most the last sample: the index is at most the number of gaps.
                 (u128::from(index) * u128::from(len - 1) / u128::from(gaps)) as u64
             }
         }

@@ -32,9 +32,9 @@ pub struct InMemory {
 
 /// The values of a field.
 enum Values {
-    /// Of one size, row after row.
+    /// The bytes of all rows of a field of one size.
     Fixed(Pages),
-    /// Of a ragged field: the bytes of all rows, and the end of each row.
+    /// The bytes of all rows of a ragged field, and the end of each row.
     Ragged { bytes: Vec<u8>, ends: Vec<usize> },
 }
 

@@ -232,7 +232,7 @@ impl Mix {
     /// # Panics
     /// If there is no such set.
     pub fn draws(&self, epoch: u64, part: usize) -> u64 {
-        // At most the samples of an epoch.
+        // The sum is at most the number of samples of an epoch.
         (self.draws_before(part, epoch, self.len) - self.draws_before(part, epoch, 0)) as u64
     }
 

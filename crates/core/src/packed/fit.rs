@@ -19,7 +19,7 @@ pub(super) fn keep_first(length: u32, window: usize) -> u32 {
 /// Cuts each document into pieces of at most `window` items; none if it has no items. `first` is the number
 /// of the first document.
 pub(super) fn cut(lengths: impl Iterator<Item = u32>, first: u64, window: usize) -> Vec<Stored> {
-    // At most 2^31 - 1.
+    // A window is at most 2^31 - 1.
     let window = window as u32;
     let pieces = (first..).zip(lengths).flat_map(|(document, length)| {
         let starts = (0..length.div_ceil(window)).map(move |piece| piece * window);

@@ -396,8 +396,8 @@ impl Shard for Windows {
         loop {
             if let Some(window) = self.windows.pop_front() {
                 self.taken += 1;
-                // After the last window of a group, the offset of the next document: groups without windows
-                // are then read again after a resume.
+                // After the last window of a group comes the offset of the next document. A resume there
+                // reads groups without windows again.
                 self.next = match self.windows.is_empty() {
                     true => self.documents.offset() * WINDOWS,
                     false => self.group * WINDOWS + self.taken,

@@ -54,7 +54,7 @@ impl Field {
                 return Err(format!("its field \"{name}\" has {have} instead of {want}"));
             }
             (Some(want), Some(have)) => {
-                // Without a limit per batch, a batch has room for the limit of every sample.
+                // `None` is no limit per batch, so it wins over any limit.
                 want.per_batch = want.per_batch.zip(have.per_batch).map(|(want, have)| want.max(have));
                 want.per_sample = want.per_sample.max(have.per_sample);
             }

@@ -139,12 +139,12 @@ struct Peer<'a> {
 }
 
 impl<'a> Peer<'a> {
-    /// On rank 0: all other ranks, in order.
+    /// All other ranks, in order; for rank 0.
     fn all(shared: &'a Shared) -> impl Iterator<Item = Self> {
         shared.data().iter().map(move |(rank, connection)| Self { shared, rank: *rank, connection })
     }
 
-    /// On the others: rank 0.
+    /// Rank 0; for the other ranks, which are connected with it alone.
     fn hub(shared: &'a Shared) -> Self {
         let (rank, connection) = &shared.data()[0];
         Self { shared, rank: *rank, connection }

@@ -75,7 +75,7 @@ enum Transport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Call {
     Reduce(Reduce),
-    /// From the rank with this number to all.
+    /// The rank with this number sends to all.
     Broadcast(u32),
     /// The input of each rank to the output of all.
     Gather,

@@ -198,7 +198,7 @@ fn silent_connections_take_few_threads_and_are_closed() {
         let mut strangers: Vec<_> = (0..120).map(|_| silent(&server)).collect();
         // Behind all of them.
         works_as_a_store(server.port());
-        // At most 64 threads, and a few of tests that run at the same time.
+        // The store has at most 64 threads; tests that run at the same time have a few.
         assert!(client_threads() < 90, "{} threads", client_threads());
         for stranger in &mut strangers {
             assert_eq!(stranger.read(&mut [0]).expect("closed within the limit"), 0);

@@ -24,7 +24,7 @@ const QUEUE_CAPACITY: usize = 1024;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Workers {
-    /// One per core; one fewer on machines with more than two cores, for the training loop.
+    /// One worker per core; on machines with more than two cores one fewer, for the training loop.
     #[default]
     PerCore,
     /// Starts as many as [`PerCore`](Self::PerCore), and puts those to sleep that do not make batches come

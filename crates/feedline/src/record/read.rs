@@ -29,11 +29,11 @@ pub struct RankRecord {
 /// Consecutive steps of one epoch.
 #[derive(Clone, Debug)]
 pub struct Segment {
-    /// The index of their header.
+    /// The index of the header of these steps.
     pub header: usize,
-    /// The number of the first.
+    /// The number of the first step.
     pub number: u64,
-    /// The position before the first.
+    /// The position before the first step.
     pub cursor: Cursor,
     /// The steps.
     pub steps: Vec<Step>,

@@ -25,9 +25,9 @@ pub struct CopyRates {
 pub struct CopyRate {
     /// The number of copies.
     pub copies: u64,
-    /// Their bytes.
+    /// The bytes of these copies.
     pub bytes: u64,
-    /// Their time on the device, in nanoseconds.
+    /// The time of these copies on the device, in nanoseconds.
     pub ns: u64,
 }
 

@@ -310,7 +310,7 @@ impl Reporter {
         state.samples().map(|sample| self.with_step(ServiceTimes { device_ns, ..sample })).collect()
     }
 
-    /// Their mean.
+    /// The mean service times of the last batches.
     pub(crate) fn service(&self) -> ServiceTimes {
         self.with_step(self.state().mean())
     }
@@ -375,7 +375,7 @@ impl State {
         self.recent.iter().copied().skip(first)
     }
 
-    /// Their mean; the times of the very first batch before there is another.
+    /// The mean of the counted times; before there are any, the times of the first batch.
     fn mean(&self) -> ServiceTimes {
         let mean = if self.recent.len() == 1 { self.recent[0] } else { mean(self.samples()) };
         // If the step is the longest stage, the pipeline waits for the rest of its time. Host slots are

@@ -128,7 +128,7 @@ fn a_run_is_not_continued_on_data_that_has_changed() {
         let refused = run.resume(&mut loader, 3).map(drop).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Cursor);
         assert!(refused.to_string().contains(&changed), "{refused}");
-        // Nor is its record.
+        // A loader does not continue the record either.
         let recorder = Recorder::new(&recorded, RecordOptions::default());
         let builder = Loader::builder(set(&data)).batch_size(16).shuffle(9).record(&recorder);
         let refused = builder.build(&device).map(drop).unwrap_err();

@@ -100,7 +100,7 @@ fn runs_with_substitutes_ranks_and_resumes_are_replayed_by_other_workers() {
             for rank in ranks {
                 let delivered = &delivered[rank as usize];
                 let workers = 1 + random.below(6) as usize;
-                // Only the data: all options that matter are in the record.
+                // The builder has only the data: the record has all options that matter.
                 let set = failing(Uneven::new(203, 40).unwrap(), [5, 60, 61, 140]);
                 let mut replayer = run.replayer(Loader::builder(set).workers(Workers::Count(workers)), rank);
                 for _ in 0..30 {

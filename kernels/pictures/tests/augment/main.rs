@@ -156,7 +156,7 @@ fn spoil(record: &mut [u32], kind: u64, size: Size, output: Size, random: &mut R
                 _ => record[10] = 0,
             }
         }
-        // One wrong number, or many.
+        // One wrong number, or several.
         _ => {
             for (index, word) in record.iter_mut().enumerate() {
                 if random.below(if kind == 4 { 30 } else { 3 }) == 0 {

@@ -1,4 +1,5 @@
-//! One copy per batch, of the bytes in use, only once a device slot is free; and the polling for its end.
+//! A batch takes one copy, of the bytes in use, which begins when a device slot is free. The thread polls for
+//! its end.
 
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;

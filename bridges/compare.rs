@@ -168,7 +168,7 @@ pub fn table(
     Ok(())
 }
 
-/// The median, the least and the most of some numbers.
+/// The median, the minimum and the maximum of some numbers.
 fn spread(numbers: impl Iterator<Item = f64>, digits: usize) -> String {
     let mut numbers: Vec<f64> = numbers.collect();
     numbers.sort_by(f64::total_cmp);

@@ -58,7 +58,7 @@ def rate(tf, workers, mode, seconds):
             processing_mode=mode, service=dispatcher.target, job_name=f"job-{mode}-{workers}"
         )
         batches = iter(dataset(tf).apply(service))
-        # Until every worker has its task and has sent a batch.
+        # Time starts when every worker has its task and has sent a batch.
         begun = time.monotonic()
         while time.monotonic() - begun < 3 + 2 * BATCH * DECODE:
             next(batches)

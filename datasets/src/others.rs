@@ -9,9 +9,9 @@ use crate::{ElementType, Reader, Schema, SchemaField};
 /// the field `label` (`i64`).
 #[derive(Debug)]
 pub(crate) struct Others {
-    /// The index of each in the reader, and whether it is a number as text.
+    /// The index of each field in the reader, and whether the field is a number as text.
     fields: Vec<(usize, bool)>,
-    /// The data set's index of the first of them.
+    /// The index of the first field in the data set.
     first: usize,
 }
 
@@ -42,7 +42,7 @@ impl Others {
         Ok((Self { fields, first }, spec))
     }
 
-    /// Writes the reader's field `index`, if it is one of these.
+    /// Writes the reader's field `index`, if it is one of these fields.
     pub(crate) fn write(
         &self,
         reader: &dyn Reader,

@@ -91,7 +91,7 @@ pub fn pack(
     if reader.is_empty() {
         return Err(at(refuse("the source has no samples: give one that has some")));
     }
-    // Before anything is written: `open` would refuse the packed file.
+    // Checked before anything is written, because `open` would refuse the packed file.
     reader.schema().check_names().map_err(at)?;
     let columns = Columns::new(reader.schema()).map_err(at)?;
     match options.shard_bytes {

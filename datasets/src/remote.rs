@@ -152,7 +152,7 @@ impl Remote {
     /// Opens a file: fetches the first block and pins the version.
     pub(crate) fn file(&self, url: &str) -> Result<RemoteFile> {
         let inner = &self.0;
-        // First of all: in a forked process, a lock may be held by a thread that exists only in the parent.
+        // This comes before any lock: in a forked process, a thread of the parent may hold it for ever.
         inner.thread.check()?;
         let place = inner.stores.lock().unwrap_or_else(PoisonError::into_inner).place(url)?;
         let shown = PathBuf::from(&place.shown);

@@ -206,7 +206,7 @@ impl RowMemory {
         }
     }
 
-    /// Decodes the rows of `samples`. An error concerns all of them, such as a damaged group.
+    /// Decodes the rows of `samples`. An error, such as a damaged group, concerns all of these rows.
     fn decoded(&self, reader: &dyn Reader, samples: &Range<u64>) -> Result<Decoded> {
         let count = samples.end - samples.start;
         let mut rows = Memory::new((count * self.stride as u64).max(1))?;

@@ -17,7 +17,7 @@ use crate::data;
 /// Max values of all channels per read, 2 GiB: a few bytes of silence may stand for more.
 const MAX_VALUES: u64 = 1 << 29;
 
-/// The packets of a file, and the decoder of them.
+/// The packets of a file, and their decoder.
 pub(super) struct Packets<'a> {
     format: Format,
     /// The offset of the sound in the file.

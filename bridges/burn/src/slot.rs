@@ -25,7 +25,7 @@ struct SlotField {
     align: usize,
 }
 
-// burn sends bytes to other threads, and does not ask for it in a bound.
+// burn sends bytes to other threads, but has no bound `Send` that says so.
 const _: () = {
     const fn is_send<T: Send + Sync>() {}
     is_send::<SlotField>();

@@ -66,7 +66,7 @@ enum Within {
     Sample {
         /// The part of the sample itself.
         part: u64,
-        /// Number of samples begun for it.
+        /// The number of parts that were begun.
         begun: u64,
     },
 }

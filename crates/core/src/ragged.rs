@@ -31,9 +31,9 @@ pub struct Ragged {
 pub enum Form {
     /// Concatenated rows, with `rows + 1` offsets.
     Rows,
-    /// Rows of one width, with the length of each.
+    /// Rows of one width, and the length of each row.
     Padded(Pad),
-    /// 0 and the running sums of the `u32` values of all rows: one more number than values.
+    /// 0, followed by the running sum of the `u32` values of all rows: one number more than there are values.
     Cumulative,
 }
 

@@ -22,7 +22,7 @@ pub struct Timeline {
     pub held_by_copies: bool,
     /// The batch got its host slot and was queued for the workers.
     pub handed_out: u64,
-    /// A worker began to read it.
+    /// A worker began to read the batch.
     pub begun: u64,
     /// The records of a source were read.
     pub read: u64,

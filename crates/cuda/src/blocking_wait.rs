@@ -64,7 +64,7 @@ impl BlockingWaiter {
 }
 
 impl Drop for BlockingWaiter {
-    // No thread uses it, so its stream is empty. A failure here means that the context is gone, and the
+    // No thread uses the wait, so its stream is empty. A failure here means that the context is gone, and the
     // handles with it.
     fn drop(&mut self) {
         if !self.stream.is_null() {

@@ -61,7 +61,7 @@ impl Cuda {
         if self.none_unless_lost(registered)?.is_none() {
             return Ok(None);
         }
-        // From here on it is known, so that it can be unregistered.
+        // The list has the registration from here on, so that it can be unregistered.
         all.push(Registration { address: ptr.addr(), bytes, users: 1, context: self.context.clone() });
         drop(all);
         match self.device_address(ptr) {

@@ -75,7 +75,7 @@ impl Pinned {
         work(self.as_ptr())?;
         stream.record(copied)?;
         let earlier = self.copied.lock().unwrap_or_else(PoisonError::into_inner).replace(copied.clone());
-        // After the lock is released.
+        // Dropped after the lock is released.
         drop(earlier);
         Ok(())
     }

@@ -54,7 +54,7 @@ pub struct SharedBuffer<T: Element> {
     buffer: ManuallyDrop<Buffer<T>>,
     /// Recorded on the owner's stream by `publish`, or at the first foreign read after a write.
     written: Event,
-    /// Recorded on one reader after the other when the owner waits for them.
+    /// When the owner waits for the readers, this event is recorded on one reader after another.
     read: Event,
     readers: Mutex<Readers>,
 }

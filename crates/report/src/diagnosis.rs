@@ -447,7 +447,7 @@ mod tests {
         let text = |times, beside, fastest| {
             let mut diagnosis = diagnose(4, times);
             let (bound, before) = (diagnosis.bound, diagnosis.text.clone());
-            // Another loader slows down those that are alone in this one.
+            // `alone` is slow too, as if another loader copied at the same time.
             diagnosis.add_slow_copies(&CopyRates { beside, alone: beside, fastest });
             assert_eq!(diagnosis.bound, bound);
             diagnosis.text.strip_prefix(&before).expect("a sentence is added").to_owned()

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// The time limit of every test. A test that takes longer hangs, unless it still uses the processor.
 pub const LIMIT: Duration = Duration::from_secs(120);
 
-/// The most multiples of its limit that a test gets while it still uses the processor.
+/// A test that still uses the processor may take this many times its limit.
 const MOST: u32 = 5;
 
 /// The share of a core above which a process counts as busy. It is small because most tests hand work from

@@ -12,9 +12,9 @@ use crate::{Reader, SchemaField, Value};
 /// The fields of a sample that vary in length.
 #[derive(Debug)]
 pub(super) struct Lists {
-    /// The index of each in the reader.
+    /// The index of each field in the reader.
     fields: Vec<(usize, List)>,
-    /// The data set's index of the first of them.
+    /// The index of the first field in the data set.
     first: usize,
     /// The field of the moves.
     moves: Option<usize>,

@@ -200,7 +200,7 @@ impl Remote {
         Ok(Box::new(Folder::of_list(&root, files, options)?))
     }
 
-    /// The URLs that match `url`; those found by a star with their entry in the listing.
+    /// The URLs that match `url`. A URL that a star found comes with its entry in the listing.
     fn matching(&self, url: &str, age: Duration) -> Result<Vec<(String, Option<Listed>)>> {
         let (url, query) = url.split_at(without_query(url).len());
         let mut urls = Vec::new();

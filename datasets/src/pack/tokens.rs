@@ -132,8 +132,8 @@ struct Source<'a> {
 struct Batch {
     documents: u64,
     tokens: u64,
-    /// The ids; and for each document the number of its sequences, then the length and the mode of each.
     ids: Vec<u8>,
+    /// For each document, the number of its sequences, and then the length and mode of each sequence.
     sequences: Vec<u8>,
 }
 
@@ -167,7 +167,7 @@ impl<'a> Source<'a> {
         Ok(Self { reader, options, field, dtype, lengths, modes })
     }
 
-    /// The key of the files: all that they depend on.
+    /// The key of the packed files. It covers everything that changes their bytes: source and options.
     fn fingerprint(&self) -> Result<[u64; 3]> {
         let TokenPackOptions { dtype, field, end, threads: _ } = self.options;
         let form = format!("{dtype} {field} {end:?}");

@@ -45,9 +45,9 @@ struct Block {
     content: Content,
     bytes: u64,
     used: u64,
-    /// The number of threads that have pinned it; it is not evicted before they have read it.
+    /// The number of threads that have pinned the block; it is not evicted before they have read it.
     pins: usize,
-    /// Whether a thread has read it; false for a prefetched block.
+    /// Whether a thread has read the block; false for a prefetched block.
     read: bool,
 }
 

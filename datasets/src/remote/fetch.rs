@@ -30,7 +30,7 @@ pub(super) struct Fetch<'a> {
     pub(super) pinned: Option<&'a Tag>,
 }
 
-/// The error of one attempt, or of all of them.
+/// The error of an attempt, or of a fetch after all attempts.
 pub(super) struct Failure {
     pub(super) error: Error,
     pub(super) kind: FailureKind,

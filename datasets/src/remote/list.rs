@@ -28,13 +28,13 @@ pub(crate) type Names = Vec<(String, Listed)>;
 
 /// A folder that was listed.
 struct Listing {
-    /// The place of any object in it.
+    /// The place of any object in the folder.
     inside: Place,
     /// The folder's URL, without secrets.
     shown: String,
     /// The objects, by their whole names.
     objects: Vec<(Path, Tag)>,
-    /// Whether there are folders in it that were not listed.
+    /// Whether the folder has subfolders that were not listed.
     has_folders: bool,
     /// The file that the listing came from.
     kept: Option<Arc<Kept>>,
@@ -75,7 +75,7 @@ impl Remote {
         Ok(listing.names())
     }
 
-    /// Keeps the listing of a folder without subfolders as one of all objects below it.
+    /// Keeps the listing of a folder without subfolders: it lists all objects below the folder.
     pub(crate) fn keep(&self, url: &str, names: &Names) -> Result<()> {
         let (_, shown) = self.inside(url)?;
         let objects: Vec<_> =

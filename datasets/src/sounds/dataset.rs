@@ -60,7 +60,7 @@ pub struct SoundDataset {
     field: SoundField,
     /// For each sound, 1 plus its number of frames once they are counted; 0 before that.
     frames: Vec<AtomicU64>,
-    /// If sounds are not cropped, the items of each; 0 for one that cannot be read.
+    /// If sounds are not cropped, the number of items of each sound; 0 for a sound that cannot be read.
     lengths: Vec<u32>,
     /// The fields of one size after the sound's own.
     others: Others,

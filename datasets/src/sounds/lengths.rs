@@ -45,7 +45,7 @@ pub(super) fn measure(
     Ok(all.into_iter().map(|(_, length)| length.ok()).collect())
 }
 
-/// The longest of them, at least 1.
+/// The largest length, at least 1.
 pub(super) fn max(lengths: &[Option<u32>]) -> usize {
     lengths.iter().flatten().copied().max().unwrap_or_default().max(1) as usize
 }

@@ -68,7 +68,7 @@ impl FitOn {
         Err(refuse(format!("fit_on names {why}: name the rows of the training set")))
     }
 
-    /// Whether row `row` is one of them; `value` returns its value of [`column`](Self::column).
+    /// Whether row `row` is chosen; `value` returns its value of [`column`](Self::column).
     pub(super) fn has(&self, row: u64, value: impl FnOnce() -> Option<Number>) -> bool {
         match &self.0 {
             Chosen::Range(rows) => rows.contains(&row),

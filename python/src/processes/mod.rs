@@ -33,11 +33,11 @@ pub(crate) struct ReadBy(Mutex<Users>);
 
 #[derive(Default)]
 struct Users {
-    /// The processes, and the data set's number in them.
+    /// The processes, and the number by which they know the data set.
     pool: Option<(Arc<Pool>, u32)>,
-    /// Open loaders that read it by processes.
+    /// The number of open loaders that read the data set by processes.
     processes: usize,
-    /// Open loaders that read it by threads.
+    /// The number of open loaders that read the data set by threads.
     threads: usize,
     /// Whether the last loader that read it by processes has ended.
     has_ended: bool,

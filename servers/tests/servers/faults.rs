@@ -231,7 +231,7 @@ fn a_flipped_bit_is_found_wherever_it_is() {
         for at in 0..60 {
             let target = Target::new(serve(&set));
             let filler = servers(&[target.proxy.address]).timeout(Duration::from_secs(1));
-            // After the answers to the comparison, among the batches.
+            // The bit flips among the batches: the first batch comes after the servers' data was checked.
             let mut is_set = false;
             let (delivered, report) = run_with(builder(&set).filler(filler.clone()), |_| {
                 if !std::mem::replace(&mut is_set, true) {
@@ -243,7 +243,7 @@ fn a_flipped_bit_is_found_wherever_it_is() {
             let was_seen = report.rejected + report.returned + report.retries > 0;
             *if was_seen { &mut found } else { &mut not_found } += 1;
         }
-        // A bit that comes after the last answer, or in a part that means nothing, changes nothing.
+        // A bit has no effect after the last answer, and in bytes that nobody reads.
         assert!(found > 0, "{found} found, {not_found} without an effect");
     });
 }

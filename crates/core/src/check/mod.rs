@@ -27,7 +27,7 @@ const BACKGROUNDS: [u8; 2] = [0x55, 0xAA];
 pub enum Samples {
     /// This many, evenly spread over the data set, including the first and the last.
     Spread(u64),
-    /// These ids.
+    /// The samples with these ids.
     Ids(Vec<u64>),
 }
 

@@ -24,7 +24,7 @@ impl Slab {
         let mut block = Vec::new();
         lengthen(&mut block, layout.bytes() + 3 * ALIGN)?;
         block.fill(background);
-        // Aligned, and with a margin of at least ALIGN on both sides.
+        // The slab is aligned, with a margin of at least ALIGN on both sides.
         let address = block.as_ptr() as usize;
         let start = (address + ALIGN).next_multiple_of(ALIGN) - address;
         let before = if layout.is_ragged() { 0 } else { 1 };

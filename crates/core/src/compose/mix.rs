@@ -61,7 +61,7 @@ struct Phase {
     /// The epoch and the position of the first one.
     epoch: u64,
     first: u64,
-    /// The draws of each set before it, counted from the beginning of the run in a number type that no epoch
+    /// The draws of each set before this phase, counted from the beginning of the run in a number type that no epoch
     /// overflows.
     drawn: Vec<u128>,
     /// For each position within a period: its set, and the number of positions before it that belong to that
@@ -93,7 +93,7 @@ impl Phase {
         periods * self.shares[part] + of_rest as u64
     }
 
-    /// The period and the place in it of position `id` of `epoch`, and the draws of a set before the pattern
+    /// The period that has position `id` of `epoch`, the place in the period, and the draws of a set before the pattern
     /// began.
     fn place(&self, epoch: u64, id: u64, part: impl Fn(u64) -> usize) -> (u64, usize, u128) {
         match epoch.checked_sub(self.epoch + 1) {
@@ -149,7 +149,7 @@ impl MixBuilder {
         self
     }
 
-    /// Sets the samples per epoch of the mix. Default: those of all sets together.
+    /// Sets the samples per epoch of the mix. Default: the samples of all sets together.
     pub fn samples(self, samples: u64) -> Self {
         Self { len: Some(samples), ..self }
     }
@@ -281,7 +281,7 @@ fn not_above_zero(part: usize, weight: f64) -> crate::Error {
     config(format!("part {part} of the mix has weight {weight}: it must be above 0"))
 }
 
-/// Whole positions of a period for each weight, by the method of the largest remainder.
+/// Rounds the weights to whole positions of a period, by the method of the largest remainder.
 fn shares(weights: &[f64]) -> Result<Vec<u64>> {
     let sum: f64 = weights.iter().sum();
     if let Some(bad) = weights.iter().position(|&weight| !weight.is_finite() || weight < 0.0) {

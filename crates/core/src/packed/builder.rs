@@ -12,13 +12,13 @@ use crate::{DType, Dataset, Element, Layout, Result, Spec, StableDataset};
 /// What becomes of documents that are longer than a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Long {
-    /// They are an error.
+    /// A document that is longer than a window is an error.
     Refuse,
-    /// They are split into pieces: as many whole windows as possible, and a rest. Each piece counts as a
-    /// document.
+    /// Long documents are split into pieces: as many whole windows as possible, and a rest. Each piece counts
+    /// as a document.
     #[default]
     Split,
-    /// They are truncated to the size of a window; the other items are in no window.
+    /// Long documents are truncated to the size of a window; the other items are in no window.
     Cut,
 }
 
@@ -333,7 +333,7 @@ pub(super) fn fate(lengths: &[u32], long: Long, window: usize, pieces: &[Stored]
         fate.cut += u64::from(kept(length) < length);
         fate.left_out += u64::from(length - kept(length));
     }
-    // Each document in several pieces counts once.
+    // A document in several pieces counts once.
     let mut others: Vec<u64> =
         pieces.iter().filter(|piece| piece.start > 0).map(|piece| piece.document).collect();
     others.sort_unstable();

@@ -62,7 +62,7 @@ pub(super) fn window_starts(pieces: &[Stored], window: usize) -> Vec<usize> {
 /// Puts each piece into the fullest window that it fits; among equally full ones, the one that has been so
 /// for the longest time, as TRL does. Returns the pieces window by window, and the start of each window.
 pub(super) fn best_fit(pieces: &[Stored], window: usize) -> (Vec<usize>, Vec<usize>) {
-    // Windows by the room left in them.
+    // Windows with room for more items, by that room.
     let mut open: BTreeMap<usize, VecDeque<usize>> = BTreeMap::new();
     let mut windows: Vec<Vec<usize>> = Vec::new();
     for (piece, len) in pieces.iter().map(|piece| piece.len as usize).enumerate() {

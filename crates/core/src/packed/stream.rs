@@ -74,7 +74,7 @@ struct Shared {
 #[derive(Default)]
 struct Counted {
     fate: Fate,
-    /// The end of the counted documents in each epoch and shard.
+    /// For each epoch and shard, the offset up to which documents are counted.
     ends: BTreeMap<(u64, u64), u64>,
 }
 

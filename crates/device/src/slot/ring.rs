@@ -29,13 +29,13 @@ pub const MAX_READERS: usize = 8;
 /// Who holds the slots of a ring, from the point of view of a thread that waits for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// The consumer does not hold all of them.
+    /// The consumer does not hold all slots.
     Free,
-    /// Batches that the consumer has not released hold all of them, and no other thread is seen to work with
-    /// one.
+    /// Batches that the consumer has not released hold all slots, and no other thread is seen to work with
+    /// one of these batches.
     Idle,
-    /// The same, and another thread took one of them, or has opened or read one while others wait: it may
-    /// release that one when it is done.
+    /// Batches hold all slots, but another thread took one of them, or has opened or read one while others
+    /// wait: it may release that batch when it is done.
     InUse,
 }
 
@@ -110,7 +110,7 @@ pub struct SlotRing {
     pub(crate) host_waits: AtomicU64,
     /// Slots that are out of use for good.
     lost: AtomicUsize,
-    /// The reason why the first of them was lost.
+    /// The reason why the first slot was lost.
     first_loss: OnceLock<Error>,
     /// The streams that write these slots: those of [`set_writers`](Self::set_writers), or the one of the
     /// first copy.

@@ -20,7 +20,7 @@ pub(crate) struct Shared {
     pub(crate) limit: Duration,
     /// The step of this rank.
     pub(crate) progress: AtomicU64,
-    /// On rank 0 the connections with all other ranks, elsewhere the one with rank 0.
+    /// Rank 0's connections with all other ranks; another rank's connection with rank 0.
     pub(super) controls: Vec<Control>,
     /// For collectives of host devices: rank and connection, by rank.
     data: Vec<(u32, TcpStream)>,

@@ -196,7 +196,7 @@ fn silent_connections_take_few_threads_and_are_closed() {
     with_watchdog(watchdog::LIMIT, || {
         let server = Server::start("127.0.0.1", 0).unwrap();
         let mut strangers: Vec<_> = (0..120).map(|_| silent(&server)).collect();
-        // Behind all of them.
+        // The store still serves a client after all these connections.
         works_as_a_store(server.port());
         // The store has at most 64 threads; tests that run at the same time have a few.
         assert!(client_threads() < 90, "{} threads", client_threads());

@@ -170,7 +170,7 @@ pub struct FillerReport {
     pub hedges: u64,
     /// The time of all fills that succeeded, in nanoseconds.
     pub service_ns: u64,
-    /// The network time in it.
+    /// The part of `service_ns` that is network time.
     pub network_ns: u64,
     /// Number of servers when a batch was filled last.
     #[serde(default)]

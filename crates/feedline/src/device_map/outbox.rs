@@ -82,7 +82,7 @@ impl Outbox {
 
 impl Drop for Outbox {
     fn drop(&mut self) {
-        // Before the sender is dropped, which closes the channel.
+        // This comes before the sender is dropped, which closes the channel.
         if let Some(Err(error)) = self.upstream.get() {
             (self.outcome)(Err(error.clone()));
         }

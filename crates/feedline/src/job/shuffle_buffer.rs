@@ -31,7 +31,7 @@ struct Block {
     max_bytes: usize,
     ids: Vec<u64>,
     bytes: Vec<u8>,
-    /// The end of each record in `bytes`.
+    /// Where each record ends in `bytes`.
     ends: Vec<usize>,
     /// The order of delivery.
     order: Vec<u32>,

@@ -204,7 +204,7 @@ impl Progress {
     /// ```
     pub fn checkpoint(&self, compute: &Stream) -> Result<Checkpoint> {
         self.device.check_stream(compute)?;
-        // Before the wait, so that no work queued for a batch after this point is missed.
+        // This comes before the wait, so that no work queued for a batch after this point is missed.
         let saved = self.released()?;
         compute.synchronize()?;
         let after = self.released()?;

@@ -10,11 +10,11 @@ const LONG: usize = 4 << 20;
 /// memory. None on other devices, and none if the device reads host memory itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyRates {
-    /// Those that were queued while workers filled other slots, or while batches waited for a worker.
+    /// Copies that were queued while workers filled other slots, or while batches waited for a worker.
     pub beside: CopyRate,
-    /// Those that were queued while no slot was filled.
+    /// Copies that were queued while no slot was filled.
     pub alone: CopyRate,
-    /// The fastest one. Other loaders and GPUs of the host slow down the copies of this loader too, so the
+    /// The fastest copy. Other loaders and GPUs of the host slow down the copies of this loader too, so the
     /// copies alone do not show what the link carries.
     #[serde(default)]
     pub fastest: CopyRate,

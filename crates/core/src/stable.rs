@@ -25,6 +25,11 @@ impl StableDataset {
         let (len, spec) = (dataset.len(), dataset.spec().clone());
         Self { inner: dataset, len, spec, fingerprint: OnceLock::new() }
     }
+
+    /// The data set itself, for code that only reads samples.
+    pub fn inner(&self) -> &Arc<dyn Dataset> {
+        &self.inner
+    }
 }
 
 impl Dataset for StableDataset {

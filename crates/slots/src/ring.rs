@@ -37,17 +37,10 @@ impl<M, T> Slot<M, T> {
     }
 }
 
-struct FreeList {
-    /// Slots to acquire, Free or InFlight, in the order of their release.
-    queue: VecDeque<usize>,
-    /// Number of slots that are Lost.
-    lost: usize,
-    closed: bool,
-}
-
 pub(crate) struct Shared<M: HostMemory, T> {
     pub(crate) slots: Box<[Slot<M, T>]>,
-    free_list: Monitor<FreeList>,
+    /// The slots to acquire, Free or InFlight, in the order of their release; or why there are none any more.
+    free_list: Monitor<Result<VecDeque<usize>>>,
     /// For waits for a slot's copy.
     copy_waits: Backoff,
 }
@@ -100,7 +93,7 @@ impl<M: HostMemory, T: Default> Ring<M, T> {
                 info: UnsafeCell::new(T::default()),
             })
             .collect();
-        let free_list = FreeList { queue: (0..slots.len()).collect(), lost: 0, closed: false };
+        let free_list = if slots.is_empty() { Err(all_lost(0)) } else { Ok((0..slots.len()).collect()) };
         let (free_list, copy_waits) = (Monitor::new(free_list), Backoff::new());
         Self { shared: Arc::new(Shared { slots, free_list, copy_waits }) }
     }
@@ -116,8 +109,9 @@ impl<M: HostMemory, T> Ring<M, T> {
     /// - `Stopped`: the ring is closed.
     /// - `Device`: every slot is lost, or the wait for the copy failed; the slot waited for is then lost.
     pub fn acquire(&self) -> Result<FillLease<M, T>> {
-        let taken = self.shared.free_list.wait(None, |free_list| {
-            self.shared.check_open(free_list).map(|()| free_list.queue.pop_front()).transpose()
+        let taken = self.shared.free_list.wait(None, |free_list| match free_list {
+            Ok(queue) => queue.pop_front().map(Ok),
+            Err(why) => Some(Err(why.clone())),
         });
         // A wait without a limit ends with a slot or an error.
         let index = taken.ok_or_else(closed)??;
@@ -157,7 +151,7 @@ impl<M: HostMemory, T> Ring<M, T> {
     /// Closes the ring: every current and later wait for a slot ends with `Stopped`. Existing leases stay
     /// valid. Closing twice has no effect.
     pub fn close(&self) {
-        self.shared.free_list.change(|free_list| free_list.closed = true);
+        self.shared.free_list.change(|free_list| *free_list = Err(closed()));
     }
 
     /// How many slots are in each state. A snapshot; exact only while no lease changes state.
@@ -189,7 +183,8 @@ impl<M: HostMemory, T> Ring<M, T> {
 impl<M: HostMemory, T> Shared<M, T> {
     /// Appends a slot to the free list in its present state, and wakes a thread that waits for one.
     pub(crate) fn release(&self, index: usize) {
-        self.free_list.add(1, |FreeList { queue, .. }| {
+        self.free_list.add(1, |free_list| {
+            let Ok(queue) = free_list else { return ((), 0) };
             queue.push_back(index);
             #[cfg(planted = "double_release")]
             queue.push_back(index);
@@ -197,22 +192,13 @@ impl<M: HostMemory, T> Shared<M, T> {
         });
     }
 
-    /// Counts a lost slot, and wakes every waiting thread: it may have been the last slot.
+    /// Wakes every waiting thread after a slot was lost: it may have been the last one.
     pub(crate) fn lose(&self) {
-        self.free_list.change(|free_list| free_list.lost += 1);
-    }
-
-    /// Fails when no slot can become available any more.
-    fn check_open(&self, free_list: &FreeList) -> Result<()> {
-        if free_list.closed {
-            return Err(closed());
-        }
-        let total = self.slots.len();
-        if free_list.lost == total {
-            let message = format!("no slot is left: {total} of {total} were lost to device failures");
-            return Err(Error::new(ErrorKind::Device, message));
-        }
-        Ok(())
+        self.free_list.change(|free_list| {
+            if free_list.is_ok() && self.slots.iter().all(|slot| slot.state() == State::Lost) {
+                *free_list = Err(all_lost(self.slots.len()));
+            }
+        });
     }
 
     /// Blocks until the copy out of `memory` has ended.
@@ -229,15 +215,15 @@ impl<M: HostMemory, T> Shared<M, T> {
     }
 
     /// Takes the first slot off the free list, if no copy reads it.
-    fn pop_landed(&self, free_list: &mut FreeList) -> Result<Option<usize>> {
-        self.check_open(free_list)?;
-        let Some(&index) = free_list.queue.front() else { return Ok(None) };
+    fn pop_landed(&self, free_list: &mut Result<VecDeque<usize>>) -> Result<Option<usize>> {
+        let queue = free_list.as_mut().map_err(|why| why.clone())?;
+        let Some(&index) = queue.front() else { return Ok(None) };
         let slot = &self.slots[index];
         let in_flight = cfg!(not(planted = "host_gate")) && slot.state() == State::InFlight;
         if in_flight && !slot.memory.landed()? {
             return Ok(None);
         }
-        free_list.queue.pop_front();
+        queue.pop_front();
         Ok(Some(index))
     }
 }
@@ -275,6 +261,10 @@ impl<M: HostMemory, T> std::fmt::Debug for Ring<M, T> {
 
 fn closed() -> Error {
     Error::new(ErrorKind::Stopped, "the ring of host slots is closed")
+}
+
+fn all_lost(slots: usize) -> Error {
+    Error::new(ErrorKind::Device, format!("no slot is left: {slots} of {slots} were lost to device failures"))
 }
 
 fn broken(index: usize) -> Error {

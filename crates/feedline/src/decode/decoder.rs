@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use feedline_core::{
-    BadSamples, BatchInfo, BatchSampler, CopyRows, Error, ErrorKind, Layout, Result, Stage, Substituted,
-    catch_panic, timeline::now,
+    BadSamples, BatchInfo, BatchSampler, CopyRows, Dataset, Error, ErrorKind, Layout, Result, Stage,
+    Substituted, catch_panic, timeline::now,
 };
 use feedline_device::Pinned;
 use feedline_device::zero_copy::Rest;
@@ -18,7 +18,7 @@ use super::map_batch::MapBatch;
 use super::prefetch::Prefetch;
 use super::split::Split;
 use super::worker::Worker;
-use crate::job::{Delivery, Filled, HostInfo, QUIET, Requests};
+use crate::job::{Delivery, HostInfo, QUIET, Requests};
 use crate::record::ContentHash;
 use crate::trace::{BatchId, LoaderTrace};
 
@@ -31,7 +31,7 @@ const STREAMING_WORKERS: usize = 8;
 /// The state of a loader that its workers share.
 pub(crate) struct Decoder {
     /// `None` once it is dropped.
-    pub(crate) input: Option<Input>,
+    pub(crate) input: Option<Input<dyn Dataset>>,
     pub(crate) batch_sampler: Arc<BatchSampler>,
     pub(crate) layout: Arc<Layout>,
     pub(crate) bad_samples: BadSamples,
@@ -77,14 +77,14 @@ impl Decoder {
     ///
     /// Each call of user code has a guard of its own, which names the sample. A panic that gets this far is a
     /// bug, and must not hang the loader.
-    pub(super) fn hand_in(&self, number: u64, work: impl FnOnce() -> Result<Option<Delivery<Filled>>>) {
+    pub(super) fn hand_in(&self, number: u64, work: impl FnOnce() -> Result<Option<Delivery>>) {
         let outcome = catch_panic("a decode worker panicked", work).and_then(|result| result);
         if !matches!(outcome, Ok(None)) {
             self.requests.hand_in(number, outcome);
         }
     }
 
-    pub(super) fn input(&self) -> Result<&Input> {
+    pub(super) fn input(&self) -> Result<&Input<dyn Dataset>> {
         self.input.as_ref().ok_or_else(|| Error::new(ErrorKind::Stopped, "the data set is gone"))
     }
 
@@ -147,7 +147,7 @@ impl Decoder {
         substituted: Vec<Substituted>,
         busy: u64,
         worker: &Worker<'_>,
-    ) -> Result<Option<Delivery<Filled>>> {
+    ) -> Result<Option<Delivery>> {
         let info = &mut lease.info_mut().batch;
         info.substituted = substituted;
         info.substituted.sort_unstable_by_key(|substituted| substituted.row);
@@ -175,7 +175,7 @@ impl Decoder {
         let timeline = &mut lease.info_mut().batch.timeline;
         timeline.decoded = now();
         timeline.decode_ns = busy + worker.take_prefetch() + (timeline.decoded - start);
-        Ok(Some(Delivery::Batch(lease.ready())))
+        Ok(Some(Delivery::Filled(lease.ready())))
     }
 
     /// The hash of the rows of a batch, if it is due.

@@ -16,7 +16,7 @@ use super::filler::{BatchFiller, DataDescription, Fill, FillCounts, FillOutcome,
 use super::input::Input;
 use super::pool::WorkerPool;
 use super::worker::{Activity, Worker};
-use crate::job::{Delivery, Filled, HostInfo, Job};
+use crate::job::{Delivery, HostInfo, Job};
 use crate::record::ContentHash;
 
 /// The max time between two checks whether the loader has ended.
@@ -235,12 +235,7 @@ fn is_right(batch: &mut Job, outcome: &FillOutcome, decoder: &Decoder) -> bool {
 }
 
 /// Finishes `batch` as a worker does.
-fn finish(
-    batch: Job,
-    start: u64,
-    decoder: &Decoder,
-    worker: &Worker<'_>,
-) -> Result<Option<Delivery<Filled>>> {
+fn finish(batch: Job, start: u64, decoder: &Decoder, worker: &Worker<'_>) -> Result<Option<Delivery>> {
     let Job { mut lease, .. } = batch;
     let info = &mut lease.info_mut().batch;
     let substituted = std::mem::take(&mut info.substituted);

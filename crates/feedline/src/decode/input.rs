@@ -11,13 +11,14 @@ use feedline_device::zero_copy::{GatherOrder, StridedColumns};
 
 use crate::job::SourceReader;
 
-/// The data of a loader.
+/// The data of a loader: while it is built, with the length and the spec of a data set read once; for the
+/// workers, the data set itself.
 #[derive(Clone)]
-pub(crate) enum Input {
+pub(crate) enum Input<D: ?Sized = StableDataset> {
     /// Samples with random access; the batch sampler is over samples.
-    Dataset(Arc<StableDataset>),
+    Dataset(Arc<D>),
     /// Samples that the device gathers itself, from host or device memory: a host slot holds only their ids.
-    ZeroCopy(Arc<StableDataset>, GatherOrder),
+    ZeroCopy(Arc<D>, GatherOrder),
     /// Records in sequence; the batch sampler is over shards, one per step.
     Source(Arc<dyn Source>),
 }
@@ -57,13 +58,15 @@ impl Input {
     }
 
     /// The input of the workers if `columns` are available to the device: only ids, or the rest of the set.
-    pub(crate) fn with_columns(self, columns: Option<&StridedColumns>) -> Self {
+    pub(crate) fn of_workers(self, columns: Option<&StridedColumns>) -> Input<dyn Dataset> {
         match (self, columns) {
-            (Self::Dataset(dataset), Some(columns)) => match columns.rest() {
-                Some(rest) => Self::dataset(RestOfSet { dataset, kept: rest.kept() }),
-                None => Self::ZeroCopy(dataset, columns.gather_order()),
+            (Self::Source(source), _) => Input::Source(source),
+            (Self::ZeroCopy(set, gather_order), _) => Input::ZeroCopy(set.inner().clone(), gather_order),
+            (Self::Dataset(set), None) => Input::Dataset(set.inner().clone()),
+            (Self::Dataset(set), Some(columns)) => match columns.rest() {
+                Some(rest) => Input::Dataset(Arc::new(RestOfSet { dataset: set, kept: rest.kept() })),
+                None => Input::ZeroCopy(set.inner().clone(), columns.gather_order()),
             },
-            (other, _) => other,
         }
     }
 

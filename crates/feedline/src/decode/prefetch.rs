@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use feedline_core::sampler::custom::NO_SAMPLE;
-use feedline_core::{Context, Dataset, Prefetched, StableDataset, catch_panic, timeline::now};
+use feedline_core::{Context, Dataset, Prefetched, catch_panic, timeline::now};
 
 use super::decoder::Decoder;
 use super::input::Input;
@@ -58,7 +58,7 @@ impl Prefetch {
         &self,
         request: Request,
         ids: &[u64],
-        (decoder, dataset): (&Decoder, &StableDataset),
+        (decoder, dataset): (&Decoder, &dyn Dataset),
         worker: &Worker<'_>,
     ) {
         if self.has_prepared(request) {
@@ -112,7 +112,7 @@ impl Prefetch {
     fn go_on_with(
         &self,
         ids: &mut Vec<u64>,
-        (decoder, dataset): (&Decoder, &StableDataset),
+        (decoder, dataset): (&Decoder, &dyn Dataset),
         worker: &Worker<'_>,
         max: usize,
     ) -> bool {
@@ -180,7 +180,7 @@ impl Prefetch {
     /// error.
     fn call(
         &self,
-        dataset: &StableDataset,
+        dataset: &dyn Dataset,
         (request, ids): (Request, &[u64]),
         decoder: &Decoder,
         worker: &Worker<'_>,

@@ -22,7 +22,7 @@ use crate::spans::enter;
 /// Reads the samples of one batch into its rows. Several workers may read rows of it at once.
 pub(super) struct Reader<'a> {
     pub(super) decoder: &'a Decoder,
-    pub(super) input: &'a Input,
+    pub(super) input: &'a Input<dyn Dataset>,
     pub(super) host_info: &'a HostInfo,
     /// The substitutes of the batch so far.
     pub(super) substituted: &'a Mutex<Vec<Substituted>>,

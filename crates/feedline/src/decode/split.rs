@@ -12,7 +12,7 @@ use feedline_slots::{SharedFill, WAKE_UP};
 use super::decoder::Decoder;
 use super::rows::Reader;
 use super::worker::Worker;
-use crate::job::{Delivery, Filled, HostInfo, Job};
+use crate::job::{Delivery, HostInfo, Job};
 
 /// A batch that takes one worker less time than this is decoded by that worker alone; a longer one is split.
 /// A piece must be long against a [`WAKE_UP`].
@@ -79,7 +79,7 @@ impl Split {
     }
 
     /// As [`join`](Self::join). The worker that finishes the last piece gets the outcome of the batch.
-    pub(super) fn decode(&self, decoder: &Decoder, worker: &Worker<'_>) -> Result<Option<Delivery<Filled>>> {
+    pub(super) fn decode(&self, decoder: &Decoder, worker: &Worker<'_>) -> Result<Option<Delivery>> {
         if !self.decode_pieces(decoder, worker)? {
             return Ok(None);
         }

@@ -11,13 +11,13 @@ use feedline_core::{
 };
 use feedline_device::zero_copy::GatherOrder;
 use feedline_device::{Device, Pinned};
-use feedline_slots::{HostMemory, Ring};
+use feedline_slots::{HostMemory, ReadyLease, Ring};
 use feedline_testkit::fixtures::streams::Generator;
 use feedline_testkit::fixtures::{self, Fine};
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
 
 use super::*;
-use crate::job::{Delivery, Filled, HostInfo, Job, Message, Request, Requests, SourceReader};
+use crate::job::{Delivery, HostInfo, Job, Message, Request, Requests, SourceReader};
 
 mod panics;
 
@@ -65,7 +65,7 @@ impl Rig {
         let slots = Ring::new((0..SLOTS).map(|_| Pinned::new(&device, slot_bytes).unwrap()).collect());
         let (requests, (tell, dropped)) = (Arc::new(Requests::new(SLOTS)), mpsc::channel());
         let decoder = Decoder {
-            input: Some(input),
+            input: Some(input.of_workers(None)),
             batch_sampler: batch_sampler.clone(),
             layout: layout.clone(),
             bad_samples: BadSamples::Fail,
@@ -113,23 +113,23 @@ impl Rig {
 
     /// The number and the outcome of the next batch.
     #[track_caller]
-    fn decoded(&self) -> (u64, Result<Option<Delivery<Filled>>>) {
+    fn decoded(&self) -> (u64, Result<Option<Delivery>>) {
         let Message::Decoded { number, outcome } = self.message() else { panic!("not the end of a batch") };
         (number, outcome)
     }
 
     /// The next batch, which must be decoded.
     #[track_caller]
-    fn ready(&self) -> (u64, Filled) {
+    fn ready(&self) -> (u64, ReadyLease<Pinned, HostInfo>) {
         match self.decoded() {
-            (number, Ok(Some(Delivery::Batch(filled)))) => (number, filled),
+            (number, Ok(Some(Delivery::Filled(filled)))) => (number, filled),
             (number, other) => panic!("batch {number} is not ready: {:?}", other.err()),
         }
     }
 
     /// Checks the rows of a batch to the last byte.
     #[track_caller]
-    fn check(&self, filled: &Filled) {
+    fn check(&self, filled: &ReadyLease<Pinned, HostInfo>) {
         let info = &filled.info().batch;
         let rows = fine().check(EPOCH, &self.layout, info.ids.len(), filled.bytes());
         assert_eq!(rows.expect("whole rows"), info.ids);

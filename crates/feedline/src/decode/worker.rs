@@ -18,7 +18,7 @@ use super::decoder::Decoder;
 use super::input::Input;
 use super::rows::Reader;
 use super::split::{LONG, Split, piece_rows, piece_time, workers_for};
-use crate::job::{Delivery, Filled, HostInfo, Job, Message};
+use crate::job::{Delivery, HostInfo, Job, Message};
 use crate::spans::enter;
 
 /// A worker chooses a slot among this many queued batches.
@@ -229,7 +229,7 @@ impl Job {
         decoder: &Decoder,
         worker: &Worker<'_>,
         others: (impl FnOnce() -> usize, impl FnOnce(Arc<Split>, usize)),
-    ) -> Result<Option<Delivery<Filled>>> {
+    ) -> Result<Option<Delivery>> {
         match decoder.input()? {
             Input::Dataset(dataset) => {
                 self.sample(&decoder.batch_sampler)?;
@@ -250,7 +250,7 @@ impl Job {
                 info.prove();
                 info.timeline.decoded = now();
                 worker.set_idle_since(info.timeline.decoded);
-                return Ok(Some(Delivery::Batch(self.lease.ready())));
+                return Ok(Some(Delivery::Filled(self.lease.ready())));
             }
             Input::Source(source) => match self.with_records(&**source, decoder, worker)? {
                 (Some(job), _) => self = job,
@@ -305,7 +305,7 @@ impl Job {
         source: &dyn Source,
         decoder: &Decoder,
         worker: &Worker<'_>,
-    ) -> Result<(Option<Self>, Option<Delivery<Filled>>)> {
+    ) -> Result<(Option<Self>, Option<Delivery>)> {
         Ok(match self.read_records(source, decoder, worker)? {
             Next::Record => (Some(self), None),
             Next::End => {
@@ -344,12 +344,7 @@ impl Job {
     }
 
     /// Decodes all rows.
-    fn decode_alone(
-        self,
-        decoder: &Decoder,
-        worker: &Worker<'_>,
-        rows: usize,
-    ) -> Result<Option<Delivery<Filled>>> {
+    fn decode_alone(self, decoder: &Decoder, worker: &Worker<'_>, rows: usize) -> Result<Option<Delivery>> {
         let Self { mut lease, .. } = self;
         let (bytes, host_info) = lease.parts_mut();
         let substituted = Mutex::new(std::mem::take(&mut host_info.batch.substituted));

@@ -2,22 +2,23 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use crossbeam_channel::{Receiver, RecvError, Sender, bounded};
+use crossbeam_channel::{Receiver, Sender, bounded};
 use feedline_core::timeline::now;
 use feedline_core::{
     BatchInfo, BatchSampler, Error, ErrorKind, Extent, Field, Layout, Result, Stage, catch_panic,
 };
 use feedline_device::slot::{Loaded, SlotRing, WriteLease};
-use feedline_device::{Device, Event, Stream};
+use feedline_device::{Device, Event, Pinned, Stream};
+use feedline_slots::ReadyLease;
 
 use super::output::Output;
 use super::{DeviceBatch, Map, Outbox, PinnedBatch};
 use crate::Ready;
-use crate::job::{Delivery, Filled, Requests};
+use crate::job::{Delivery, HostInfo, Requests};
 use crate::shutdown::Running;
 use crate::spans::enter;
 use crate::trace::{BatchId, Lane as TraceLane, LoaderTrace};
-use crate::transfer::{Next, TimedCopies};
+use crate::transfer::TimedCopies;
 
 /// The lanes of a loader, before their threads are started.
 pub(crate) struct DeviceLanes {
@@ -27,7 +28,8 @@ pub(crate) struct DeviceLanes {
 
 /// The parts that the lanes of a loader share. The last lane drops it, which ends the stage.
 struct Lanes {
-    batches: Batches,
+    /// The batches of the transfer thread, in the order of their delivery.
+    batches: Receiver<Delivery>,
     /// The number of the next batch, in the order of their delivery.
     intake: Mutex<u64>,
     outbox: Outbox,
@@ -53,17 +55,10 @@ pub(crate) type Outcome = Box<dyn FnOnce(Result<()>) + Send>;
 /// Calls its closure when it is dropped.
 struct Ended(Box<dyn Fn() + Send + Sync>);
 
-/// The batches of the transfer thread, in the order of their delivery: copied to the device, or in their host
-/// slots.
-enum Batches {
-    Copied(Receiver<Delivery<Loaded>>),
-    Filled(Receiver<Delivery<Filled>>),
-}
-
 /// A batch of the transfer thread.
 enum Arrived {
     Copied(Loaded),
-    Filled(Filled),
+    Filled(ReadyLease<Pinned, HostInfo>),
 }
 
 /// One lane.
@@ -103,17 +98,11 @@ impl DeviceLanes {
         lanes: Vec<Lane>,
         work: MapWork,
         room: usize,
-        consumer: Sender<Delivery<Loaded>>,
+        consumer: Sender<Delivery>,
         running: &mut Running,
-    ) -> Result<(Self, Next, Outcome)> {
+    ) -> Result<(Self, Sender<Delivery>, Outcome)> {
         work.slots.set_writers(&streams(&lanes))?;
-        let (to_lanes, batches) = if lanes.iter().any(|lane| matches!(lane.map, Map::Filled(_))) {
-            let (to_lanes, filled) = bounded(room);
-            (Next::Filled(to_lanes), Batches::Filled(filled))
-        } else {
-            let (to_lanes, copied) = bounded(room);
-            (Next::Copied(to_lanes), Batches::Copied(copied))
-        };
+        let (to_lanes, batches) = bounded(room);
         let upstream = Arc::new(OnceLock::new());
         let outbox = Outbox::new(consumer, work.slots.clone(), upstream.clone(), running.outcome());
         let intake = Mutex::new(0);
@@ -167,22 +156,22 @@ impl Lanes {
             let number = *intake;
             *intake += 1;
             let arrived = match delivery {
-                Delivery::Batch(arrived) if self.work.requests.wants(arrived.info()) => arrived,
-                Delivery::Batch(unwanted) => {
-                    unwanted.release(&self.work.requests);
-                    if self.outbox.put(number, Ok(None)) {
-                        continue;
-                    }
-                    return None;
-                }
-                Delivery::EpochEnd { request, source_position } => {
-                    let end = Delivery::EpochEnd { request, source_position };
+                Delivery::Copied(copied) => Arrived::Copied(copied),
+                Delivery::Filled(filled) => Arrived::Filled(filled),
+                end @ Delivery::EpochEnd { .. } => {
                     if self.outbox.put(number, Ok(Some(end))) {
                         continue;
                     }
                     return None;
                 }
             };
+            if !self.work.requests.wants(arrived.info()) {
+                arrived.release(&self.work.requests);
+                if self.outbox.put(number, Ok(None)) {
+                    continue;
+                }
+                return None;
+            }
             let taken = now();
             match self.work.slots.acquire() {
                 Ok(slot) => return Some(Task { number, arrived, slot, taken, begun: now() }),
@@ -206,7 +195,7 @@ impl Lanes {
             error.at_stage(stage).at_batch(step)
         });
         let is_usable = mapped.is_ok();
-        self.outbox.put(number, mapped.map(|mapped| Some(Delivery::Batch(mapped)))) && is_usable
+        self.outbox.put(number, mapped.map(|mapped| Some(Delivery::Copied(mapped)))) && is_usable
     }
 }
 
@@ -304,14 +293,19 @@ impl Lane {
     }
 
     /// Makes the output of a batch in its host slot.
-    fn map_filled(&mut self, lanes: &Lanes, filled: Filled, slot: WriteLease) -> Result<Loaded> {
+    fn map_filled(
+        &mut self,
+        lanes: &Lanes,
+        filled: ReadyLease<Pinned, HostInfo>,
+        slot: WriteLease,
+    ) -> Result<Loaded> {
         let Self { stream, map: Map::Filled(map), written, is_ahead, .. } = self else {
             return Err(Error::new(ErrorKind::Config, "a lane got a batch that it cannot read"));
         };
         let _span = enter!("make the batch", &filled.info().batch);
         let MapWork { layouts: (filled_layout, layout), batch_sampler, .. } = &lanes.work;
         let is_ahead = *is_ahead;
-        let needs_help = || !is_ahead && lanes.batches.waiting() > 0;
+        let needs_help = || !is_ahead && !lanes.batches.is_empty();
         slot.produce_from(stream, filled, |pinned, info, slot| {
             let info = &info.batch;
             if info.len() == 0 {
@@ -337,24 +331,6 @@ impl MapWork {
         };
         to.clear();
         to.extend(names.map(|field| place(field).unwrap_or_default()));
-    }
-}
-
-impl Batches {
-    /// Blocks until there is a batch, or all have been received.
-    fn recv(&self) -> std::result::Result<Delivery<Arrived>, RecvError> {
-        Ok(match self {
-            Self::Copied(batches) => batches.recv()?.map(Arrived::Copied),
-            Self::Filled(batches) => batches.recv()?.map(Arrived::Filled),
-        })
-    }
-
-    /// The number of batches that no lane has taken.
-    fn waiting(&self) -> usize {
-        match self {
-            Self::Copied(batches) => batches.len(),
-            Self::Filled(batches) => batches.len(),
-        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crossbeam_channel::Sender;
 use feedline_core::Result;
-use feedline_device::slot::{Loaded, SlotRing};
+use feedline_device::slot::SlotRing;
 
 use crate::job::Delivery;
 use crate::transfer::Reorder;
@@ -24,15 +24,15 @@ pub(super) struct Outbox {
 }
 
 struct State {
-    reorder: Reorder<Result<Option<Delivery<Loaded>>>>,
+    reorder: Reorder<Result<Option<Delivery>>>,
     /// `None` once nothing more is delivered.
-    consumer: Option<Sender<Delivery<Loaded>>>,
+    consumer: Option<Sender<Delivery>>,
 }
 
 impl Outbox {
     /// Delivers batches in the slots of `slots` to `consumer`.
     pub(super) fn new(
-        consumer: Sender<Delivery<Loaded>>,
+        consumer: Sender<Delivery>,
         slots: Arc<SlotRing>,
         upstream: Arc<OnceLock<Result<()>>>,
         outcome: impl Fn(Result<()>) + Send + Sync + 'static,
@@ -44,7 +44,7 @@ impl Outbox {
     /// Delivers item `number` after those before it; `Ok(None)` if there is nothing to deliver. Blocks while
     /// the consumer's channel is full. Returns false if nothing more is delivered: after an error, or when
     /// the consumer is gone.
-    pub(super) fn put(&self, number: u64, item: Result<Option<Delivery<Loaded>>>) -> bool {
+    pub(super) fn put(&self, number: u64, item: Result<Option<Delivery>>) -> bool {
         let mut state = self.state();
         state.reorder.put(number, item);
         while let Some(next) = state.reorder.take() {

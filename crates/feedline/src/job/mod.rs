@@ -17,6 +17,7 @@ use std::time::Duration;
 use feedline_core::timeline::now;
 use feedline_core::{BatchInfo, Error, ErrorKind, Result, SourcePosition, Timeline};
 use feedline_device::Pinned;
+use feedline_device::slot::Loaded;
 use feedline_slots::{FillLease, Mailbox, ReadyLease, WAKE_UP};
 
 pub(crate) use source::SourceReader;
@@ -54,13 +55,12 @@ pub(crate) struct Records {
     pub(crate) bytes: Vec<Vec<u8>>,
 }
 
-/// A decoded batch in its host slot.
-pub(crate) type Filled = ReadyLease<Pinned, HostInfo>;
-
 /// An item that a stage delivers to the next one.
-pub(crate) enum Delivery<B> {
-    /// A batch.
-    Batch(B),
+pub(crate) enum Delivery {
+    /// A decoded batch in its host slot.
+    Filled(ReadyLease<Pinned, HostInfo>),
+    /// A batch whose copy to the device, or whose device map, is queued.
+    Copied(Loaded),
     /// There is no batch: the epoch of a source has ended.
     EpochEnd { request: u64, source_position: SourcePosition },
 }
@@ -134,24 +134,6 @@ impl Records {
     }
 }
 
-impl<B> Delivery<B> {
-    /// The same with another type of batch.
-    pub(crate) fn map<C>(self, of: impl FnOnce(B) -> C) -> Delivery<C> {
-        match self {
-            Self::Batch(batch) => Delivery::Batch(of(batch)),
-            Self::EpochEnd { request, source_position } => Delivery::EpochEnd { request, source_position },
-        }
-    }
-
-    /// The same with another type of batch, unless `of` fails.
-    pub(crate) fn try_map<C>(self, of: impl FnOnce(B) -> Result<C>) -> Result<Delivery<C>> {
-        Ok(match self {
-            Self::Batch(batch) => Delivery::Batch(of(batch)?),
-            Self::EpochEnd { request, source_position } => Delivery::EpochEnd { request, source_position },
-        })
-    }
-}
-
 /// The batches that a loader wants: from a position in an epoch to the end of its last epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Request {
@@ -186,7 +168,7 @@ impl Request {
 /// A message to the transfer thread.
 pub(crate) enum Message {
     /// The outcome of batch `number`; `None` if the batch is no longer wanted.
-    Decoded { number: u64, outcome: Result<Option<Delivery<Filled>>> },
+    Decoded { number: u64, outcome: Result<Option<Delivery>> },
     /// The reader of a source is free for another worker; its last worker read for `request`.
     Reader { reader: Box<SourceReader>, request: u64 },
     /// The source has no record yet: queue the batch again a moment later.
@@ -293,7 +275,7 @@ impl Requests {
 
     /// Hands in the outcome of batch `number`, and wakes nobody: the caller calls
     /// [`wake_for_outcomes`](Self::wake_for_outcomes) next.
-    pub(crate) fn hand_in(&self, number: u64, outcome: Result<Option<Delivery<Filled>>>) {
+    pub(crate) fn hand_in(&self, number: u64, outcome: Result<Option<Delivery>>) {
         if outcome.is_err() {
             self.set_failed(number);
         }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
 use feedline_core::{Error, ErrorKind, Result, named};
-use feedline_device::slot::{Held, Loaded};
+use feedline_device::slot::Held;
 
 use super::Loader;
 use crate::job::Delivery;
@@ -171,15 +171,17 @@ impl Loader {
             let Some(at) = &mut self.current else { continue };
             match delivery {
                 // Dropping the batches of an abandoned request releases their slots.
-                Delivery::Batch(loaded) if loaded.info().request != at.number => {}
+                Delivery::Copied(loaded) if loaded.info().request != at.number => {}
                 Delivery::EpochEnd { request, .. } if request != at.number => {}
+                // Only lanes get batches in their host slots.
+                Delivery::Filled(_) => debug_assert!(false, "a batch that is not on the device"),
                 Delivery::EpochEnd { source_position, .. } => {
                     *at = at.next_epoch();
                     self.progress.end_epoch(source_position);
                     self.ledger.nothing();
                     return Ok(TryNext::Over);
                 }
-                Delivery::Batch(loaded) => {
+                Delivery::Copied(loaded) => {
                     let batch = Batch::new(loaded, self.delivered.clone());
                     let (now, waited) = self.ledger.deliver(&batch, self.layout.used_bytes(batch.len()));
                     if let Some((tuner, workers)) = &mut self.tuning
@@ -215,7 +217,7 @@ impl Loader {
     ///
     /// # Errors
     /// `SlotsHeld`, not with a `limit` of zero; the first cause once the transfer thread has ended.
-    fn next_delivery(&mut self, limit: Option<Duration>) -> Result<Option<Delivery<Loaded>>> {
+    fn next_delivery(&mut self, limit: Option<Duration>) -> Result<Option<Delivery>> {
         let start = limit.map(|_| Instant::now());
         loop {
             // Only this thread takes batches, so slots that are held now stay held by the same batches.

@@ -9,7 +9,7 @@ use feedline_core::{
     Result, Sampler, Source, SourcePosition,
 };
 use feedline_device::Device;
-use feedline_device::slot::{Held, Loaded, SlotRing};
+use feedline_device::slot::{Held, SlotRing};
 
 use crate::builder::LoaderBuilder;
 use crate::decode::{ActiveWorkers, Input};
@@ -56,7 +56,7 @@ pub struct Loader {
     slots: Arc<SlotRing>,
     requests: Arc<Requests>,
     /// The batches whose copies are queued.
-    loaded: Receiver<Delivery<Loaded>>,
+    loaded: Receiver<Delivery>,
     /// The time that a thread that holds every slot waits for a free one.
     held_timeout: Duration,
     /// The holders of the slots at the last wait, and how long the loader has waited for them.

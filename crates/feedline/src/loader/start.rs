@@ -20,7 +20,7 @@ use crate::progress::Progress;
 use crate::report::{Ledger, Setup};
 use crate::shutdown::{Closers, Running};
 use crate::trace::{LoaderTrace, Trace};
-use crate::transfer::{Next, Transfer};
+use crate::transfer::Transfer;
 use crate::transfer_mode::{Chosen, ChosenMode, slot_bytes};
 use crate::tune::Tuner;
 
@@ -56,7 +56,7 @@ impl Loader {
 
         let len = batch_sampler.options().len;
         let reader = builder.input.reader(&batch_sampler, layout.capacity(), builder.last_batch);
-        let dataset = builder.input.stable_dataset().map(|set| Arc::downgrade(set) as Weak<dyn Dataset>);
+        let dataset = builder.input.stable_dataset().map(|set| Arc::downgrade(set.inner()));
         let fingerprint = builder.fingerprint(len)?;
         let (content, recorder) = builder.open_record(&mode, &batch_sampler, &layout, fingerprint)?;
         let is_source = reader.is_some();
@@ -66,7 +66,7 @@ impl Loader {
         let (ended, owner) = (running.stage("decode"), device.clone());
         let decoder = Arc::new(Decoder {
             // The last thread that uses the decoder drops the data set with it.
-            input: Some(builder.input.with_columns(columns.as_deref())),
+            input: Some(builder.input.of_workers(columns.as_deref())),
             batch_sampler: batch_sampler.clone(),
             layout: layout.clone(),
             bad_samples: builder.bad_samples,
@@ -88,7 +88,7 @@ impl Loader {
         });
         // Without a device map, the consumer is the next stage.
         let (lanes, next, outcome): (_, _, Outcome) = match lanes {
-            None => (None, Next::Copied(loaded), Box::new(running.outcome())),
+            None => (None, loaded, Box::new(running.outcome())),
             Some(lanes) => {
                 let (batch_sampler, requests) = (batch_sampler.clone(), requests.clone());
                 let (layouts, device) = ((layout.clone(), delivered.clone()), device.clone());
@@ -108,6 +108,7 @@ impl Loader {
             pool: pool.clone(),
             decoder: decoder.clone(),
             next,
+            lanes_read_host: reads_host,
             copies: counts_copies.then(|| ledger.reporter().copies().clone()),
         };
         start_threads(&mut running, (transfer, outcome), &decoder, &pool, reader)?;

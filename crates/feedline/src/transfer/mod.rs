@@ -27,13 +27,13 @@ use feedline_core::{Error, ErrorKind, Result, Stage, panic_text};
 use feedline_device::slot::{Loaded, SlotRing, WriteLease};
 use feedline_device::zero_copy::StridedColumns;
 use feedline_device::{Pinned, Stream};
-use feedline_slots::{Backoff, Ring, WAKE_UP};
+use feedline_slots::{Backoff, ReadyLease, Ring, WAKE_UP};
 
 pub(crate) use self::schedule::Reorder;
 use self::schedule::Schedule;
 pub(crate) use self::timed::TimedCopies;
 use crate::decode::{Decoder, WorkerPool};
-use crate::job::{Delivery, Filled, HostInfo, Job, Message, Request, SourceReader};
+use crate::job::{Delivery, HostInfo, Job, Message, Request, SourceReader};
 use crate::report::CopyRates;
 use crate::spans::enter;
 use crate::trace::{BatchId, Lane};
@@ -67,25 +67,20 @@ pub(crate) struct Transfer {
     pub(crate) stream: Stream,
     pub(crate) pool: WorkerPool,
     pub(crate) decoder: Arc<Decoder>,
-    /// The thread ends when the other end is dropped.
-    pub(crate) next: Next,
+    /// The channel to the next stage. The thread ends when the other end is dropped.
+    pub(crate) next: Sender<Delivery>,
+    /// Whether the next stage is lanes that read batches in their host slots. Then nothing is copied, and the
+    /// channel has room for a batch in every slot.
+    pub(crate) lanes_read_host: bool,
     /// Counts the copies, if the report tells their rates.
     pub(crate) copies: Option<Arc<Mutex<CopyRates>>>,
-}
-
-/// The channel to the next stage.
-pub(crate) enum Next {
-    /// The consumer, or lanes that read batches on the device.
-    Copied(Sender<Delivery<Loaded>>),
-    /// Lanes that read batches in their host slots. It has room for a batch in every slot.
-    Filled(Sender<Delivery<Filled>>),
 }
 
 /// The state of the loop.
 struct Run<'a> {
     with: &'a Transfer,
     schedule: Schedule,
-    reorder: Reorder<Result<Option<Delivery<Filled>>>>,
+    reorder: Reorder<Result<Option<Delivery>>>,
     /// The number of the request being served.
     request: u64,
     /// The device's time per copy in the last wait for copies.
@@ -218,10 +213,10 @@ impl Run<'_> {
             (timeline.no_slot, timeline.handed_out) = (self.no_slot, self.at);
             timeline.held_by_copies = self.has_copied;
             // Read here: if the slot was waited for, the copy that the times describe has just released it.
-            (timeline.copy_ns, timeline.readers_ns) = match self.with.next {
-                Next::Copied(_) => self.timed.times()?,
+            (timeline.copy_ns, timeline.readers_ns) = match self.with.lanes_read_host {
+                false => self.timed.times()?,
                 // Nothing is copied: lanes hold the slots all the time.
-                Next::Filled(_) => (0, 1),
+                true => (0, 1),
             };
             if let Some(batch) = last.replace(batch) {
                 work = work.saturating_add(self.with.decoder.batch_time());
@@ -326,14 +321,13 @@ impl Run<'_> {
 
     /// Sends a decoded batch to the next stage, copied if that reads it on the device; returns false if the
     /// stage is gone.
-    fn deliver(&mut self, decoded: Option<Delivery<Filled>>) -> Result<bool> {
+    fn deliver(&mut self, decoded: Option<Delivery>) -> Result<bool> {
         let out_of_order = self.out_of_order;
         if self.reorder.is_empty() {
             self.out_of_order = 0;
         }
         let Some(mut delivery) = decoded else { return Ok(true) };
-        let is_batch = matches!(delivery, Delivery::Batch(_));
-        if let Delivery::Batch(filled) = &mut delivery {
+        if let Delivery::Filled(filled) = &mut delivery {
             let batch = &mut filled.info_mut().batch;
             if !self.with.decoder.requests.wants(batch) {
                 // Dropping the batch releases its slot.
@@ -346,16 +340,18 @@ impl Run<'_> {
             let worker = timeline.worker;
             self.filled_by[filled.index()] = Some(worker);
         }
-        let is_open = match &self.with.next {
-            Next::Copied(next) => next.send(delivery.try_map(|filled| self.copy(filled))?).is_ok(),
-            Next::Filled(next) => next.send(delivery).is_ok(),
+        let is_batch = matches!(delivery, Delivery::Filled(_));
+        let delivery = match delivery {
+            Delivery::Filled(filled) if !self.with.lanes_read_host => Delivery::Copied(self.copy(filled)?),
+            other => other,
         };
+        let is_open = self.with.next.send(delivery).is_ok();
         self.has_copied |= is_batch;
         Ok(is_open)
     }
 
     /// Copies a batch to the device, once a slot is free there.
-    fn copy(&mut self, mut filled: Filled) -> Result<Loaded> {
+    fn copy(&mut self, mut filled: ReadyLease<Pinned, HostInfo>) -> Result<Loaded> {
         let Transfer { columns, stream, decoder, .. } = self.with;
         let layout = &decoder.layout;
         let mut slot = self.device_slot()?;

@@ -79,7 +79,7 @@ struct Rig {
     requests: Arc<Requests>,
     /// The report's rates of copies.
     copied: Arc<Mutex<CopyRates>>,
-    loaded: Receiver<Delivery<Loaded>>,
+    loaded: Receiver<Delivery>,
     /// The outcome of the transfer thread.
     ended: mpsc::Receiver<Result<()>>,
     /// The outcome of dropping the data, once no worker needs it.
@@ -112,7 +112,7 @@ impl Rig {
         let ((tell, ended), (tell_dropped, dropped)) = (mpsc::channel(), mpsc::channel());
         let copied = Arc::<Mutex<CopyRates>>::default();
         let decoder = Decoder {
-            input: Some(input),
+            input: Some(input.of_workers(None)),
             batch_sampler,
             layout: layout.clone(),
             bad_samples: BadSamples::Fail,
@@ -151,7 +151,8 @@ impl Rig {
             stream: device.named_stream("copy", Default::default()).unwrap(),
             pool: rig.pool.clone(),
             decoder: Arc::new(decoder),
-            next: Next::Copied(loaded),
+            next: loaded,
+            lanes_read_host: false,
             copies: Some(copied.clone()),
         };
         let ended = move |outcome, transfer| {
@@ -178,8 +179,8 @@ impl Rig {
     #[track_caller]
     fn next(&self) -> Loaded {
         match self.loaded.recv_timeout(LIMIT).expect("a batch is loaded") {
-            Delivery::Batch(loaded) => loaded,
-            Delivery::EpochEnd { .. } => panic!("not a batch but the end of an epoch"),
+            Delivery::Copied(loaded) => loaded,
+            Delivery::Filled(_) | Delivery::EpochEnd { .. } => panic!("not a batch on the device"),
         }
     }
 

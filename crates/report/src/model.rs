@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use feedline::report::{Account, Cause, Causes, Charger, ServiceTimes, Setup, piece_rows};
+use feedline::report::{Account, Cause, Charger, ServiceTimes, Setup, piece_rows};
 use feedline_core::Timeline;
 
 use crate::profile::{Profile, bounded_setup, bounded_times};
@@ -321,11 +321,11 @@ impl Model {
         let mut account = Account::new(0, 1);
         let mut charger = Charger::default();
         for Passed { timeline, asked, got, step_end, .. } in &self.passed {
-            let mut causes = Causes::default();
+            let mut wait = Account::default();
             charger.next(timeline);
-            charger.charge(*asked..*got, timeline, &mut causes);
-            causes.add(Cause::Consumer, step_end - got);
-            account.add(&causes, self.setup.batch_size, self.setup.batch_bytes, *step_end);
+            charger.charge(*asked..*got, timeline, &mut wait);
+            wait.charge(Cause::Consumer, step_end - got);
+            account.add(&wait, self.setup.batch_size, self.setup.batch_bytes, *step_end);
         }
         account
     }

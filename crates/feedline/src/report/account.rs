@@ -6,7 +6,7 @@ use std::time::Duration;
 use feedline_core::{named, option};
 use serde::{Deserialize, Serialize};
 
-use super::charge::{Cause, Causes};
+use super::charge::Cause;
 use super::copies::CopyRates;
 use crate::decode::filler::FillerReport;
 use crate::tune::Tuning;
@@ -104,7 +104,8 @@ pub struct ServiceTimes {
     pub device_ns: u64,
 }
 
-/// An account of the consumer's time, from the beginning of an epoch or a run to its last delivery.
+/// An account of the consumer's time, from the beginning of an epoch or a run to its last delivery; inside, also
+/// that of the wait for one batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
     /// The epoch; for a run, its first one.
@@ -115,8 +116,9 @@ pub struct Account {
     pub rows: u64,
     /// Bytes copied to the device.
     pub bytes: u64,
-    /// The time by cause; sums to [`wall`](Self::wall).
-    pub(crate) causes: Causes,
+    /// Nanoseconds by cause; they sum to [`wall`](Self::wall).
+    #[serde(with = "by_cause")]
+    causes: [u64; Cause::ALL.len()],
     /// The part of [`wall`](Self::wall) between two epochs, such as for a validation, in nanoseconds.
     #[serde(rename = "between_epochs_ns", default)]
     pub(crate) between: u64,
@@ -165,18 +167,29 @@ impl Account {
     /// Charges the next `ns` nanoseconds to `cause`.
     #[doc(hidden)] // As above.
     pub fn charge(&mut self, cause: Cause, ns: u64) {
-        self.causes.add(cause, ns);
+        self.causes[cause as usize] += ns;
         self.until += ns;
     }
 
-    /// Adds a batch, delivered at `until` after the time of `causes`.
+    /// Adds a batch, delivered at `until` after the time of `wait`.
     #[doc(hidden)] // As above.
-    pub fn add(&mut self, causes: &Causes, rows: usize, bytes: usize, until: u64) {
-        self.causes.merge(causes);
+    pub fn add(&mut self, wait: &Self, rows: usize, bytes: usize, until: u64) {
+        self.merge(wait);
         self.batches += 1;
         self.rows += rows as u64;
         self.bytes += bytes as u64;
         self.until = until;
+    }
+
+    /// Adds the time of `other`, by cause.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.causes.iter_mut().zip(other.causes).for_each(|(mine, theirs)| *mine += theirs);
+        self.until += other.until - other.from;
+    }
+
+    /// The nanoseconds charged to `cause`.
+    pub(crate) fn ns(&self, cause: Cause) -> u64 {
+        self.causes[cause as usize]
     }
 
     /// The account of the current epoch: this account of the run less `begun`, its copy from the start of the
@@ -187,7 +200,7 @@ impl Account {
             batches: self.batches - begun.batches,
             rows: self.rows - begun.rows,
             bytes: self.bytes - begun.bytes,
-            causes: self.causes.since(&begun.causes),
+            causes: std::array::from_fn(|cause| self.causes[cause] - begun.causes[cause]),
             between: 0,
             from: begun.until,
             until: self.until,
@@ -207,7 +220,7 @@ impl Account {
 
     /// The time charged to `cause`; over all causes it sums to [`wall`](Self::wall).
     pub fn time(&self, cause: Cause) -> Duration {
-        self.causes.of(cause)
+        Duration::from_nanos(self.ns(cause))
     }
 
     /// The share of the time that `cause` took, from 0 to 1.
@@ -281,6 +294,26 @@ impl fmt::Display for Report {
             writeln!(f, "  {filler}")?;
         }
         Ok(())
+    }
+}
+
+/// Times by cause, as a map from the cause's name.
+mod by_cause {
+    use std::collections::BTreeMap;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::Cause;
+
+    type Times = [u64; Cause::ALL.len()];
+
+    pub(super) fn serialize<S: Serializer>(times: &Times, to: S) -> Result<S::Ok, S::Error> {
+        Cause::ALL.into_iter().zip(*times).collect::<BTreeMap<_, _>>().serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Times, D::Error> {
+        let map = BTreeMap::<Cause, u64>::deserialize(from)?;
+        Ok(Cause::ALL.map(|cause| map.get(&cause).copied().unwrap_or_default()))
     }
 }
 

@@ -10,12 +10,12 @@
 //! to the source that is read in sequence. Slots are released several at a time, so the idle time before one
 //! batch counts for the following ones too.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
-use std::time::Duration;
 
 use feedline_core::Timeline;
 use serde::{Deserialize, Serialize};
+
+use super::account::Account;
 
 /// The cause of a moment between two deliveries. Each moment has exactly one cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -85,58 +85,6 @@ impl std::fmt::Display for Cause {
     }
 }
 
-/// Time by cause.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "BTreeMap<Cause, u64>", into = "BTreeMap<Cause, u64>")]
-pub struct Causes([u64; Cause::ALL.len()]);
-
-impl Causes {
-    /// The time charged to `cause`.
-    pub fn of(&self, cause: Cause) -> Duration {
-        Duration::from_nanos(self.0[cause as usize])
-    }
-
-    /// The time charged to all causes together.
-    pub fn sum(&self) -> Duration {
-        Duration::from_nanos(self.0.iter().sum())
-    }
-
-    /// Charges `ns` nanoseconds to `cause`.
-    #[doc(hidden)] // For the model of the pipeline in feedline-report.
-    pub fn add(&mut self, cause: Cause, ns: u64) {
-        self.0[cause as usize] += ns;
-    }
-
-    /// The time charged since `begun` was copied from this.
-    pub(crate) fn since(&self, begun: &Self) -> Self {
-        Self(std::array::from_fn(|cause| self.0[cause] - begun.0[cause]))
-    }
-
-    /// Adds the charges of `other`.
-    pub(crate) fn merge(&mut self, other: &Self) {
-        self.0.iter_mut().zip(other.0).for_each(|(mine, theirs)| *mine += theirs);
-    }
-
-    /// The nanoseconds charged to `cause`.
-    pub(crate) fn ns(&self, cause: Cause) -> u64 {
-        self.0[cause as usize]
-    }
-}
-
-impl From<Causes> for BTreeMap<Cause, u64> {
-    fn from(causes: Causes) -> Self {
-        Cause::ALL.into_iter().map(|cause| (cause, causes.ns(cause))).collect()
-    }
-}
-
-impl From<BTreeMap<Cause, u64>> for Causes {
-    fn from(map: BTreeMap<Cause, u64>) -> Self {
-        let mut causes = Self::default();
-        map.into_iter().for_each(|(cause, ns)| causes.add(cause, ns));
-        causes
-    }
-}
-
 /// Charges the waits of one consumer, batch by batch.
 #[derive(Debug, Default)]
 pub struct Charger {
@@ -159,14 +107,14 @@ impl Charger {
         self.idle = self.idle / 2 + idle;
     }
 
-    /// Charges the wait `wait` for the batch of `timeline`, announced by [`next`](Self::next), to `causes`.
+    /// Charges the wait `wait` for the batch of `timeline`, announced by [`next`](Self::next), to `account`.
     /// The parts sum to the whole.
-    pub fn charge(&mut self, wait: Range<u64>, timeline: &Timeline, causes: &mut Causes) {
-        charge(wait, timeline, &mut self.idle, causes);
+    pub fn charge(&mut self, wait: Range<u64>, timeline: &Timeline, account: &mut Account) {
+        charge(wait, timeline, &mut self.idle, account);
     }
 }
 
-fn charge(wait: Range<u64>, timeline: &Timeline, idle: &mut u64, causes: &mut Causes) {
+fn charge(wait: Range<u64>, timeline: &Timeline, idle: &mut u64, account: &mut Account) {
     let Timeline { no_slot, handed_out, begun, read, overtaken, decoded, idle_since, .. } = *timeline;
     let mut at = wait.start;
     // Stamps of different threads may be slightly out of order: a part that would be negative is empty.
@@ -177,10 +125,10 @@ fn charge(wait: Range<u64>, timeline: &Timeline, idle: &mut u64, causes: &mut Ca
     };
     let mut held = 0;
     if no_slot > 0 {
-        causes.add(Cause::HandOff, until(no_slot, &mut at));
+        account.charge(Cause::HandOff, until(no_slot, &mut at));
         held = until(handed_out, &mut at);
     }
-    causes.add(Cause::HandOff, until(handed_out, &mut at));
+    account.charge(Cause::HandOff, until(handed_out, &mut at));
     let mut decoding = until(begun, &mut at);
     let mut reading = until(read, &mut at);
     let end = if overtaken > 0 { overtaken.min(decoded) } else { decoded };
@@ -195,36 +143,36 @@ fn charge(wait: Range<u64>, timeline: &Timeline, idle: &mut u64, causes: &mut Ca
         let before = read.saturating_sub(begun).saturating_sub(reading);
         reading += take(&mut decoding, before);
     }
-    charge_slot(held, timeline, causes);
-    causes.add(Cause::Decode, decoding);
-    causes.add(Cause::SourceRead, reading);
-    causes.add(Cause::OrderWait, order);
-    causes.add(Cause::HandOff, until(timeline.ordered, &mut at));
-    causes.add(Cause::NoDeviceSlot, until(timeline.device_slot, &mut at));
-    causes.add(Cause::Copy, until(timeline.sent, &mut at));
+    charge_slot(held, timeline, account);
+    account.charge(Cause::Decode, decoding);
+    account.charge(Cause::SourceRead, reading);
+    account.charge(Cause::OrderWait, order);
+    account.charge(Cause::HandOff, until(timeline.ordered, &mut at));
+    account.charge(Cause::NoDeviceSlot, until(timeline.device_slot, &mut at));
+    account.charge(Cause::Copy, until(timeline.sent, &mut at));
     // The batches before this one are delivered, so a lane that was busy had work for this one or a later
     // one.
-    causes.add(Cause::DeviceMap, until(timeline.map_taken, &mut at));
-    causes.add(Cause::NoDeviceSlot, until(timeline.map_slot, &mut at));
-    causes.add(Cause::DeviceMap, until(timeline.mapped, &mut at));
-    causes.add(Cause::HandOff, until(wait.end, &mut at));
+    account.charge(Cause::DeviceMap, until(timeline.map_taken, &mut at));
+    account.charge(Cause::NoDeviceSlot, until(timeline.map_slot, &mut at));
+    account.charge(Cause::DeviceMap, until(timeline.mapped, &mut at));
+    account.charge(Cause::HandOff, until(wait.end, &mut at));
 }
 
 /// Charges `held` nanoseconds without a free host slot to the holders of the slots.
-fn charge_slot(held: u64, timeline: &Timeline, causes: &mut Causes) {
+fn charge_slot(held: u64, timeline: &Timeline, account: &mut Account) {
     if !timeline.held_by_copies {
-        causes.add(Cause::NoHostSlot, held);
+        account.charge(Cause::NoHostSlot, held);
         return;
     }
     // A copy also holds its host slot while it waits for the readers of its device slot. Only timed copies
     // measure that wait, so the last one stands for the others.
     let readers = share(held, timeline.readers_ns, timeline.copy_ns);
-    causes.add(Cause::Copy, held - readers);
+    account.charge(Cause::Copy, held - readers);
     // The readers of a device map's input are its lanes, which wait for the readers of their output.
     let Timeline { map_ns, map_readers_ns, mapped, .. } = *timeline;
     let mapping = if mapped > 0 { share(readers, map_ns, map_readers_ns) } else { 0 };
-    causes.add(Cause::DeviceMap, mapping);
-    causes.add(Cause::NoDeviceSlot, readers - mapping);
+    account.charge(Cause::DeviceMap, mapping);
+    account.charge(Cause::NoDeviceSlot, readers - mapping);
 }
 
 /// Takes up to `max` from `time`.
@@ -264,10 +212,10 @@ mod tests {
     }
 
     fn charged(wait: Range<u64>, timeline: &Timeline) -> [u64; 9] {
-        let (mut charger, mut causes) = (Charger::default(), Causes::default());
+        let (mut charger, mut account) = (Charger::default(), Account::default());
         charger.next(timeline);
-        charger.charge(wait, timeline, &mut causes);
-        Cause::ALL.map(|cause| causes.ns(cause))
+        charger.charge(wait, timeline, &mut account);
+        Cause::ALL.map(|cause| account.ns(cause))
     }
 
     #[test]
@@ -314,12 +262,12 @@ mod tests {
         assert_eq!(charged(100..150, &late), [0, 30, 0, 0, 20, 0, 0, 0, 0]);
         assert_eq!(charged(90..150, &late), [0, 30, 0, 0, 30, 0, 0, 0, 0]);
         // The second of two that were handed out together.
-        let (mut charger, mut causes) = (Charger::default(), Causes::default());
+        let (mut charger, mut account) = (Charger::default(), Account::default());
         for wait in [140..150, 130..150] {
             charger.next(&late);
-            charger.charge(wait, &late, &mut causes);
+            charger.charge(wait, &late, &mut account);
         }
-        assert_eq!((causes.ns(Cause::Decode), causes.ns(Cause::Copy)), (10, 20));
+        assert_eq!((account.ns(Cause::Decode), account.ns(Cause::Copy)), (10, 20));
         let busy = Timeline { idle_since: 120, begun: 120, ..late };
         assert_eq!(charged(100..150, &busy), [0, 50, 0, 0, 0, 0, 0, 0, 0]);
         // A source whose records took 30 ns to read first.

@@ -10,7 +10,7 @@ use feedline_core::BatchInfo;
 use feedline_core::timeline::now;
 
 use super::account::{Account, Report, ServiceTimes, Setup, mean};
-use super::charge::{Cause, Causes, Charger, share};
+use super::charge::{Cause, Charger, share};
 use super::copies::CopyRates;
 use crate::decode::filler::FillCounts;
 use crate::trace::{BatchId, LoaderTrace};
@@ -231,29 +231,29 @@ impl Ledger {
     /// The call returns a batch of `bytes` bytes. Returns the time, and the consumer's wait.
     pub(crate) fn deliver(&mut self, info: &BatchInfo, bytes: usize) -> (u64, u64) {
         let timeline = &info.timeline;
-        let mut causes = Causes::default();
+        let mut account = Account::default();
         self.charger.next(timeline);
         // A batch that was sent before the call costs no wait.
         let at = if timeline.delivered() > self.asked { now() } else { self.asked };
         let polls = &self.polls[..std::mem::take(&mut self.polled)];
         for &(from, to) in polls.iter().chain([&(self.asked, at)]).filter(|(from, to)| from < to) {
-            let mut wait = Causes::default();
+            let mut wait = Account::default();
             self.charger.charge(from..to, timeline, &mut wait);
-            causes.merge(&wait);
+            account.merge(&wait);
             if let Some(trace) = &self.trace {
                 trace.waits(BatchId::of(info), from, &wait);
             }
         }
         let copied = std::mem::take(&mut self.copied);
-        self.arrival_of(copied).into_iter().for_each(|(cause, ns)| causes.add(cause, ns));
+        self.arrival_of(copied).into_iter().for_each(|(cause, ns)| account.charge(cause, ns));
         let mapped = std::mem::take(&mut self.mapped);
-        causes.add(Cause::DeviceMap, mapped);
+        account.charge(Cause::DeviceMap, mapped);
         if self.arrival.is_some() && timeline.copy_ns + timeline.map_ns > 0 {
             self.arrival = Some((timeline.copy_ns, timeline.map_ns));
         }
-        let waited = causes.sum().as_nanos() as u64;
+        let waited = account.wall().as_nanos() as u64;
         let busy = std::mem::take(&mut self.busy);
-        causes.add(Cause::Consumer, busy);
+        account.charge(Cause::Consumer, busy);
         if let Some(trace) = &self.trace {
             trace.delivered(info);
             self.current = Some(BatchId::of(info));
@@ -268,10 +268,10 @@ impl Ledger {
             map_ns: timeline.map_ns + mapped,
             step_ns: busy,
             // Here only the delay that the step caused; `State::mean` computes a time per step from it.
-            device_ns: causes.ns(Cause::NoDeviceSlot),
+            device_ns: account.ns(Cause::NoDeviceSlot),
         };
         let mut state = self.shared.state();
-        state.run.add(&causes, info.ids.len(), bytes, at);
+        state.run.add(&account, info.ids.len(), bytes, at);
         if state.recent.len() == KEPT {
             state.recent.pop_front();
         }
@@ -403,6 +403,7 @@ mod tests {
         }
         ledger.end(0);
         let run = ledger.reporter().report().run;
-        assert_eq!(run.causes.sum(), run.wall(), "{run:?}");
+        let charged: u64 = Cause::ALL.into_iter().map(|cause| run.ns(cause)).sum();
+        assert_eq!(Duration::from_nanos(charged), run.wall(), "{run:?}");
     }
 }

@@ -61,7 +61,7 @@ impl Metrics {
         self.bytes.increment(run.bytes - reported.bytes);
         for (cause, time) in Cause::ALL.into_iter().zip(&self.time) {
             // Differences of sums, so that nothing is lost by rounding.
-            time.increment(run.causes.ns(cause) / 1000 - reported.causes.ns(cause) / 1000);
+            time.increment(run.ns(cause) / 1000 - reported.ns(cause) / 1000);
         }
         self.workers.set(setup.workers as f64);
         self.depth.set(setup.device_slots as f64);

@@ -28,8 +28,6 @@ pub(crate) use account::shuffle_at_once;
 pub use account::{Account, Report, ServiceTimes, Setup};
 pub use charge::Cause;
 #[doc(hidden)] // As above.
-pub use charge::Causes;
-#[doc(hidden)] // As above.
 pub use charge::Charger;
 pub use copies::{CopyRate, CopyRates};
 pub(crate) use ledger::Ledger;

@@ -19,7 +19,7 @@ use feedline_core::{BatchInfo, Timeline};
 pub(crate) use device_clock::DeviceClock;
 pub use stream::StreamTrace;
 
-use crate::report::{Cause, Causes};
+use crate::report::{Account, Cause};
 
 /// Spans kept by default: 24 MB, and a file of about 40 MB.
 const SPANS: usize = 1 << 18;
@@ -270,11 +270,11 @@ impl LoaderTrace {
         self.record(Lane::Map(map_lane), work, batch, map_slot, mapped);
     }
 
-    /// The consumer waited from `start` on, for each of `causes` in turn.
-    pub(crate) fn waits(&self, batch: BatchId, start: u64, causes: &Causes) {
+    /// The consumer waited from `start` on, for each cause in `account` in turn.
+    pub(crate) fn waits(&self, batch: BatchId, start: u64, account: &Account) {
         let mut at = start;
         for cause in Cause::ALL {
-            let end = at + causes.ns(cause);
+            let end = at + account.ns(cause);
             self.wait(batch, cause, (at, end));
             at = end;
         }

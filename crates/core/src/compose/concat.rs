@@ -1,14 +1,10 @@
 //! One set after the other.
 
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
 
-use crate::compose::{Parts, check_id, check_len, common_spec};
-use crate::{
-    Context, Dataset, Fingerprint, Prefetched, ReadError, Result, Row, Rows, Spec, StableDataset,
-    StridedColumn,
-};
+use crate::compose::{Parts, check_id, check_len, common_spec, reads_parts};
+use crate::{Dataset, Fingerprint, ReadError, Result, Spec, StableDataset, StridedColumn};
 
 /// The samples of several sets with the same fields, one set after the other; [`Dataset::concat`] makes one
 /// of two.
@@ -76,37 +72,13 @@ impl Dataset for Concat {
         &self.spec
     }
 
-    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
-        self.parts().read(self.existing(id)?, row, context)
-    }
-
-    fn read_many(
-        &self,
-        ids: &[u64],
-        rows: &mut Rows<'_>,
-        context: &mut Context,
-    ) -> Result<(), (usize, ReadError)> {
-        self.parts().read_many(ids, rows, context, |id| self.existing(id))
-    }
-
-    fn has_random_geometry(&self) -> bool {
-        self.parts.iter().any(Dataset::has_random_geometry)
-    }
-
-    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
-        self.parts().prefetch(ids, context, |id| self.existing(id))
-    }
+    reads_parts!();
 
     /// The column of the only part that has samples; `None` if several parts have some.
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
         let mut parts = (0..self.parts.len()).filter(|&part| self.starts[part] < self.starts[part + 1]);
         let only = parts.next()?;
         if parts.next().is_some() { None } else { self.parts[only].column(field) }
-    }
-
-    fn path(&self, id: u64) -> Option<&Path> {
-        let (part, inner) = self.place(id)?;
-        self.parts[part].path(inner)
     }
 
     fn fingerprint(&self) -> u64 {

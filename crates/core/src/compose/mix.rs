@@ -61,8 +61,8 @@ struct Phase {
     /// The epoch and the position of the first one.
     epoch: u64,
     first: u64,
-    /// The draws of each set before this phase, counted from the beginning of the run in a number type that no epoch
-    /// overflows.
+    /// The draws of each set before this phase, counted from the beginning of the run. No number of epochs
+    /// overflows the type.
     drawn: Vec<u128>,
     /// For each position within a period: its set, and the number of positions before it that belong to that
     /// set. The pattern restarts at the beginning of each epoch after that.
@@ -93,8 +93,8 @@ impl Phase {
         periods * self.shares[part] + of_rest as u64
     }
 
-    /// The period that has position `id` of `epoch`, the place in the period, and the draws of a set before the pattern
-    /// began.
+    /// The period that has position `id` of `epoch`, the place in the period, and the draws of a set before
+    /// the pattern began.
     fn place(&self, epoch: u64, id: u64, part: impl Fn(u64) -> usize) -> (u64, usize, u128) {
         match epoch.checked_sub(self.epoch + 1) {
             None => {

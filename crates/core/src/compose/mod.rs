@@ -89,6 +89,44 @@ struct Places {
     inner: Vec<u64>,
 }
 
+/// The methods of [`Dataset`] that read, for a set that has the methods `parts` and `existing`, which returns
+/// the place of a sample.
+macro_rules! reads_parts {
+    () => {
+        fn read(
+            &self,
+            id: u64,
+            row: &mut crate::Row<'_, '_>,
+            context: &mut crate::Context,
+        ) -> Result<(), crate::ReadError> {
+            self.parts().read(self.existing(id)?, row, context)
+        }
+
+        fn read_many(
+            &self,
+            ids: &[u64],
+            rows: &mut crate::Rows<'_>,
+            context: &mut crate::Context,
+        ) -> Result<(), (usize, crate::ReadError)> {
+            self.parts().read_many(ids, rows, context, |id| self.existing(id))
+        }
+
+        fn has_random_geometry(&self) -> bool {
+            self.parts().sets.iter().any(crate::Dataset::has_random_geometry)
+        }
+
+        fn prefetch(&self, ids: &[u64], context: &mut crate::Context) -> crate::Prefetched {
+            self.parts().prefetch(ids, context, |id| self.existing(id))
+        }
+
+        fn path(&self, id: u64) -> Option<&std::path::Path> {
+            let (part, inner) = self.existing(id).ok()?;
+            self.parts().sets[part].path(inner)
+        }
+    };
+}
+use reads_parts;
+
 impl<'a> Parts<'a> {
     fn new(name: &'static str, sets: &'a [StableDataset]) -> Self {
         Self { name, sets, names_file: false }

@@ -1,10 +1,9 @@
 //! A set several times within an epoch.
 
 use std::fmt;
-use std::path::Path;
 
-use crate::compose::{Parts, check_id, check_len};
-use crate::{Context, Dataset, Fingerprint, Prefetched, ReadError, Result, Row, Rows, Spec, StableDataset};
+use crate::compose::{Parts, check_id, check_len, reads_parts};
+use crate::{Dataset, Fingerprint, ReadError, Result, Spec, StableDataset};
 
 /// Another set several times within an epoch; made by [`Dataset::repeat`].
 pub struct Repeat {
@@ -25,7 +24,7 @@ impl Repeat {
         Parts::new("repetition", std::slice::from_ref(&self.inner))
     }
 
-    fn place(&self, id: u64) -> Result<(usize, u64), ReadError> {
+    fn existing(&self, id: u64) -> Result<(usize, u64), ReadError> {
         check_id(id, self.len())?;
         Ok((0, id % self.once))
     }
@@ -40,30 +39,7 @@ impl Dataset for Repeat {
         self.inner.spec()
     }
 
-    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
-        self.parts().read(self.place(id)?, row, context)
-    }
-
-    fn read_many(
-        &self,
-        ids: &[u64],
-        rows: &mut Rows<'_>,
-        context: &mut Context,
-    ) -> Result<(), (usize, ReadError)> {
-        self.parts().read_many(ids, rows, context, |id| self.place(id))
-    }
-
-    fn has_random_geometry(&self) -> bool {
-        self.inner.has_random_geometry()
-    }
-
-    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
-        self.parts().prefetch(ids, context, |id| self.place(id))
-    }
-
-    fn path(&self, id: u64) -> Option<&Path> {
-        self.inner.path(self.place(id).ok()?.1)
-    }
+    reads_parts!();
 
     fn fingerprint(&self) -> u64 {
         let state = Fingerprint::new().bytes(b"repeat").number(self.inner.fingerprint());

@@ -1,10 +1,9 @@
 //! Listed samples of a set.
 
 use std::fmt;
-use std::path::Path;
 
-use crate::compose::{Parts, check_id, check_len, config};
-use crate::{Context, Dataset, Fingerprint, Prefetched, ReadError, Result, Row, Rows, Spec, StableDataset};
+use crate::compose::{Parts, check_id, check_len, config, reads_parts};
+use crate::{Dataset, Fingerprint, ReadError, Result, Spec, StableDataset};
 
 /// Listed samples of another set; made by [`Dataset::subset`], [`Dataset::filter`] and [`Dataset::split`].
 /// Takes 8 bytes per listed sample.
@@ -32,11 +31,7 @@ impl Subset {
         Parts::new("subset", std::slice::from_ref(&self.inner))
     }
 
-    fn inner(&self, id: u64) -> Option<u64> {
-        self.ids.get(usize::try_from(id).ok()?).copied()
-    }
-
-    fn place(&self, id: u64) -> Result<(usize, u64), ReadError> {
+    fn existing(&self, id: u64) -> Result<(usize, u64), ReadError> {
         check_id(id, self.len())?;
         Ok((0, self.ids[id as usize]))
     }
@@ -51,30 +46,7 @@ impl Dataset for Subset {
         self.inner.spec()
     }
 
-    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
-        self.parts().read(self.place(id)?, row, context)
-    }
-
-    fn read_many(
-        &self,
-        ids: &[u64],
-        rows: &mut Rows<'_>,
-        context: &mut Context,
-    ) -> Result<(), (usize, ReadError)> {
-        self.parts().read_many(ids, rows, context, |id| self.place(id))
-    }
-
-    fn has_random_geometry(&self) -> bool {
-        self.inner.has_random_geometry()
-    }
-
-    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
-        self.parts().prefetch(ids, context, |id| self.place(id))
-    }
-
-    fn path(&self, id: u64) -> Option<&Path> {
-        self.inner.path(self.inner(id)?)
-    }
+    reads_parts!();
 
     fn fingerprint(&self) -> u64 {
         let state = Fingerprint::new().bytes(b"subset").number(self.inner.fingerprint());

@@ -1,12 +1,9 @@
 //! Consecutive samples of a set.
 
 use std::fmt;
-use std::path::Path;
 
-use crate::compose::{Parts, check_id};
-use crate::{
-    Context, Dataset, Fingerprint, Prefetched, ReadError, Row, Rows, Spec, StableDataset, StridedColumn,
-};
+use crate::compose::{Parts, check_id, reads_parts};
+use crate::{Dataset, Fingerprint, ReadError, Spec, StableDataset, StridedColumn};
 
 /// Consecutive samples of another set; made by [`Dataset::take`] and [`Dataset::skip`].
 pub struct Window {
@@ -27,7 +24,7 @@ impl Window {
         Parts::new("window", std::slice::from_ref(&self.inner))
     }
 
-    fn place(&self, id: u64) -> Result<(usize, u64), ReadError> {
+    fn existing(&self, id: u64) -> Result<(usize, u64), ReadError> {
         check_id(id, self.len)?;
         Ok((0, self.first + id))
     }
@@ -42,36 +39,13 @@ impl Dataset for Window {
         self.inner.spec()
     }
 
-    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
-        self.parts().read(self.place(id)?, row, context)
-    }
-
-    fn read_many(
-        &self,
-        ids: &[u64],
-        rows: &mut Rows<'_>,
-        context: &mut Context,
-    ) -> Result<(), (usize, ReadError)> {
-        self.parts().read_many(ids, rows, context, |id| self.place(id))
-    }
-
-    fn has_random_geometry(&self) -> bool {
-        self.inner.has_random_geometry()
-    }
-
-    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
-        self.parts().prefetch(ids, context, |id| self.place(id))
-    }
+    reads_parts!();
 
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
         let all = self.inner.column(field)?;
         let (first, len) = (usize::try_from(self.first).ok()?, usize::try_from(self.len).ok()?);
         let skipped = first.checked_mul(all.stride())?.checked_add(all.first())?;
         StridedColumn::new(all.bytes(), skipped, all.stride(), len, all.row_bytes()).ok()
-    }
-
-    fn path(&self, id: u64) -> Option<&Path> {
-        self.inner.path(self.first.checked_add(id).filter(|_| id < self.len)?)
     }
 
     fn fingerprint(&self) -> u64 {

@@ -20,7 +20,7 @@ pub struct Connections {
     pub links: Vec<Link>,
 }
 
-/// The two connections with another rank. Rank 0 is connected with all others, each other rank only with rank 0.
+/// The two connections with another rank. Rank 0 has them with all others, each other rank only with rank 0.
 pub struct Link {
     pub rank: u32,
     /// Messages about the run.

@@ -186,7 +186,7 @@ struct Object {
     id: u64,
     place: Arc<Place>,
     tag: Tag,
-    /// All of its bytes, if its server does not support ranges.
+    /// All bytes of the file, if the server does not support ranges.
     whole: Option<Bytes>,
     /// The error of the first answer with another version.
     changed: OnceLock<Error>,

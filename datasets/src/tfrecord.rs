@@ -89,7 +89,7 @@ struct Facts {
 #[derive(Default)]
 struct Seen {
     facts: Facts,
-    /// The last record that has it, and the facts before that record.
+    /// The last record that has the feature, and the facts before that record.
     last: Option<(u64, Facts)>,
 }
 

@@ -146,7 +146,7 @@ impl Proof {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchProof {
     proof: Proof,
-    /// The order hash of these ids alone, from 0 on.
+    /// The order hash of these ids alone, counted from position 0.
     order: u64,
 }
 
@@ -162,7 +162,7 @@ impl BatchProof {
         Self { proof: Proof { count: ids.len() as u64, sum }, order }
     }
 
-    /// The order hash of these ids alone, from 0 on.
+    /// The order hash of these ids alone, counted from position 0.
     #[doc(hidden)] // For the record of a run.
     pub fn order(&self) -> u64 {
         self.order

@@ -14,10 +14,12 @@
 //! | `color.rs` | colour operations that several transforms share |
 //! | `augment/` | RandAugment, TrivialAugment and their operations |
 //! | `output.rs` | the field: element type and channel order |
-//! | `transforms.rs`, `placement.rs` | the list of transforms; which of them run on the device |
+//! | `transforms.rs`, `applied.rs` | the list of transforms; its work on a sample |
+//! | `placement.rs` | the part of the list that runs on the device |
 //!
 //! [`Context::random`]: feedline_core::Context::random
 
+mod applied;
 mod augment;
 mod center_crop;
 pub(crate) mod color;

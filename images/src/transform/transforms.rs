@@ -1,8 +1,8 @@
-//! The list of transforms, and how it is applied to a sample.
+//! The list of transforms; `applied.rs` applies it to a sample.
 
 use std::sync::Arc;
 
-use feedline_core::{DType, Error, ErrorKind, Random, Result, Spec, named};
+use feedline_core::{DType, Error, ErrorKind, Result, Spec, named};
 
 use super::output::Output;
 use super::{
@@ -10,12 +10,9 @@ use super::{
     Grayscale, Mode, Pad, QuarterTurn, RandAugment, RandomCrop, RandomResizedCrop, Resize, Transform,
     TrivialAugment,
 };
-use crate::canvas::crop;
 use crate::decode::Settings;
 use crate::device::{Mixing, WORDS};
-use crate::{
-    Canvas, Chroma, Decoder, Level, Limits, Moves, Picture, Plane, Reduction, Region, Sampling, Size,
-};
+use crate::{Canvas, Chroma, Decoder, Limits, Moves, Picture, Plane, Size};
 
 /// A list of transforms, applied to each picture in order, and the format of the batch's field.
 ///
@@ -58,8 +55,8 @@ pub struct Transforms {
 pub struct Scratch {
     pub(super) decoder: Decoder,
     pub(super) canvas: Canvas,
-    alpha: Plane<u8>,
-    wide: Plane<u16>,
+    pub(super) alpha: Plane<u8>,
+    pub(super) wide: Plane<u16>,
 }
 
 impl Scratch {
@@ -341,162 +338,5 @@ impl Transforms {
         self.device_part()?;
         let spec = spec.field(name, DType::U8, size.shape())?;
         spec.field(&format!("{name}.parameters"), DType::U32, [WORDS])
-    }
-
-    /// Decodes a picture, applies the transforms, and writes the bytes of the field to `image`.
-    ///
-    /// Decodes only the region of a JPEG that the first transform needs.
-    ///
-    /// # Errors
-    /// `Data` if the picture cannot be decoded, see [`Decoder::decode`]; `Sample` if a transform makes a
-    /// picture beyond [`Limits::pixels`], or if `image` does not have the length of the result.
-    pub fn read(
-        &self,
-        encoded: &[u8],
-        random: &mut Random,
-        scratch: &mut Scratch,
-        image: &mut [u8],
-    ) -> Result<()> {
-        let Scratch { decoder, canvas, alpha, wide } = scratch;
-        decoder.set(self.settings);
-        match self.output.mode {
-            Mode::Rgb | Mode::Gray => {}
-            Mode::RgbAlpha => decoder.decode_alpha(encoded, alpha)?,
-            Mode::U16 => {
-                decoder.decode_plane(encoded, wide)?;
-                self.move_plane(random, canvas, wide, Sampling::Filtered)?;
-                self.check_length(canvas.size(), image)?;
-                self.output.write_wide(wide.pixels(), image);
-                return Ok(());
-            }
-            Mode::Index => {
-                decoder.decode_plane(encoded, alpha)?;
-                self.move_plane(random, canvas, alpha, Sampling::Nearest)?;
-                self.check_length(canvas.size(), image)?;
-                image.copy_from_slice(alpha.pixels());
-                return Ok(());
-            }
-        }
-        let first = self.host_steps().first();
-        canvas.fill(|pixels| {
-            decoder.decode_region(encoded, pixels, |size| {
-                let region = first.map_or(Region::whole(size), |step| step.region(size, random));
-                let scaled = first.filter(|_| self.scaled_decode).and_then(|step| step.scaled_to());
-                let reduction = scaled.map_or(Reduction::None, |to| Reduction::strongest(region.size, to));
-                (region, reduction)
-            })
-        })?;
-        if let Some(first) = first {
-            self.apply_step(&**first, random, canvas)?;
-        }
-        self.finish(1, random, (canvas, alpha), image)
-    }
-
-    /// Draws the moves of a picture of one channel, and applies them.
-    fn move_plane<T: Level>(
-        &self,
-        random: &mut Random,
-        canvas: &mut Canvas,
-        plane: &mut Plane<T>,
-        sampling: Sampling,
-    ) -> Result<()> {
-        canvas.set_blank(plane.size());
-        self.apply_steps(0, random, canvas)?;
-        plane.apply(canvas.moves(), sampling);
-        Ok(())
-    }
-
-    /// Applies the transforms to decoded pixels, and writes the bytes of the field to `image`.
-    ///
-    /// # Errors
-    /// `Sample` if a transform makes a picture beyond [`Limits::pixels`], or if `image` does not have the
-    /// length of the result.
-    ///
-    /// # Panics
-    /// If `pixels` does not have `size.bytes()` bytes.
-    pub fn apply(
-        &self,
-        size: Size,
-        pixels: &[u8],
-        random: &mut Random,
-        scratch: &mut Scratch,
-        image: &mut [u8],
-    ) -> Result<()> {
-        if self.output.mode.is_plane() {
-            let why = format!("pictures of {:?} are decoded from files: call read", self.output.mode);
-            return Err(Error::new(ErrorKind::Config, why));
-        }
-        assert_eq!(pixels.len(), size.bytes(), "pixels of a picture of {size}");
-        let Scratch { canvas, alpha, .. } = scratch;
-        alpha.begin(size).resize(size.height * size.width, 255);
-        let Some(first) = self.host_steps().first() else {
-            canvas.set(size, pixels);
-            return self.finish(0, random, (canvas, alpha), image);
-        };
-        // Only the region that is needed is copied.
-        let region = first.region(size, random);
-        canvas.fill(|to| {
-            to.resize(region.size.bytes(), 0);
-            crop(size, pixels, region, to);
-            Ok::<_, Error>((size, region, region.size))
-        })?;
-        self.apply_step(&**first, random, canvas)?;
-        self.finish(1, random, (canvas, alpha), image)
-    }
-
-    /// Applies a transform. The picture may grow to the limit, or to the fixed size of the transform.
-    fn apply_step(&self, step: &dyn Transform, random: &mut Random, canvas: &mut Canvas) -> Result<()> {
-        let fixed = step.size(None).map_or(0, Size::pixels);
-        canvas.set_max_pixels(self.settings.limits.pixels.max(fixed).max(canvas.size().pixels()));
-        step.apply(canvas, random);
-        let Some(why) = canvas.take_refusal() else { return Ok(()) };
-        Err(Error::new(ErrorKind::Sample, format!("{step:?} makes a picture of {why}")))
-    }
-
-    /// Applies the host's steps from number `from` on.
-    fn apply_steps(&self, from: usize, random: &mut Random, canvas: &mut Canvas) -> Result<()> {
-        for step in self.host_steps().iter().skip(from) {
-            let region = step.region(canvas.size(), random);
-            canvas.crop(region);
-            self.apply_step(&**step, random, canvas)?;
-        }
-        Ok(())
-    }
-
-    /// Checks that a picture of `size` fills the field.
-    fn check_length(&self, size: Size, image: &[u8]) -> Result<()> {
-        let bytes = self.written().bytes(size);
-        if bytes == image.len() {
-            return Ok(());
-        }
-        let why = format!(
-            "the picture is {size} after the transforms, {bytes} bytes instead of {}: end the list with one \
-             size",
-            image.len()
-        );
-        Err(Error::new(ErrorKind::Sample, why))
-    }
-
-    /// How the host writes the picture.
-    fn written(&self) -> &Output {
-        static AS_IT_IS: Output = Output::as_it_is();
-        if self.host.is_some() { &AS_IT_IS } else { &self.output }
-    }
-
-    /// Applies the host's steps from number `from` on, and writes the result to `image`.
-    fn finish(
-        &self,
-        from: usize,
-        random: &mut Random,
-        (canvas, alpha): (&mut Canvas, &mut Plane<u8>),
-        image: &mut [u8],
-    ) -> Result<()> {
-        self.apply_steps(from, random, canvas)?;
-        self.check_length(canvas.size(), image)?;
-        if self.output.mode == Mode::RgbAlpha {
-            alpha.apply(canvas.moves(), Sampling::Filtered);
-        }
-        self.written().write(canvas, alpha, image);
-        Ok(())
     }
 }

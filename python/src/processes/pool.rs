@@ -49,7 +49,7 @@ pub(crate) struct Pool {
     state: Mutex<State>,
     /// Notified when a lane is free, a worker has started, or the pool is closed.
     changed: Condvar,
-    /// The number of data sets of open loaders that it reads.
+    /// The number of data sets that the pool reads for open loaders.
     users: AtomicUsize,
     deaths: AtomicUsize,
     is_closed: AtomicBool,

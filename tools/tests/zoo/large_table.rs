@@ -1,5 +1,5 @@
-//! A Parquet file of more than 512 MiB, decoded, in a few: it is shuffled by blocks, in the same order from
-//! memory, a cache and disk, and resumes at random steps.
+//! A small Parquet file whose rows take more than 512 MiB when decoded. It is shuffled by blocks, in the same
+//! order from memory, a cache and disk, and resumes at random steps.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -30,7 +30,7 @@ pub(crate) struct DeviceLanes {
 struct Lanes {
     /// The batches of the transfer thread, in the order of their delivery.
     batches: Receiver<Delivery>,
-    /// The number of the next batch, in the order of their delivery.
+    /// The number of the batch that the next lane takes; batches are numbered in the order of delivery.
     intake: Mutex<u64>,
     outbox: Outbox,
     work: MapWork,

@@ -97,7 +97,7 @@ struct Run<'a> {
     waits: Arc<Backoff>,
     /// The worker that filled each host slot last.
     filled_by: Vec<Option<u32>>,
-    /// A batch of a source that had no record; to be begun again.
+    /// A batch to begin again, because the source had no record for it yet.
     not_yet: Option<Box<Job>>,
 }
 

@@ -4,7 +4,7 @@ use feedline::batch::DeviceBatch;
 use feedline::{DType, LastBatch, Loader, Result, Spec, Stream, TransferMode, View};
 use feedline_datasets::Idx;
 use feedline_device::Buffer;
-use feedline_kernels::ops::{Kernels, Linear, Options as Computing};
+use feedline_kernels::ops::{KernelOptions, Kernels, Linear};
 use serde_json::json;
 
 use crate::measure::{Figures, sides, steps};
@@ -119,7 +119,10 @@ impl Layers {
         let mut bias = Buffer::new(stream, outputs)?;
         bias.write(&vec![0.0; outputs])?;
         Ok(Self {
-            kernels: Kernels::with(stream, Computing { tf32: true, tuned: true, ..Computing::default() })?,
+            kernels: Kernels::with(
+                stream,
+                KernelOptions { tf32: true, tuned: true, ..KernelOptions::default() },
+            )?,
             pixels: Buffer::new(stream, rows * pixels)?,
             weights: shapes.iter().map(weights).collect::<Result<_>>()?,
             bias,

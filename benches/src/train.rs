@@ -5,7 +5,7 @@ use feedline::report::ChosenMode;
 use feedline::{Error, ErrorKind, Loader, Result, Stream, TransferMode, Workers};
 use feedline_datasets::Idx;
 use feedline_device::Buffer;
-use feedline_kernels::ops::{Kernels, Options as Computing, Sgd};
+use feedline_kernels::ops::{KernelOptions, Kernels, Sgd};
 use feedline_mlp::{Init, Mlp, Optimizer, Shape};
 use serde_json::json;
 
@@ -48,7 +48,8 @@ pub(crate) fn one(
     let inputs = data.shape().iter().product();
     let hidden = if options.smoke { 32 } else { 512 };
     let shape = Shape { inputs, hidden, classes: 10, batch };
-    let kernels = Kernels::with(&compute, Computing { tf32: true, tuned: true, ..Computing::default() })?;
+    let kernels =
+        Kernels::with(&compute, KernelOptions { tf32: true, tuned: true, ..KernelOptions::default() })?;
     let products = kernels.describe();
     let sgd = Optimizer::Sgd(Sgd { lr: 0.01, momentum: 0.9 });
     let mut model = Mlp::new(&compute, kernels, shape, Init::Random(1), sgd)?;

@@ -143,7 +143,7 @@ fn shards(
 ) -> Result<Packed> {
     fs::create_dir_all(to).map_err(|error| cannot("make the folder", error))?;
     let _lock = partial::lock(to)?;
-    let mut index = Index::begin(to, reader, bytes)?;
+    let mut index = Index::resume_or_new(to, reader, bytes)?;
     let classes = Classes::write(reader.classes(), to)?;
     let columns = if classes.is_some() { &columns } else { &columns.with_classes(reader.classes()) };
     index.name_classes(classes);

@@ -82,7 +82,7 @@ impl ReadAhead {
         let stretch = self.next_stretch(file, offset);
         let rest = usize::try_from(file.len().saturating_sub(offset)).unwrap_or(usize::MAX);
         let read = len.max(stretch.min(rest));
-        self.begin(file)?;
+        self.empty_for(file)?;
         file.read_at(offset, room(&mut self.bytes, read))?;
         if !self.is_of(file) {
             self.file = Arc::downgrade(file);
@@ -109,7 +109,7 @@ impl ReadAhead {
     }
 
     /// Empties the buffer before a read of `file`; checks grouped reads of another file.
-    fn begin(&mut self, file: &Arc<DiskFile>) -> Result<()> {
+    fn empty_for(&mut self, file: &Arc<DiskFile>) -> Result<()> {
         if !self.is_of(file) {
             self.check()?;
         }

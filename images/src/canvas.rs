@@ -69,7 +69,7 @@ impl Canvas {
         assert_eq!(pixels.len(), size.bytes(), "pixels of a picture of {size}");
         self.pixels.clear();
         self.pixels.extend_from_slice(pixels);
-        self.begin(size, Region::whole(size));
+        self.restart(size, Region::whole(size));
     }
 
     /// Fills the canvas with a region of a picture that `fill` writes: it returns the size of the picture,
@@ -80,7 +80,7 @@ impl Canvas {
     ) -> Result<(), E> {
         self.size = Size::default();
         let (source, region, size) = fill(&mut self.pixels)?;
-        self.begin(source, region);
+        self.restart(source, region);
         self.size = size;
         Ok(())
     }
@@ -88,13 +88,13 @@ impl Canvas {
     /// Makes it a picture of `size` without pixels, to record the moves for a [`Plane`](crate::Plane).
     pub(crate) fn set_blank(&mut self, size: Size) {
         self.pixels.clear();
-        self.begin(size, Region::whole(size));
+        self.restart(size, Region::whole(size));
         self.is_blank = true;
     }
 
     /// Restarts the moves: the canvas has `region` of a picture of size `source`.
-    fn begin(&mut self, source: Size, region: Region) {
-        self.moves.begin(source);
+    fn restart(&mut self, source: Size, region: Region) {
+        self.moves.restart(source);
         self.moves.add(Move::Crop(region));
         self.size = region.size;
         self.is_blank = false;

@@ -155,7 +155,7 @@ macro_rules! by_dtype {
 }
 
 fn memory(batch: &Ready, field: &Field) -> Result<Memory> {
-    fn of<T: Element>(batch: &Ready, field: &Field) -> Result<Memory> {
+    fn typed<T: Element>(batch: &Ready, field: &Field) -> Result<Memory> {
         let name = field.name();
         let (values, lead) = match field.as_ragged().map(Ragged::form) {
             None => (batch.field::<T>(name)?, vec![batch.len()]),
@@ -170,14 +170,14 @@ fn memory(batch: &Ready, field: &Field) -> Result<Memory> {
         };
         Ok(Memory { address: values.address().0, bytes: values.len() * size_of::<T>(), lead })
     }
-    by_dtype!(field.dtype(), of(batch, field))
+    by_dtype!(field.dtype(), typed(batch, field))
 }
 
 fn offsets<'a>(batch: &'a Ready, name: &str) -> Result<View<'a, u32>> {
-    fn of<'a, T: Element>(batch: &'a Ready, name: &str) -> Result<View<'a, u32>> {
+    fn typed<'a, T: Element>(batch: &'a Ready, name: &str) -> Result<View<'a, u32>> {
         Ok(batch.ragged::<T>(name)?.offsets)
     }
-    by_dtype!(batch.spec().fields()[batch.spec().index_of(name)?].dtype(), of(batch, name))
+    by_dtype!(batch.spec().fields()[batch.spec().index_of(name)?].dtype(), typed(batch, name))
 }
 
 /// The device of `stream`, as DLPack numbers it.

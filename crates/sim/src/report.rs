@@ -22,7 +22,7 @@ pub(super) fn side(lanes: &[Lane], actor: Actor, what: &str, call: Call) -> Stri
     }
 }
 
-fn of(lanes: &[Lane], touch: &Touch) -> String {
+fn touching(lanes: &[Lane], touch: &Touch) -> String {
     side(lanes, touch.actor, touch.what, touch.call)
 }
 
@@ -38,8 +38,8 @@ pub(super) fn race(lanes: &[Lane], memory: &Allocation, now: &Touch, conflict: &
     let (start, end) = (conflict.bytes.start, conflict.bytes.end);
     let message = format!(
         "race on bytes {start}..{end} of {memory}: {} {does} what {} {may}; {missing}",
-        of(lanes, now),
-        of(lanes, earlier),
+        touching(lanes, now),
+        touching(lanes, earlier),
     );
     Error::new(ErrorKind::Race, message)
 }
@@ -49,7 +49,7 @@ pub(super) fn freed(lanes: &[Lane], memory: &Allocation, call: Call, conflict: &
     let earlier = &conflict.earlier;
     let missing = missing(lanes, HOST, earlier);
     let message =
-        format!("{memory} is freed ({call}) while {} may still use it; {missing}", of(lanes, earlier));
+        format!("{memory} is freed ({call}) while {} may still use it; {missing}", touching(lanes, earlier));
     Error::new(ErrorKind::Race, message)
 }
 

@@ -30,7 +30,7 @@ pub(crate) enum State {
 
 impl State {
     /// The state that is stored as `word`.
-    pub(crate) fn of(word: u32) -> Self {
+    pub(crate) fn from_word(word: u32) -> Self {
         match word {
             0 => Self::Free,
             1 => Self::Filling,

@@ -26,7 +26,7 @@ unsafe impl<M: HostMemory, T: Send> Sync for Slot<M, T> {}
 impl<M, T> Slot<M, T> {
     /// The present state; only a hint while another thread may change it.
     pub(crate) fn state(&self) -> State {
-        State::of(self.state.load(Ordering::Acquire))
+        State::from_word(self.state.load(Ordering::Acquire))
     }
 
     /// Changes the state from `from` to `to`. Returns false, and changes nothing, when the state is not

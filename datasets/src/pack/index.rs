@@ -69,7 +69,7 @@ const FORMAT: &str = "feedline-pack";
 
 impl Index {
     /// The index of an earlier run to resume, or an empty one.
-    pub(super) fn begin(folder: &Path, reader: &dyn Reader, shard_bytes: u64) -> Result<Self> {
+    pub(super) fn resume_or_new(folder: &Path, reader: &dyn Reader, shard_bytes: u64) -> Result<Self> {
         let new = Self {
             format: FORMAT.into(),
             version: 1,

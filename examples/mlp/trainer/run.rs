@@ -65,7 +65,8 @@ fn run_rank(
     let (held, transfer_mode) = (loader.memory_use(), loader.transfer_mode().to_string());
     let shape =
         Shape { inputs: data.pixels, hidden: options.hidden, classes: options.classes, batch: options.batch };
-    let kernels = Kernels::with(&compute, ops::Options { tf32: options.tf32, ..ops::Options::default() })?;
+    let kernels =
+        Kernels::with(&compute, ops::KernelOptions { tf32: options.tf32, ..ops::KernelOptions::default() })?;
     let kernels_name = kernels.describe();
     let mut model = Mlp::new(&compute, kernels, shape, init(options), optimizer(options))?;
 

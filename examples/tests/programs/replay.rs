@@ -5,7 +5,7 @@ use feedline::{Device, Loader, Result, Workers};
 use feedline_datasets::Idx;
 use feedline_device::Readback;
 use feedline_device::host::Host;
-use feedline_kernels::ops::{AdamW, Kernels, Options, Sgd};
+use feedline_kernels::ops::{AdamW, KernelOptions, Kernels, Sgd};
 use feedline_mlp::{Init, Mlp, Optimizer, Shape};
 use feedline_sim::interceptors::chaos::{Chaos, Options as Disorder};
 
@@ -41,7 +41,8 @@ fn train(device: &Device, optimizer: Optimizer, replayed: bool) -> Result<(Vec<[
     let data = data();
     let shape = Shape { inputs: 64, hidden: 96, classes: 10, batch: BATCH };
     // One of the two optimizers runs with transposed operands, so that they are recorded too.
-    let options = Options { transposed: matches!(optimizer, Optimizer::Sgd(_)), ..Options::default() };
+    let options =
+        KernelOptions { transposed: matches!(optimizer, Optimizer::Sgd(_)), ..KernelOptions::default() };
     let kernels = Kernels::with(&compute, options)?;
     let mut model = Mlp::new(&compute, kernels, shape, Init::Random(1), optimizer)?;
     let builder = Loader::builder(data).batch_size(BATCH).shuffle(3).workers(Workers::Count(2)).depth(3);

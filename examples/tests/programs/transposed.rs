@@ -3,7 +3,7 @@
 
 use feedline::{Device, Result};
 use feedline_device::Buffer;
-use feedline_kernels::ops::{Kernels, Linear, Options, Sgd};
+use feedline_kernels::ops::{KernelOptions, Kernels, Linear, Sgd};
 use feedline_mlp::{Init, Mlp, Optimizer, Shape, State};
 
 const SHAPE: Shape = Shape { inputs: 77, hidden: 130, classes: 10, batch: 200 };
@@ -18,7 +18,7 @@ struct Trained {
     results: Vec<(f32, u32)>,
 }
 
-fn train(device: &Device, options: Options) -> Result<Trained> {
+fn train(device: &Device, options: KernelOptions) -> Result<Trained> {
     let compute = device.stream()?;
     let kernels = Kernels::with(&compute, options)?;
     let first = Linear { rows: SHAPE.batch, inputs: SHAPE.inputs, outputs: SHAPE.hidden };
@@ -57,8 +57,8 @@ fn near(what: &str, got: &State, wanted: &State) {
 }
 
 fn check(device: &Device) {
-    let wanted = train(device, Options::default()).unwrap();
-    let got = train(device, Options { transposed: true, ..Options::default() }).unwrap();
+    let wanted = train(device, KernelOptions::default()).unwrap();
+    let got = train(device, KernelOptions { transposed: true, ..KernelOptions::default() }).unwrap();
     near(&format!("{device:?}, the first step"), &got.first, &wanted.first);
     near(&format!("{device:?}, the last step"), &got.last, &wanted.last);
     for ((got, _), (wanted, _)) in got.results.iter().zip(&wanted.results) {

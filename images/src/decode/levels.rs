@@ -32,11 +32,11 @@ impl Decoder {
         });
         match numbers.unwrap_or_else(|panic| Err(Why::from(panic))).map_err(|why| refused(format, why))? {
             Some(Numbers::Bytes(numbers)) => {
-                plane.begin(header.size).extend(numbers.into_iter().map(T::from));
+                plane.resized(header.size).extend(numbers.into_iter().map(T::from));
                 plane.reorient(header.orientation);
             }
             Some(Numbers::Wide(numbers)) => {
-                let to = plane.begin(header.size);
+                let to = plane.resized(header.size);
                 if !T::extend_wide(to, &numbers) {
                     let why = "its numbers have 16 bits, which a mask of u8 does not: read it as depth, u16";
                     return Err(refused(format, why.to_owned()));
@@ -54,7 +54,7 @@ impl Decoder {
                     );
                     return Err(refused(format, why));
                 }
-                plane.begin(size).extend(pixels.iter().map(|pixel| T::from(pixel[0])));
+                plane.resized(size).extend(pixels.iter().map(|pixel| T::from(pixel[0])));
             }
         }
         Ok(())
@@ -75,7 +75,7 @@ impl Decoder {
         });
         let alpha =
             alpha.unwrap_or_else(|panic| Err(Why::from(panic))).map_err(|why| refused(format, why))?;
-        let to = plane.begin(size);
+        let to = plane.resized(size);
         match alpha {
             Some(alpha) => to.extend(alpha),
             None => to.resize(size.height * size.width, 255),

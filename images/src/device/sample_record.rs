@@ -138,7 +138,7 @@ impl Record {
 
     /// Keeps the moves, in the memory of `moves`.
     pub(super) fn keep_moves(&mut self, mut moves: Moves) {
-        moves.begin(self.source);
+        moves.restart(self.source);
         (self.moves, self.keeps_moves) = (moves, true);
     }
 

@@ -112,7 +112,7 @@ impl Moves {
         !self.is_lost && self.size() == size
     }
 
-    pub(crate) fn begin(&mut self, source: Size) {
+    pub(crate) fn restart(&mut self, source: Size) {
         self.list.clear();
         (self.source, self.is_lost) = (source, false);
     }

@@ -63,7 +63,7 @@ pub enum Sampling {
 /// ```
 /// use feedline_images::{Plane, Size};
 /// let mut mask = Plane::<u8>::new();
-/// *mask.begin(Size::new(1, 2)) = vec![3, 4];
+/// *mask.resized(Size::new(1, 2)) = vec![3, 4];
 /// assert_eq!((mask.size(), mask.pixels()), (Size::new(1, 2), &[3, 4][..]));
 /// ```
 #[derive(Debug, Default)]
@@ -91,7 +91,7 @@ impl<T: Level> Plane<T> {
     }
 
     /// Sets the size, and returns the memory for the pixels, to be filled completely.
-    pub fn begin(&mut self, size: Size) -> &mut Vec<T> {
+    pub fn resized(&mut self, size: Size) -> &mut Vec<T> {
         self.size = size;
         self.pixels.clear();
         &mut self.pixels

@@ -93,7 +93,7 @@ impl Transforms {
         }
         assert_eq!(pixels.len(), size.bytes(), "pixels of a picture of {size}");
         let Scratch { canvas, alpha, .. } = scratch;
-        alpha.begin(size).resize(size.height * size.width, 255);
+        alpha.resized(size).resize(size.height * size.width, 255);
         let Some(first) = self.host_steps().first() else {
             canvas.set(size, pixels);
             return self.finish(0, random, (canvas, alpha), image);

@@ -133,7 +133,7 @@ fn a_mask_and_points_follow_their_picture_through_every_move() {
         let moves = scratch.moves();
         assert!(moves.lead_to(Size::new(30, 30)));
         let mut plane = Plane::<u16>::new();
-        plane.begin(size).extend(places.iter().map(|place| u16::from_le_bytes(*place)));
+        plane.resized(size).extend(places.iter().map(|place| u16::from_le_bytes(*place)));
         plane.apply(moves, Sampling::Nearest);
         let found = image.as_chunks::<3>().0.iter().map(|[y, x, _]| u16::from_le_bytes([*y, *x]));
         assert!(found.eq(plane.pixels().iter().copied()), "key {key}: {moves:?}");

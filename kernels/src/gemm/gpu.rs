@@ -7,7 +7,7 @@ use feedline_device::{Input, Output, Stream, View, ViewMut};
 use super::cublaslt::{self, CublasLt};
 use super::{Linear, Product};
 use crate::launch::{LazyProgram, launch};
-use crate::ops::Options;
+use crate::ops::KernelOptions;
 use crate::programs::GEMM;
 
 /// cuBLASLt if it is available, and the kernels of `gemm.cu`.
@@ -19,8 +19,8 @@ pub(crate) struct Gemm {
 }
 
 impl Gemm {
-    pub(crate) fn new(stream: &Stream, cuda: &Cuda, options: Options) -> Result<Self> {
-        let Options { own_gemm, tf32, tuned, .. } = options;
+    pub(crate) fn new(stream: &Stream, cuda: &Cuda, options: KernelOptions) -> Result<Self> {
+        let KernelOptions { own_gemm, tf32, tuned, .. } = options;
         let cublaslt = match own_gemm {
             true => None,
             false => CublasLt::new(stream, cublaslt::Options { tf32, tuned })?,

@@ -116,7 +116,7 @@ impl Kernels {
     }
 
     /// Whether the weight gradient of `shape` is faster from transposed operands, including the cost of
-    /// writing them. Always `false` on the host, unless [`Options`](super::Options) enable it.
+    /// writing them. Always `false` on the host, unless [`KernelOptions`](super::KernelOptions) enable it.
     pub fn prefers_transposed(&self, shape: Linear) -> bool {
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {

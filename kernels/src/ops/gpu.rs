@@ -8,7 +8,7 @@ use feedline_device::cuda::{Arg, Grid};
 use feedline_device::{Buffer, Stream};
 use feedline_kernel_compiler::LoadedProgram;
 
-use super::Options;
+use super::KernelOptions;
 use crate::gemm::Gemm;
 use crate::launch::{LazyProgram, launch};
 use crate::programs::{PROBE, STEP};
@@ -35,7 +35,7 @@ pub(super) struct Gpu {
     step: LoadedProgram,
     pub(super) gemm: Gemm,
     pub(super) probe: LazyProgram,
-    pub(super) options: Options,
+    pub(super) options: KernelOptions,
     pub(super) capability: (i32, i32),
     pub(super) multiprocessors: usize,
     scratch: Mutex<Scratch>,
@@ -68,7 +68,7 @@ impl Scratch {
 
 impl Gpu {
     /// The kernels for `stream`; `None` if it is not a CUDA stream.
-    pub(super) fn new(stream: &Stream, options: Options) -> Result<Option<Self>> {
+    pub(super) fn new(stream: &Stream, options: KernelOptions) -> Result<Option<Self>> {
         let Some(cuda) = stream.cuda_backend() else { return Ok(None) };
         Ok(Some(Self {
             gemm: Gemm::new(stream, cuda, options)?,
@@ -91,7 +91,7 @@ impl Gpu {
         if !self.gemm.has_cublaslt() {
             return "own kernels".to_owned();
         }
-        let Options { tf32, tuned, unfused, transposed, .. } = self.options;
+        let KernelOptions { tf32, tuned, unfused, transposed, .. } = self.options;
         let options =
             [(tf32, ", TF32"), (tuned, ", tuned"), (unfused, ", unfused"), (transposed, ", transposed")];
         let enabled = options.into_iter().filter(|(enabled, _)| *enabled).map(|(_, name)| name);

@@ -50,14 +50,14 @@ pub use classifier::ClassifierGradients;
 /// ```
 pub struct Kernels {
     stream: Stream,
-    options: Options,
+    options: KernelOptions,
     #[cfg(feature = "cuda")]
     gpu: Option<gpu::Gpu>,
 }
 
 /// Options of the operators. Without a GPU only `transposed` has an effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct KernelOptions {
     /// Uses this crate's matrix products even if cuBLASLt is available.
     pub own_gemm: bool,
     /// Allows matrix products to round their operands to TF32 (10 bits of mantissa, on tensor cores).
@@ -79,14 +79,14 @@ impl Kernels {
     /// # Errors
     /// A device failure.
     pub fn new(stream: &Stream) -> Result<Self> {
-        Self::with(stream, Options::default())
+        Self::with(stream, KernelOptions::default())
     }
 
     /// Creates the operators of `stream` with `options`.
     ///
     /// # Errors
     /// A device failure; `Unavailable` if the threads of the host operators cannot start.
-    pub fn with(stream: &Stream, options: Options) -> Result<Self> {
+    pub fn with(stream: &Stream, options: KernelOptions) -> Result<Self> {
         if stream.kind() != BackendKind::Cuda {
             pool::start()?;
         }

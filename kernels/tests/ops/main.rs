@@ -12,7 +12,7 @@ use common::transpose;
 use feedline_core::{Random, Result};
 use feedline_device::{BackendKind, Buffer, Device, Stream};
 use feedline_kernels::host::{self, pattern};
-use feedline_kernels::ops::{AdamW, ClassifierGradients, Kernels, Linear, Options, Sgd};
+use feedline_kernels::ops::{AdamW, ClassifierGradients, KernelOptions, Kernels, Linear, Sgd};
 
 const SHAPES: [Linear; 6] = [
     Linear { rows: 1, inputs: 1, outputs: 1 },
@@ -31,18 +31,18 @@ struct Case {
 }
 
 /// The options tested on a GPU: cuBLASLt, unfused, tuned, and this crate's own products.
-const PRODUCTS: [Options; 4] = [
-    Options { own_gemm: false, tf32: false, tuned: false, unfused: false, transposed: false },
-    Options { own_gemm: false, tf32: false, tuned: false, unfused: true, transposed: false },
-    Options { own_gemm: false, tf32: false, tuned: true, unfused: false, transposed: false },
-    Options { own_gemm: true, tf32: false, tuned: false, unfused: false, transposed: false },
+const PRODUCTS: [KernelOptions; 4] = [
+    KernelOptions { own_gemm: false, tf32: false, tuned: false, unfused: false, transposed: false },
+    KernelOptions { own_gemm: false, tf32: false, tuned: false, unfused: true, transposed: false },
+    KernelOptions { own_gemm: false, tf32: false, tuned: true, unfused: false, transposed: false },
+    KernelOptions { own_gemm: true, tf32: false, tuned: false, unfused: false, transposed: false },
 ];
 
 /// Runs `case` on the host, and on a GPU with each of the options.
 fn each(test: &str, case: impl Fn(&mut Case) -> Result<()>) {
     for device in [Device::new_host()].into_iter().chain(feedline_testkit::gpu(test)) {
         for options in PRODUCTS {
-            if options != Options::default() && device.kind() != BackendKind::Cuda {
+            if options != KernelOptions::default() && device.kind() != BackendKind::Cuda {
                 continue;
             }
             let stream = device.stream().expect("a stream");

@@ -31,15 +31,15 @@ pub fn formats(root: &Path, dir: &Path) -> Vec<Entry> {
     pack(&*open(&csv).unwrap(), dir.join("packed.arrow"), PackOptions::default(), |_| ()).unwrap();
     pack(&*open(&csv).unwrap(), dir.join("packed"), parts, |_| ()).unwrap();
     vec![
-        Entry::new("Arrays Npy", of(write(dir, "a.npy", &array()))),
-        Entry::new("Arrays Npz", of(write(dir, "a.npz", &zip(&[("a.npy", &array())], None)))),
-        Entry::new("Arrays Safetensors", of(tensors(dir))),
-        Entry::new("Arrays cifar", of(cifar(dir))),
-        Entry::new("ArrowFile Arrow packed", of(dir.join("packed.arrow"))),
+        Entry::new("Arrays Npy", opened(write(dir, "a.npy", &array()))),
+        Entry::new("Arrays Npz", opened(write(dir, "a.npz", &zip(&[("a.npy", &array())], None)))),
+        Entry::new("Arrays Safetensors", opened(tensors(dir))),
+        Entry::new("Arrays cifar", opened(cifar(dir))),
+        Entry::new("ArrowFile Arrow packed", opened(dir.join("packed.arrow"))),
         Entry::new("ArrowFile Arrow compressed", arrow("zstd.arrow")),
         Entry::new("ArrowFile Arrow stream", arrow("plain.stream")),
-        Entry::new("Rows of a saved set", of(listed(dir, &csv))),
-        Entry::new("Shards PackIndex", of(dir.join("packed/_index.json"))),
+        Entry::new("Rows of a saved set", opened(listed(dir, &csv))),
+        Entry::new("Shards PackIndex", opened(dir.join("packed/_index.json"))),
         Entry::new(
             "ParquetFile Parquet",
             some(move || Box::new(ParquetFile::open_with(&parquet, columns()).unwrap())),
@@ -50,13 +50,13 @@ pub fn formats(root: &Path, dir: &Path) -> Vec<Entry> {
         Entry::new("TableWindows beyond the budget", windows(csv.clone(), 1)),
         Entry::new("Tokenized of a table", tokenized(dir, json.clone())),
         Entry::new("Chats of JSON Lines", chats(dir)),
-        Entry::new("TokenDocuments TokenIndex", of(documents(dir))),
-        Entry::new("TokenDocuments LlmC", of(llm_c(dir))),
-        Entry::new("Csv Csv", of(csv)),
-        Entry::new("JsonLines JsonLines", of(json)),
-        Entry::new("TfRecord TfRecord", of(records(dir))),
-        Entry::new("Mds Mds", of(write(dir, "a.mds", &shard()))),
-        Entry::new("Zipped MdsIndex", of(shards(dir).join("index.json"))),
+        Entry::new("TokenDocuments TokenIndex", opened(documents(dir))),
+        Entry::new("TokenDocuments LlmC", opened(llm_c(dir))),
+        Entry::new("Csv Csv", opened(csv)),
+        Entry::new("JsonLines JsonLines", opened(json)),
+        Entry::new("TfRecord TfRecord", opened(records(dir))),
+        Entry::new("Mds Mds", opened(write(dir, "a.mds", &shard()))),
+        Entry::new("Zipped MdsIndex", opened(shards(dir).join("index.json"))),
         Entry::new("ImageFile Image", picture(dir)),
         Entry::new("ImageDataset of a folder", pictures(dir)),
         Entry::new("SoundDataset of a folder", sounds(dir)),
@@ -75,7 +75,7 @@ fn build<D: Dataset>(make: impl Fn() -> D + 'static) -> Build {
 }
 
 /// The samples of a file, of any size.
-pub fn of(path: PathBuf) -> Build {
+pub fn opened(path: PathBuf) -> Build {
     build(move || Ragged::new(open(&path).unwrap_or_else(|error| panic!("{error}")), MOST).unwrap())
 }
 

@@ -104,8 +104,8 @@ pub struct ServiceTimes {
     pub device_ns: u64,
 }
 
-/// An account of the consumer's time, from the beginning of an epoch or a run to its last delivery. The loader
-/// also keeps one for each wait for a batch.
+/// An account of the consumer's time, from the beginning of an epoch or a run to its last delivery. The
+/// loader also keeps an account of each wait for a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
     /// The epoch; for a run, its first one.

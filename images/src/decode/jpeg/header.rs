@@ -104,7 +104,7 @@ pub(super) enum Segment {
 
 impl Header {
     /// Resets the state for the next picture.
-    pub(super) fn begin(&mut self) {
+    pub(super) fn reset(&mut self) {
         self.frame = None;
         self.quantisation = [None; 4];
         self.tables.known = [false; 8];

@@ -97,7 +97,7 @@ pub(super) struct Jpeg {
 impl Jpeg {
     /// Reads the headers up to the first scan, and looks for the end of its data.
     pub(super) fn outlook(&mut self, bytes: &[u8]) -> Result<Outlook, Why> {
-        self.header.begin();
+        self.header.reset();
         let (first, at) = self.header.read(bytes, 2)?;
         let Segment::Scan(scan) = first else {
             return Err("the file ends before its first scan".into());
@@ -117,7 +117,7 @@ impl Jpeg {
         to: &mut [u8],
     ) -> Result<(), Why> {
         let Self { header, planes, coefficients, rows } = self;
-        header.begin();
+        header.reset();
         let (first, mut at) = header.read(bytes, 2)?;
         let Segment::Scan(mut scan) = first else {
             return Err("the file ends before its first scan".into());

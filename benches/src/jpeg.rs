@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use feedline::dataset::Random;
 use feedline::{Context, DType, Dataset, Error, ErrorKind, Loader, ReadError, Result, Row, Spec, Workers};
+use feedline_core::internal;
 use feedline_device::Buffer;
 use feedline_images::{Chroma, Decoder, IMAGENET_MEAN, IMAGENET_STD, Scratch, Transforms};
 use feedline_pictures::{Augment, Pictures as Crossed};
@@ -248,7 +249,7 @@ impl Plain {
                 return Ok(());
             }
             for (id, row) in ((step * self.batch) as u64..).zip(rows.chunks_exact_mut(bytes)) {
-                let mut random = Random::for_draw(0, 0, id);
+                let mut random = internal::random::for_draw(0, 0, id);
                 self.pictures.work.run(self.pictures.file(id), &mut random, memory, row)?;
             }
         }

@@ -2,7 +2,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use feedline_core::{Result, on_threads};
+use feedline_core::Result;
+use feedline_core::internal::on_threads;
 
 /// Shards that are opened at once: enough to hide the round trips of a store.
 const THREADS: usize = 16;

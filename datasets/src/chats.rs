@@ -6,7 +6,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use feedline_core::{DType, Error, ErrorKind, Fingerprint, Prefetched, Result, named};
+use feedline_core::internal::named;
+use feedline_core::{DType, Error, ErrorKind, Fingerprint, Prefetched, Result};
 
 use self::sequences::Sequence;
 use crate::error::one_line;

@@ -6,7 +6,8 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use feedline_core::{DType, Result, named};
+use feedline_core::internal::named;
+use feedline_core::{DType, Result};
 
 use crate::arrays::{Array, Arrays, Coding};
 use crate::bytes::{Content, MEMORY_LIMIT};

@@ -1,6 +1,7 @@
 //! Column types for formats without types of their own: CSV and JSON Lines.
 
-use feedline_core::{DType, Error, ErrorKind, named};
+use feedline_core::internal::named;
+use feedline_core::{DType, Error, ErrorKind};
 
 use crate::ElementType;
 use crate::error::{data, one_line};

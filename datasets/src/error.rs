@@ -2,6 +2,7 @@
 
 use std::{fmt, io};
 
+use feedline_core::internal;
 use feedline_core::{Error, ErrorKind};
 
 /// An error about invalid content of a file.
@@ -20,7 +21,7 @@ pub(crate) fn one_line(text: impl fmt::Display) -> String {
 /// An error of this crate passes through, so that a server that does not answer is not a damaged file. So
 /// does an error of the operating system.
 pub(crate) fn of_stream(error: io::Error, damaged: impl FnOnce(io::Error) -> Error) -> Error {
-    if let Some(own) = Error::within(&error) {
+    if let Some(own) = internal::error::within(&error) {
         return own.clone();
     }
     if error.raw_os_error().is_some() {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
+use feedline_core::internal;
 use feedline_core::{
     Context, Dataset, Error, ErrorKind, Fingerprint, Prefetched, ReadError, Result, Row, Rows, Spec,
     StridedColumn,
@@ -84,7 +85,7 @@ impl Dataset for Fixed {
         }
         // Otherwise the reader says what is wrong.
         runs(&*self.reader, ids, |from, ids, held| {
-            let rows = &mut rows.part(from..from + ids.len());
+            let rows = &mut internal::rows::part(rows, from..from + ids.len());
             if !held.is_empty() && self.copy_decoded(ids, rows, held) {
                 return Ok(());
             }
@@ -145,10 +146,12 @@ impl Fixed {
         self.spec.fields().iter().enumerate().all(|(index, field)| {
             // Columns find a row in constant time, so rows are copied in any order.
             let fits = |column: &StridedColumn<'_>| {
-                ids.iter().all(|&id| column.row(id).is_some_and(|row| row.len() == field.row_bytes()))
+                ids.iter().all(|&id| {
+                    internal::column::row(column, id).is_some_and(|row| row.len() == field.row_bytes())
+                })
             };
             if let Some(column) = self.reader.column(index).filter(fits) {
-                rows.write(index, ids.iter().filter_map(|&id| column.row(id)));
+                rows.write(index, ids.iter().filter_map(|&id| internal::column::row(&column, id)));
                 return true;
             }
             ready.clear();

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use feedline_core::{DType, Error, ErrorKind, Fingerprint, Prefetched, Result, named};
+use feedline_core::internal::named;
+use feedline_core::{DType, Error, ErrorKind, Fingerprint, Prefetched, Result};
 
 use crate::error::one_line;
 use crate::open::open_with;

@@ -1,7 +1,8 @@
 //! Missing values: one rule for all tables.
 
 #[cfg(feature = "tabular")]
-use feedline_core::{Error, ErrorKind, named};
+use feedline_core::internal::named;
+use feedline_core::{Error, ErrorKind};
 
 #[cfg(feature = "tabular")]
 use crate::error::data;

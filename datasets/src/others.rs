@@ -1,6 +1,7 @@
 //! The field of a reader that holds pictures or sounds, and the fields beside it, such as labels.
 
-use feedline_core::{DType, Error, ErrorKind, Result, Row, Spec, named};
+use feedline_core::internal::named;
+use feedline_core::{DType, Error, ErrorKind, Result, Row, Spec};
 
 use crate::reader::at_file;
 use crate::{ElementType, Reader, Schema, SchemaField};

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 
+use feedline_core::internal;
 use feedline_core::{Error, ErrorKind, Prefetched, Result, StridedColumn};
 
 use crate::read_ahead::ReadAhead;
@@ -86,7 +87,7 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     /// Field `field` of sample `sample`, if memory holds the bytes that [`read`](Self::read) gives. Samples
     /// may have a slice even if there is no [`column`](Self::column).
     fn slice(&self, sample: u64, field: usize) -> Option<&[u8]> {
-        self.column(field)?.row(sample)
+        internal::column::row(&self.column(field)?, sample)
     }
 
     /// The max number of neighbours that are decoded together when one of them is read; `None` if samples are

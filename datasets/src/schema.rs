@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use feedline_core::{DType, Error, ErrorKind, Result, Spec, named};
+use feedline_core::internal::named;
+use feedline_core::{DType, Error, ErrorKind, Result, Spec};
 
 use crate::error::{data, one_line};
 

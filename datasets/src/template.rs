@@ -17,7 +17,8 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use feedline_core::{Error, ErrorKind, Fingerprint, Result, named};
+use feedline_core::internal::named;
+use feedline_core::{Error, ErrorKind, Fingerprint, Result};
 
 use crate::error::{data, one_line};
 

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use feedline::dataset::{Rows, lengths};
+use feedline::dataset::lengths;
 use feedline::{Context, Dataset, Error, ErrorKind, InMemory, Mix, compose};
+use feedline_core::internal;
 use feedline_core::{Fingerprint, Layout};
 use feedline_datasets::{
     ElementType, Fixed, ImageDataset, Manifest, ManifestOptions, Nulls, OpenOptions, Ragged, Reader,
@@ -437,7 +438,9 @@ impl DataSet {
     /// Whether samples depend on the epoch or on random numbers; looks at the first one.
     fn varies(&self, py: Python<'_>) -> bool {
         let mut context = Context::new(0, 0);
-        interpreter::detached(py, || read_one(&*self.set, 0, &mut context).is_ok() && context.varies())
+        interpreter::detached(py, || {
+            read_one(&*self.set, 0, &mut context).is_ok() && internal::context::varies(&context)
+        })
     }
 
     /// The number of items that each sample has of the ragged field `field`.
@@ -601,9 +604,11 @@ fn read_one(set: &dyn Dataset, id: u64, context: &mut Context) -> Result<Vec<Vec
     // `u64`, so that the slab is aligned for every element type.
     let mut slab = vec![0_u64; layout.bytes().div_ceil(8)];
     let slab = &mut bytemuck::cast_slice_mut(&mut slab)[..layout.bytes()];
-    let mut rows = Rows::new(&layout, slab, 1);
+    let mut rows = internal::rows::new(&layout, slab, 1);
     let mut row = rows.row(0);
-    context.sample(0, id, |context| row.read_by(|row| set.read(id, row, context)))?;
+    internal::context::sample(context, 0, id, |context| {
+        internal::row::read_by(&mut row, |row| set.read(id, row, context))
+    })?;
     drop(rows);
     let bytes = |(index, field): (usize, &feedline::dataset::Field)| match field.as_ragged() {
         Some(_) => layout.row_values(slab, index, 0).to_vec(),

@@ -85,6 +85,6 @@ fn _feedline(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(interpreter::leave, module)?)?;
     module.add_function(wrap_pyfunction!(interpreter::is_closing, module)?)?;
     module.add_function(wrap_pyfunction!(interpreter::forget_workers, module)?)?;
-    feedline_core::speak_python();
+    feedline_core::internal::speak_python();
     Ok(())
 }

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use feedline::{BadSamples, Error, ErrorKind, LastBatch, LoaderBuilder, Pad, TransferMode, Workers};
+use feedline::{BadSamples, Error, ErrorKind, LastBatch, LoaderBuilder, TransferMode, Workers};
+use feedline_core::internal;
 use feedline_pictures::PictureStage;
 use pyo3::prelude::*;
 
@@ -117,7 +118,8 @@ pub(crate) fn builder(
         builder = builder.epochs(epochs);
     }
     for (field, multiple, element) in &options.pad {
-        builder = builder.pad(field, Pad::from_parts(*multiple, element.as_deref().unwrap_or_default()));
+        builder =
+            builder.pad(field, internal::pad::from_parts(*multiple, element.as_deref().unwrap_or_default()));
     }
     for (field, items) in &options.max_per_batch {
         builder = builder.max_per_batch(field, *items);

@@ -8,6 +8,7 @@ use feedline::batch::FilledBatch;
 use feedline::dataset::Rows;
 use feedline::{Context, DType, Dataset, Error, ErrorKind, ReadError, Row, Spec};
 use feedline_core::Fingerprint;
+use feedline_core::internal;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -126,7 +127,7 @@ impl OwnData {
     /// The seed for the current sample's random numbers, in this process or another.
     fn key(&self, context: &mut Context) -> u64 {
         if !self.varies {
-            return context.key();
+            return internal::context::key(context);
         }
         context.epoch();
         context.random().below(u64::MAX)
@@ -160,7 +161,8 @@ impl OwnData {
         keys: &[u64],
         context: &Context,
     ) -> Result<usize, (usize, ReadError)> {
-        let stacked = self.stacked(ids, keys, context.key_epoch()).map_err(|error| (0, error))?;
+        let stacked =
+            self.stacked(ids, keys, internal::context::key_epoch(context)).map_err(|error| (0, error))?;
         let Stacked { count, fields, error, is_random } = stacked;
         if is_random {
             // Marks the sample as dependent on the epoch, so that it is not cached.
@@ -186,7 +188,7 @@ impl OwnData {
                 Column::Ragged(bytes, lengths) => {
                     let mut rest: &[u8] = bytes;
                     for (row, items) in lengths.iter().take(count).enumerate() {
-                        let bytes = items.saturating_mul(field.item_bytes());
+                        let bytes = items.saturating_mul(internal::spec::item_bytes(&field));
                         let (values, after) =
                             rest.split_at_checked(bytes).ok_or_else(|| wrong("a row is cut off"))?;
                         let written = rows.row(row).write_ragged_bytes(index, values);
@@ -220,7 +222,7 @@ impl Dataset for OwnData {
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
         may_go_on(context)?;
         let keys = [self.key(context)];
-        let mut rows = row.as_rows_mut();
+        let mut rows = internal::row::as_rows_mut(row);
         let read = self.read_by.read((&[id], &keys), &mut rows, context, self.calls());
         let read = read.unwrap_or_else(|| self.read_first(&[id], rows, &keys, context).map(drop));
         read.map_err(|(_, error)| error)
@@ -234,10 +236,10 @@ impl Dataset for OwnData {
     ) -> Result<(), (usize, ReadError)> {
         // Each sample is begun once, in order, regardless of the number per call, and of the process that
         // reads it.
-        let key = |(index, &id)| context.sample(index, id, |context| self.key(context));
+        let key = |(index, &id)| internal::context::sample(context, index, id, |context| self.key(context));
         let keys: Vec<_> = ids.iter().enumerate().map(key).collect();
         if let Some(&first) = ids.first() {
-            context.mark(0, first);
+            internal::context::mark(context, 0, first);
         }
         if let Some(read) = self.read_by.read((ids, &keys), rows, context, self.calls()) {
             return read;
@@ -248,13 +250,18 @@ impl Dataset for OwnData {
         while at < ids.len() {
             may_go_on(context).map_err(|error| (at, error))?;
             let part = at..ids.len().min(at + most);
-            context.mark(at, ids[at]);
-            let read = self.read_first(&ids[part.clone()], rows.part(part.clone()), &keys[part], context);
+            internal::context::mark(context, at, ids[at]);
+            let read = self.read_first(
+                &ids[part.clone()],
+                internal::rows::part(rows, part.clone()),
+                &keys[part],
+                context,
+            );
             at += read.map_err(|(index, error)| (at + index, error))?;
         }
         // A call (the lock, a check of the generators) costs far more than a small sample, so batches are
         // split into pieces as long as for other processes.
-        context.add_elsewhere((start.elapsed().as_nanos() as u64).max(1));
+        internal::context::add_elsewhere(context, (start.elapsed().as_nanos() as u64).max(1));
         Ok(())
     }
 
@@ -313,7 +320,7 @@ impl MapBatch {
     /// Calls the function on a filled batch. It gets a copy of each field that is not ragged, and returns an
     /// array for each.
     pub(crate) fn call(&self, batch: &mut FilledBatch<'_>, context: &Context) -> Result<(), ReadError> {
-        let key = context.key();
+        let key = internal::context::key(context);
         if let Some(done) = self.read_by.map(key, batch.rows()) {
             return done;
         }

@@ -20,7 +20,7 @@ const NAMED: usize = 5;
 /// It depends only on (seed, epoch, position, attempt), so every rank and every replay chooses the same one.
 ///
 /// `attempt` counts from 0; try the next one if the substitute cannot be read either, up to [`ATTEMPTS`].
-/// [`BatchSampler::substitute`](crate::BatchSampler::substitute) returns the sample at that position.
+/// The sample at that position of the epoch's order is the substitute.
 ///
 /// ```
 /// use feedline_core::bad_samples::substitute;
@@ -72,8 +72,7 @@ impl BadSamples {
     ///
     /// # Errors
     /// `Config` for a fraction outside 0 to 1.
-    #[doc(hidden)] // Called by `LoaderBuilder::build`.
-    pub fn check(self) -> Result<()> {
+    pub(crate) fn check(self) -> Result<()> {
         match self {
             Self::Substitute { budget: Budget::Rate { fraction, .. } }
                 if !(0.0..=1.0).contains(&fraction) =>
@@ -109,7 +108,8 @@ pub struct BadSample {
 /// ```
 /// # use feedline_core::BadSampleReport;
 /// # let mut report = BadSampleReport::default();
-/// # report.replaced(0, 3, 8, Some("d/3.jpg".into()), "not a JPEG");
+/// # use feedline_core::internal::bad_samples::replaced;
+/// # replaced(&mut report, 0, 3, 8, Some("d/3.jpg".into()), "not a JPEG");
 /// // Usually from `Loader::bad_sample_report`.
 /// for bad in report.samples() {
 ///     println!("sample {}: {}, {} times", bad.sample, bad.cause, bad.times);
@@ -162,22 +162,26 @@ impl TryFrom<Stored> for BadSampleReport {
 
 impl BadSampleReport {
     /// Counts delivered rows, including substitutes.
-    #[doc(hidden)] // The loader's bookkeeping.
-    pub fn delivered(&mut self, rows: u64) {
+    pub(crate) fn delivered(&mut self, rows: u64) {
         self.delivered = self.delivered.saturating_add(rows);
     }
 
     /// Records that `sample` of `epoch` could not be read, and that `substitute` was delivered in its place.
-    #[doc(hidden)] // The loader's bookkeeping.
-    pub fn replaced(&mut self, epoch: u64, sample: u64, substitute: u64, path: Option<PathBuf>, cause: &str) {
+    pub(crate) fn replaced(
+        &mut self,
+        epoch: u64,
+        sample: u64,
+        substitute: u64,
+        path: Option<PathBuf>,
+        cause: &str,
+    ) {
         self.replaced.add(epoch, sample);
         self.substitutes.add(epoch, substitute);
         self.failed(sample, path, cause);
     }
 
     /// Records that `sample` could not be read as a substitute.
-    #[doc(hidden)] // The loader's bookkeeping.
-    pub fn failed(&mut self, sample: u64, path: Option<PathBuf>, cause: &str) {
+    pub(crate) fn failed(&mut self, sample: u64, path: Option<PathBuf>, cause: &str) {
         self.failures = self.failures.saturating_add(1);
         match self.samples.binary_search_by_key(&sample, |bad| bad.sample) {
             Ok(known) => {
@@ -216,8 +220,7 @@ impl BadSampleReport {
     ///
     /// # Errors
     /// `Sample` when it does not; the message says how many there are and names the first files.
-    #[doc(hidden)] // The loader checks its own report.
-    pub fn check(&self, policy: BadSamples) -> Result<()> {
+    pub(crate) fn check(&self, policy: BadSamples) -> Result<()> {
         let (over, budget) = match policy {
             BadSamples::Fail => (!self.samples.is_empty(), "and none is tolerated".to_owned()),
             BadSamples::Substitute { budget: Budget::Count(max) } => {

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::{BatchContent, BatchProof, Extent, SourcePosition, Timeline};
+use crate::internal::source::SourcePosition;
+use crate::{BatchContent, BatchProof, Extent, Timeline};
 
 /// Which samples a batch holds. It travels with the slot of the batch, and its memory is reused for the
 /// slot's next batch.

@@ -7,8 +7,8 @@
 use std::ops::Range;
 
 use crate::bad_samples::substitute;
+use crate::internal::source::RecordOrder;
 use crate::sampler::MAX_LEN;
-use crate::source::RecordOrder;
 use crate::{Error, ErrorKind, Pad, Result, Sampler, World};
 
 /// What to do with samples that do not fill the last step.
@@ -99,7 +99,7 @@ impl BatchSampler {
     ///
     /// # Errors
     /// `Config` for a batch size of 0, for [`LastBatch::Drop`] with a step larger than the epoch, and as for
-    /// [`Sampler::check`].
+    /// `Sampler::check`.
     pub fn new(options: BatchSamplerOptions) -> Result<Self> {
         options.sampler.check(options.len)?;
         let positions = options.sampler.len(options.len);
@@ -124,45 +124,38 @@ impl BatchSampler {
     }
 
     /// The same shards, with their records in another order.
-    #[doc(hidden)] // For the loader.
-    pub fn with_records(self, records: RecordOrder) -> Self {
+    pub(crate) fn with_records(self, records: RecordOrder) -> Self {
         Self { records, ..self }
     }
 
     /// The same samples on a single rank.
-    #[doc(hidden)] // For the loader, where each rank reads all shards of a source.
-    pub fn on_one_rank(&self) -> Self {
+    pub(crate) fn on_one_rank(&self) -> Self {
         let options = BatchSamplerOptions { world: World::single(), ..self.options.clone() };
         Self { global: options.batch as u64, options, ..self.clone() }
     }
 
     /// The order of a source's records.
-    #[doc(hidden)] // For the loader.
-    pub fn records(&self) -> RecordOrder {
+    pub(crate) fn records(&self) -> RecordOrder {
         self.records
     }
 
     /// The options.
-    #[doc(hidden)] // For the crates of this repository: a program has set them.
     pub fn options(&self) -> &BatchSamplerOptions {
         &self.options
     }
 
     /// Number of positions of an epoch over all ranks, including skipped ones.
-    #[doc(hidden)] // For the cursor.
-    pub fn positions(&self) -> u64 {
+    pub(crate) fn positions(&self) -> u64 {
         self.positions
     }
 
     /// Samples of a full step over all ranks: batch size times world size.
-    #[doc(hidden)] // For the loader.
-    pub fn global_batch(&self) -> u64 {
+    pub(crate) fn global_batch(&self) -> u64 {
         self.global
     }
 
     /// A number that identifies the order of samples; see [`Sampler::digest`].
-    #[doc(hidden)] // Part of a cursor.
-    pub fn digest(&self) -> u64 {
+    pub(crate) fn digest(&self) -> u64 {
         self.records.digest(self.options.sampler.digest(self.options.len))
     }
 
@@ -175,8 +168,7 @@ impl BatchSampler {
     ///
     /// # Errors
     /// As for [`skip_positions`](Self::skip_positions).
-    #[doc(hidden)] // Called by `LoaderBuilder::skip`.
-    pub fn skip(&mut self, epoch: u64, steps: Range<u64>) -> Result<()> {
+    pub(crate) fn skip(&mut self, epoch: u64, steps: Range<u64>) -> Result<()> {
         let Range { start, end } = steps;
         self.skip_positions(epoch, self.begin_of(start)..self.begin_of(end))
     }
@@ -189,8 +181,7 @@ impl BatchSampler {
     }
 
     /// The step that has `position`, counted as by [`skip`](Self::skip).
-    #[doc(hidden)] // For the record of a run.
-    pub fn step_of(&self, position: u64) -> u64 {
+    pub(crate) fn step_of(&self, position: u64) -> u64 {
         let step = position / self.global;
         if position >= self.begin_of(step.saturating_add(1)) { step.saturating_add(1) } else { step }
     }
@@ -199,8 +190,7 @@ impl BatchSampler {
     ///
     /// # Errors
     /// `Config` for an empty range, and for a range beyond the end of the epoch.
-    #[doc(hidden)] // For runs that mix batch sizes, in tests.
-    pub fn skip_positions(&mut self, epoch: u64, positions: Range<u64>) -> Result<()> {
+    pub(crate) fn skip_positions(&mut self, epoch: u64, positions: Range<u64>) -> Result<()> {
         let Range { start: mut first, mut end } = positions;
         if first >= end || end > self.positions {
             return Err(config(format!(
@@ -234,7 +224,7 @@ impl BatchSampler {
     /// number of valid ones, which come first. The others are the padding of [`LastBatch::Pad`]. `ids` is
     /// empty if there is no such step.
     ///
-    /// Does not allocate once `ids` has the capacity for a batch (see [`Sampler::fill`]).
+    /// Does not allocate once `ids` has the capacity for a batch (see [`Sampler::WithoutReplacement`]).
     pub fn batch(&self, epoch: u64, start: u64, step: u64, ids: &mut Vec<u64>) -> usize {
         ids.clear();
         let Some((rows, valid)) = self.part(epoch, start, step) else { return 0 };
@@ -254,8 +244,7 @@ impl BatchSampler {
     /// key random numbers. A row of padding has the position of the sample that it repeats.
     ///
     /// Does not allocate once `draws` has the capacity for a batch.
-    #[doc(hidden)] // For the workers.
-    pub fn draws(&self, epoch: u64, start: u64, step: u64, draws: &mut Vec<u64>) {
+    pub(crate) fn draws(&self, epoch: u64, start: u64, step: u64, draws: &mut Vec<u64>) {
         draws.clear();
         let Some((rows, _)) = self.part(epoch, start, step) else { return };
         let live = self.live_before(epoch, self.positions);
@@ -268,8 +257,7 @@ impl BatchSampler {
     }
 
     /// The global position of row `row` of this rank's batch; `None` if there is no such row.
-    #[doc(hidden)] // For the workers.
-    pub fn position(&self, epoch: u64, start: u64, step: u64, row: usize) -> Option<u64> {
+    pub(crate) fn position(&self, epoch: u64, start: u64, step: u64, row: usize) -> Option<u64> {
         let (mut rows, _) = self.part(epoch, start, step)?;
         let live = self.live_before(epoch, self.positions);
         rows.nth(row).map(|at| self.nth_live(epoch, at % live))
@@ -277,8 +265,7 @@ impl BatchSampler {
 
     /// The global position after step `step`: a run that has delivered the step resumes there. For a `step`
     /// after the last one, the position after the last step.
-    #[doc(hidden)] // For the cursor.
-    pub fn position_after(&self, epoch: u64, start: u64, step: u64) -> u64 {
+    pub(crate) fn position_after(&self, epoch: u64, start: u64, step: u64) -> u64 {
         if self.steps(epoch, start) == 0 {
             return start;
         }
@@ -288,14 +275,12 @@ impl BatchSampler {
     }
 
     /// The global position after the last step from `start`.
-    #[doc(hidden)] // For the cursor.
-    pub fn end(&self, epoch: u64, start: u64) -> u64 {
+    pub(crate) fn end(&self, epoch: u64, start: u64) -> u64 {
         self.position_after(epoch, start, u64::MAX)
     }
 
     /// The sample at a global position of an epoch; `None` beyond its end.
-    #[doc(hidden)] // For tests of positions.
-    pub fn id(&self, epoch: u64, position: u64) -> Option<u64> {
+    pub(crate) fn id(&self, epoch: u64, position: u64) -> Option<u64> {
         let BatchSamplerOptions { len, sampler, seed, .. } = &self.options;
         (position < self.positions).then(|| sampler.id(*len, *seed, epoch, position))
     }
@@ -303,8 +288,7 @@ impl BatchSampler {
     /// The sample to read instead of the one at `position`, after `attempt` other substitutes failed. It is
     /// the sample at another position of the same epoch, the same on every rank and in every replay; see
     /// [`substitute`].
-    #[doc(hidden)] // For the workers.
-    pub fn substitute(&self, epoch: u64, position: u64, attempt: u32) -> u64 {
+    pub(crate) fn substitute(&self, epoch: u64, position: u64, attempt: u32) -> u64 {
         let BatchSamplerOptions { len, sampler, seed, .. } = &self.options;
         sampler.id(*len, *seed, epoch, substitute(*seed, epoch, position, attempt, self.positions))
     }
@@ -339,8 +323,7 @@ impl BatchSampler {
     }
 
     /// Number of skipped positions of `epoch` within `positions`.
-    #[doc(hidden)] // For the cursor.
-    pub fn skipped(&self, epoch: u64, positions: Range<u64>) -> u64 {
+    pub(crate) fn skipped(&self, epoch: u64, positions: Range<u64>) -> u64 {
         let inside =
             |skip: &Skip| skip.end.min(positions.end).saturating_sub(skip.first.max(positions.start));
         self.skips_of(epoch).iter().map(inside).sum()

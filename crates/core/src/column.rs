@@ -12,7 +12,8 @@ use crate::{Error, ErrorKind, Result};
 /// // Records of three pixels and a label: every fourth byte is a label.
 /// let file = [1, 2, 3, 7, 4, 5, 6, 8];
 /// let labels = StridedColumn::new(&file, 3, 4, 2, 1)?;
-/// assert_eq!((labels.row(0), labels.row(1), labels.row(2)), (Some(&[7][..]), Some(&[8][..]), None));
+/// # use feedline_core::internal::column::row;
+/// # assert_eq!([0, 1, 2].map(|id| row(&labels, id)), [Some(&[7][..]), Some(&[8][..]), None]);
 /// assert!(StridedColumn::new(&file, 3, 4, 3, 1).is_err());
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
@@ -50,38 +51,32 @@ impl<'a> StridedColumn<'a> {
     }
 
     /// The memory that contains the rows.
-    #[doc(hidden)] // For the device that gathers the rows.
-    pub fn bytes(&self) -> &'a [u8] {
+    pub(crate) fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
     /// The byte at which row 0 begins.
-    #[doc(hidden)] // For the device that gathers the rows.
-    pub fn first(&self) -> usize {
+    pub(crate) fn first(&self) -> usize {
         self.first
     }
 
     /// Bytes from the beginning of one row to the beginning of the next.
-    #[doc(hidden)] // For the device that gathers the rows.
-    pub fn stride(&self) -> usize {
+    pub(crate) fn stride(&self) -> usize {
         self.stride
     }
 
     /// Number of rows, at least one.
-    #[doc(hidden)] // For the device that gathers the rows.
-    pub fn rows(&self) -> usize {
+    pub(crate) fn rows(&self) -> usize {
         self.rows
     }
 
     /// Bytes per row, at least one.
-    #[doc(hidden)] // For the device that gathers the rows.
-    pub fn row_bytes(&self) -> usize {
+    pub(crate) fn row_bytes(&self) -> usize {
         self.row_bytes
     }
 
     /// Row `id`; `None` when there is no such row.
-    #[doc(hidden)] // For `check_dataset`.
-    pub fn row(&self, id: u64) -> Option<&'a [u8]> {
+    pub(crate) fn row(&self, id: u64) -> Option<&'a [u8]> {
         let id = usize::try_from(id).ok().filter(|&id| id < self.rows)?;
         self.bytes.get(self.first + id * self.stride..)?.get(..self.row_bytes)
     }

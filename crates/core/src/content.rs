@@ -7,7 +7,7 @@ const PRIME: u64 = (1 << 61) - 1;
 ///
 /// If `h` is the 64-bit hash of row `i`, the sums are the sum of all `h` and the sum of all `(i + 1) * h`,
 /// modulo 2^61 - 1. They detect any change but with a probability near 2^-122. If a single row differs
-/// between two contents, the quotient of the differences is its number: [`changed_row`](Self::changed_row)
+/// between two contents, the quotient of the differences is its number: `changed_row`
 /// names it, although neither content holds a hash of each row.
 ///
 /// ```
@@ -17,7 +17,8 @@ const PRIME: u64 = (1 << 61) - 1;
 ///     recorded.add(row, hash);
 ///     now.add(row, if row == 1 { 80 } else { hash });
 /// }
-/// assert_eq!(recorded.changed_row(&now, 3), Some(1));
+/// assert_ne!(recorded, now);
+/// # assert_eq!(feedline_core::internal::content::changed_row(&recorded, &now, 3), Some(1));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchContent {
@@ -32,8 +33,7 @@ impl BatchContent {
     }
 
     /// The content of these [`parts`](Self::parts).
-    #[doc(hidden)] // For feedline-record and servers.
-    pub const fn from_parts([sum, weighted]: [u64; 2]) -> Self {
+    pub(crate) const fn from_parts([sum, weighted]: [u64; 2]) -> Self {
         Self { sum, weighted }
     }
 
@@ -45,15 +45,13 @@ impl BatchContent {
     }
 
     /// The two sums.
-    #[doc(hidden)] // For feedline-record and servers.
-    pub const fn parts(&self) -> [u64; 2] {
+    pub(crate) const fn parts(&self) -> [u64; 2] {
         [self.sum, self.weighted]
     }
 
     /// The row that differs, if only one of `rows` rows does. `None` if none or several differ, or if rows
     /// were exchanged.
-    #[doc(hidden)] // For feedline-record and servers.
-    pub fn changed_row(&self, other: &Self, rows: usize) -> Option<usize> {
+    pub(crate) fn changed_row(&self, other: &Self, rows: usize) -> Option<usize> {
         let [sum, weighted] = [(self.sum, other.sum), (self.weighted, other.weighted)]
             .map(|(before, now)| (now % PRIME + PRIME - before % PRIME) % PRIME);
         if sum == 0 {

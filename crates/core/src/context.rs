@@ -20,7 +20,7 @@ use crate::{Error, Random, Scratch};
 /// # Composed sets
 ///
 /// A set that reads from other sets passes its context on. Each random stream is keyed by the seed, the
-/// epoch, the draw, and the place of the set in the composition ([`with_stream`](Self::with_stream)): two
+/// epoch, the draw, and the place of the set in the composition (`with_stream`): two
 /// stages never share a stream. A read that calls [`read_many`](crate::Dataset::read_many) of another set
 /// gets a stream for each of its samples.
 #[derive(Debug)]
@@ -73,8 +73,7 @@ enum Within {
 
 impl Context {
     /// A context for samples of `epoch` under `seed`. Sample `i` is draw `i`, as in sequence, unless
-    /// [`with_draws`](Self::with_draws) says otherwise.
-    #[doc(hidden)] // For the crates of this repository.
+    /// a loader says otherwise.
     pub fn new(seed: u64, epoch: u64) -> Self {
         Self {
             seed,
@@ -92,14 +91,12 @@ impl Context {
     }
 
     /// Publishes the current sample's id in `watch`, so that a read that never returns can be named.
-    #[doc(hidden)] // The workers' bookkeeping.
-    pub fn watched(self, watch: Arc<AtomicU64>) -> Self {
+    pub(crate) fn watched(self, watch: Arc<AtomicU64>) -> Self {
         Self { watch: Some(watch), ..self }
     }
 
     /// A context that ends once `stop` has a cause; see [`check_stop`](Self::check_stop).
-    #[doc(hidden)] // The workers' bookkeeping.
-    pub fn ended_by(self, stop: Arc<OnceLock<Error>>) -> Self {
+    pub(crate) fn ended_by(self, stop: Arc<OnceLock<Error>>) -> Self {
         Self { stop: Some(stop), ..self }
     }
 
@@ -108,30 +105,26 @@ impl Context {
     ///
     /// # Errors
     /// The first cause of the loader's end.
-    #[doc(hidden)] // For the Python package.
-    pub fn check_stop(&self) -> Result<(), Error> {
+    pub(crate) fn check_stop(&self) -> Result<(), Error> {
         self.stop.as_ref().and_then(|stop| stop.get()).cloned().map_or(Ok(()), Err)
     }
 
     /// Uses the scratch memory of a worker; [`into_scratch`](Self::into_scratch) gives it back.
-    #[doc(hidden)] // For the crates of this repository.
-    pub fn with_scratch(self, mut scratch: Scratch) -> Self {
+    pub(crate) fn with_scratch(self, mut scratch: Scratch) -> Self {
         scratch.draws.clear();
         Self { scratch, ..self }
     }
 
     /// Sets the draws of the samples to read: `draws[i]` for the `i`-th. Call it after
     /// [`with_scratch`](Self::with_scratch). Without it, the draw of a sample is its id.
-    #[doc(hidden)] // For the crates of this repository.
-    pub fn with_draws(mut self, draws: &[u64]) -> Self {
+    pub(crate) fn with_draws(mut self, draws: &[u64]) -> Self {
         self.scratch.draws.clear();
         self.scratch.draws.extend_from_slice(draws);
         self
     }
 
     /// The scratch memory, for the next context of the same worker.
-    #[doc(hidden)] // For the crates of this repository.
-    pub fn into_scratch(self) -> Scratch {
+    pub(crate) fn into_scratch(self) -> Scratch {
         self.scratch
     }
 
@@ -186,7 +179,6 @@ impl Context {
     ///
     /// A custom [`Dataset::read_many`](crate::Dataset::read_many) must call this before each sample that uses
     /// random numbers.
-    #[doc(hidden)] // For the crates of this repository.
     pub fn begin(&mut self, index: usize, id: u64) {
         let current = self.next(index, id);
         self.current = Some(current);
@@ -216,22 +208,7 @@ impl Context {
 
     /// Begins sample `id` as [`begin`](Self::begin) does, and runs `work`, its read. Samples of another set
     /// that `work` begins are parts of this one: they have its draw, and random numbers of their own.
-    ///
-    /// ```
-    /// # use feedline_core::Context;
-    /// let mut context = Context::new(0, 0);
-    /// let own = context.sample(0, 5, |context| context.random().next_u64());
-    /// let parts = context.sample(0, 5, |context| {
-    ///     [(0, 70), (1, 71)].map(|(index, id)| {
-    ///         context.begin(index, id);
-    ///         (context.draw(), context.random().next_u64())
-    ///     })
-    /// });
-    /// assert_eq!(parts[0], (5, own));
-    /// assert!(parts[1].0 == 5 && parts[1].1 != own);
-    /// ```
-    #[doc(hidden)] // For the crates of this repository.
-    pub fn sample<R>(&mut self, index: usize, id: u64, work: impl FnOnce(&mut Self) -> R) -> R {
+    pub(crate) fn sample<R>(&mut self, index: usize, id: u64, work: impl FnOnce(&mut Self) -> R) -> R {
         self.begin(index, id);
         let part = self.current.map_or(0, |current| current.part);
         let above = std::mem::replace(&mut self.within, Within::Sample { part, begun: 0 });
@@ -246,16 +223,7 @@ impl Context {
     ///
     /// Within `work`, [`begin`](Self::begin) of the `n`-th sample begins the `n`-th of `ids`: random
     /// numbers and error messages stay those of the sample that the loader asked for.
-    ///
-    /// ```
-    /// # use feedline_core::Context;
-    /// let mut context = Context::new(0, 0).with_draws(&[40, 50, 60]);
-    /// // Samples 7, 8 and 9 were asked for. The last two are samples 107 and 108 of another set.
-    /// context.delegate(1, &[8, 9], |context| context.begin(1, 108));
-    /// assert_eq!((context.current(), context.draw()), (Some((2, 9)), 60));
-    /// ```
-    #[doc(hidden)] // For the crates of this repository.
-    pub fn delegate<R>(&mut self, first: usize, ids: &[u64], work: impl FnOnce(&mut Self) -> R) -> R {
+    pub(crate) fn delegate<R>(&mut self, first: usize, ids: &[u64], work: impl FnOnce(&mut Self) -> R) -> R {
         let start = self.scratch.places.len();
         for (index, &id) in (first..).zip(ids) {
             let sample = self.next(index, id);
@@ -270,18 +238,7 @@ impl Context {
 
     /// Gives `work` random streams of its own, which differ from this context's and from those of any other
     /// `number`: for a set that reads several others, or draws more random numbers than the set it reads.
-    ///
-    /// ```
-    /// # use feedline_core::Context;
-    /// let mut context = Context::new(0, 0);
-    /// context.begin(0, 5);
-    /// let image = context.with_stream(0, |context| context.random().next_u64());
-    /// let mask = context.with_stream(1, |context| context.random().next_u64());
-    /// assert_ne!(image, mask);
-    /// assert_eq!(image, context.with_stream(0, |context| context.random().next_u64()));
-    /// ```
-    #[doc(hidden)] // For the crates of this repository.
-    pub fn with_stream<R>(&mut self, number: u64, work: impl FnOnce(&mut Self) -> R) -> R {
+    pub(crate) fn with_stream<R>(&mut self, number: u64, work: impl FnOnce(&mut Self) -> R) -> R {
         let above = (self.stream, self.random.take(), self.within, self.current);
         self.stream = key(&[self.stream, number]);
         if let Within::Sample { begun, .. } = &mut self.within {
@@ -323,15 +280,13 @@ impl Context {
 
     /// A hash of the seed, the epoch and the draw, to seed random generators of a reader outside of this
     /// process. A read that uses them must ask for [`epoch`](Self::epoch) too, so that it is not cached.
-    #[doc(hidden)] // For data sets written in Python.
-    pub fn key(&self) -> u64 {
+    pub(crate) fn key(&self) -> u64 {
         let (draw, part) = self.current.map_or((0, 0), |current| (current.draw, current.part));
         key(&[self.seed, self.epoch, draw, self.stream, part, u64::from_le_bytes(*b"own data")])
     }
 
     /// Marks sample `index`, which was begun before, as the one being read, for error messages.
-    #[doc(hidden)] // For data sets written in Python.
-    pub fn mark(&mut self, index: usize, id: u64) {
+    pub(crate) fn mark(&mut self, index: usize, id: u64) {
         if matches!(self.within, Within::Sample { .. }) {
             return;
         }
@@ -345,33 +300,28 @@ impl Context {
     /// Reports that another process, or Python code of this one, has spent `ns` nanoseconds reading samples.
     /// A loader then splits batches by this time instead of the time of the read, most of which may be
     /// waiting.
-    #[doc(hidden)] // For data sets written in Python.
-    pub fn add_elsewhere(&mut self, ns: u64) {
+    pub(crate) fn add_elsewhere(&mut self, ns: u64) {
         self.elsewhere_ns = self.elsewhere_ns.saturating_add(ns);
     }
 
     /// The sum of [`add_elsewhere`](Self::add_elsewhere).
-    #[doc(hidden)] // For the workers.
-    pub fn elsewhere_ns(&self) -> u64 {
+    pub(crate) fn elsewhere_ns(&self) -> u64 {
         self.elsewhere_ns
     }
 
     /// The epoch, for a reader that may or may not use it, as with [`key`](Self::key).
-    #[doc(hidden)] // For data sets written in Python.
-    pub fn key_epoch(&self) -> u64 {
+    pub(crate) fn key_epoch(&self) -> u64 {
         self.epoch
     }
 
     /// Whether a read with this context has asked for the epoch, the draw or random numbers. Its output may
     /// then differ in another epoch, so it must not be cached.
-    #[doc(hidden)] // For the crates of this repository.
-    pub fn varies(&self) -> bool {
+    pub(crate) fn varies(&self) -> bool {
         self.varies.get()
     }
 
     /// Runs `work`, and returns whether it asked for the epoch, the draw or random numbers.
-    #[doc(hidden)] // For the crates of this repository.
-    pub fn watch_variation<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> (R, bool) {
+    pub(crate) fn watch_variation<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> (R, bool) {
         let before = self.varies.replace(false);
         let result = work(self);
         let varied = self.varies.replace(before || self.varies.get());
@@ -380,8 +330,7 @@ impl Context {
 
     /// The sample being read: its index in the ids, and its id, as the loader knows them. Identifies the
     /// sample when a read panics.
-    #[doc(hidden)] // The workers' bookkeeping.
-    pub fn current(&self) -> Option<(usize, u64)> {
+    pub(crate) fn current(&self) -> Option<(usize, u64)> {
         self.current.map(|current| (current.index, current.id))
     }
 }

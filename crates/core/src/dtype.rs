@@ -61,8 +61,7 @@ impl DType {
     }
 
     /// Whether every byte is valid for this type: 0 or 1 for `Bool`.
-    #[doc(hidden)] // For the crates of this repository.
-    pub fn accepts(self, bytes: &[u8]) -> bool {
+    pub(crate) fn accepts(self, bytes: &[u8]) -> bool {
         self != Self::Bool || bytes.iter().fold(0, |all, &byte| all | byte) <= 1
     }
 

@@ -102,10 +102,12 @@ impl Drop for Inner {
 /// Displays on one line: the message, the source, then the location.
 ///
 /// ```
-/// use feedline_core::{Error, ErrorKind, Stage};
+/// use feedline_core::{Error, ErrorKind};
 /// let error = Error::new(ErrorKind::Sample, "not a JPEG");
-/// let error = error.at_stage(Stage::Decode).at_batch(3).at_sample(417);
-/// assert_eq!(error.to_string(), "not a JPEG (stage decode, batch 3, sample 417)");
+/// assert_eq!(error.clone().at_sample(417).to_string(), "not a JPEG (sample 417)");
+/// # use feedline_core::{Stage, internal};
+/// # let error = internal::error::at(error, Stage::Decode, 3).at_sample(417);
+/// # assert_eq!(error.to_string(), "not a JPEG (stage decode, batch 3, sample 417)");
 /// ```
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
@@ -145,19 +147,16 @@ impl Error {
     }
 
     /// Adds the stage.
-    #[doc(hidden)] // Added by the pipeline.
-    pub fn at_stage(self, stage: Stage) -> Self {
+    pub(crate) fn at_stage(self, stage: Stage) -> Self {
         self.with(|e| e.stage = Some(stage))
     }
 
     /// Adds the batch: its step within the epoch.
-    #[doc(hidden)] // Added by the pipeline.
-    pub fn at_batch(self, batch: u64) -> Self {
+    pub(crate) fn at_batch(self, batch: u64) -> Self {
         self.with(|e| e.batch = Some(batch))
     }
 
     /// Adds the sample's id.
-    #[doc(hidden)] // Added by the pipeline.
     pub fn at_sample(self, sample: u64) -> Self {
         self.with(|e| e.sample = Some(sample))
     }
@@ -218,8 +217,7 @@ impl Error {
     }
 
     /// The error of this crate inside `error`, if any.
-    #[doc(hidden)] // For the crates that hand streams to parsers of others.
-    pub fn within(error: &io::Error) -> Option<&Self> {
+    pub(crate) fn within(error: &io::Error) -> Option<&Self> {
         let mut cause: &(dyn StdError + 'static) = error.get_ref()?;
         loop {
             if let Some(own) = cause.downcast_ref::<Self>() {

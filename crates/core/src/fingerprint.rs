@@ -124,7 +124,6 @@ impl Fingerprint {
     ///
     /// # Errors
     /// The errors of `read`.
-    #[doc(hidden)] // For the readers of formats.
     pub fn sampled<E>(
         self,
         len: u64,

@@ -74,7 +74,6 @@ impl Layout {
     }
 
     /// Maximum number of samples in a batch.
-    #[doc(hidden)] // For the loader.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
@@ -94,7 +93,6 @@ impl Layout {
     ///
     /// # Panics
     /// If `rows` is larger than [`capacity`](Self::capacity).
-    #[doc(hidden)] // For the loader.
     pub fn used_bytes(&self, rows: usize) -> usize {
         assert!(rows <= self.capacity, "{rows} rows in a layout of {}", self.capacity);
         self.last.map_or(0, |last| self.offsets[last] + self.spec.fields()[last].row_bytes() * rows)
@@ -106,7 +104,6 @@ impl Layout {
     }
 
     /// The index of field `index` among the ragged fields, which is also the index of its [`Extent`].
-    #[doc(hidden)] // For the loader.
     pub fn ragged_place(&self, index: usize) -> Option<usize> {
         self.ragged.iter().position(|&ragged| ragged == index)
     }
@@ -115,7 +112,6 @@ impl Layout {
     ///
     /// # Panics
     /// If there is no such field, or it is not ragged.
-    #[doc(hidden)] // For the loader.
     pub fn values(&self, index: usize) -> Range<usize> {
         let field = &self.spec.fields()[index];
         let room = field.as_ragged().and_then(|ragged| ragged.room(self.capacity));
@@ -129,7 +125,6 @@ impl Layout {
     ///
     /// # Panics
     /// If there is no such row or field, the field is not ragged, or the row is not written.
-    #[doc(hidden)] // For the loader.
     pub fn row_values<'s>(&self, slab: &'s [u8], index: usize, row: usize) -> &'s [u8] {
         let offsets = &slab[self.offsets[index]..][..offsets_bytes(self.capacity)];
         let item = self.spec.fields()[index].item_bytes();
@@ -145,7 +140,6 @@ impl Layout {
     ///
     /// # Panics
     /// If `rows` is larger than [`capacity`](Self::capacity), or `slab` smaller than the layout.
-    #[doc(hidden)] // For the loader.
     pub fn finish(
         &self,
         slab: &mut [u8],
@@ -166,7 +160,6 @@ impl Layout {
     ///
     /// # Panics
     /// If `rows` is larger than [`capacity`](Self::capacity).
-    #[doc(hidden)] // For the loader.
     pub fn used(&self, rows: usize, extents: &[Extent]) -> ArrayVec<Range<usize>, MAX_FIELDS> {
         let mut parts = ArrayVec::new();
         let mut first = 0;

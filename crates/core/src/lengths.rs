@@ -41,7 +41,6 @@ pub fn lengths(dataset: &dyn Dataset, field: &str) -> Result<Vec<u32>> {
 
 /// Memory for one sample of another set, used again for the next one.
 #[derive(Debug, Default)]
-#[doc(hidden)] // For the crates of this repository.
 pub struct OneRow {
     /// `u64`, so that elements of any type are aligned.
     slab: Vec<u64>,
@@ -49,7 +48,6 @@ pub struct OneRow {
 
 /// A sample in [`OneRow`].
 #[derive(Debug)]
-#[doc(hidden)] // For the crates of this repository.
 pub struct ReadRow<'a> {
     layout: &'a Layout,
     slab: &'a [u8],

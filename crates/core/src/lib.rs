@@ -27,6 +27,7 @@
 //! | check | a test of a data set against its contract | [`check`] |
 //! | fingerprint | a number that identifies a data set | [`fingerprint`] |
 //! | error | a value that says what is wrong, where, and what to do | [`error`] |
+//! | internal | what only feedline's own crates call | [`internal`] |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
@@ -45,6 +46,7 @@ pub mod dtype;
 pub mod error;
 pub mod fingerprint;
 mod forward;
+pub mod internal;
 mod items;
 pub mod layout;
 mod lengths;
@@ -88,21 +90,17 @@ pub use error::{Error, ErrorKind, Result, Stage};
 pub use fingerprint::Fingerprint;
 pub use layout::Layout;
 pub use lengths::lengths;
-#[doc(hidden)] // For the crates of this repository.
-pub use lengths::{OneRow, ReadRow};
-pub use named::{named, option, speak_python, speaks_python};
-#[doc(hidden)] // For the crates of this repository.
-pub use on_threads::on_threads;
+pub(crate) use named::named;
 pub use packed::{Cost, Fate, Long, Packed, PackedBuilder, PackedOptions, PackedSource, PackedSourceBuilder};
 pub use panics::{catch_panic, panic_text};
 pub use prefetch::Prefetched;
 pub use proof::{BatchProof, OrderHash, Proof};
 pub use ragged::{Extent, Pad, Ragged};
 pub use random::Random;
-pub use rows::{CopyRows, Row, RowFields, Rows};
+pub use rows::{Row, RowFields, Rows};
 pub use sampler::Sampler;
 pub use scratch::Scratch;
-pub use source::{Next, Shard, Source, SourcePosition};
+pub use source::{Next, Shard, Source};
 pub use spec::{Field, Spec};
 pub use stable::StableDataset;
 pub use timeline::Timeline;

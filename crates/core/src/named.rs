@@ -9,29 +9,25 @@ static IS_PYTHON: AtomicBool = AtomicBool::new(false);
 /// name an API item must use this function.
 ///
 /// ```
-/// use feedline_core::named;
+/// use feedline_core::internal::named;
 /// assert_eq!(named("OpenOptions::split", "split="), "OpenOptions::split");
 /// ```
-#[doc(hidden)] // For the crates of this repository.
 pub fn named(rust: &'static str, python: &'static str) -> &'static str {
     if speaks_python() { python } else { rust }
 }
 
 /// Makes [`named`] return the names of Python from now on. The Python package is a separate library, so other
 /// parts of the process are not affected.
-#[doc(hidden)] // For the Python package.
 pub fn speak_python() {
     IS_PYTHON.store(true, Ordering::Relaxed);
 }
 
 /// Whether the user writes Python.
-#[doc(hidden)] // For the crates of this repository.
 pub fn speaks_python() -> bool {
     IS_PYTHON.load(Ordering::Relaxed)
 }
 
 /// An option with a value: `shuffle(7)`, or `shuffle=7` in Python.
-#[doc(hidden)] // For the crates of this repository.
 pub fn option(name: &str, value: impl fmt::Display) -> String {
     if speaks_python() { format!("{name}={value}") } else { format!("{name}({value})") }
 }

@@ -9,7 +9,6 @@ use std::thread::{Builder, scope};
 ///
 /// # Panics
 /// If `work` does, once every thread has ended.
-#[doc(hidden)] // For the crates of this repository.
 pub fn on_threads<R: Send>(threads: usize, name: &str, work: impl Fn() -> R + Sync) -> Vec<R> {
     scope(|scope| {
         let spawn = |_| Builder::new().name(name.to_owned()).spawn_scoped(scope, &work).ok();

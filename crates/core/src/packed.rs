@@ -151,7 +151,8 @@ impl Packed {
     /// whole, so split documents of many windows beforehand.
     ///
     /// ```
-    /// use feedline_core::{Context, DType, Dataset, Layout, Packed, ReadError, Row, Rows, Spec, lengths};
+    /// use feedline_core::{Context, DType, Dataset, Packed, ReadError, Row, Spec, lengths};
+    /// # use feedline_core::{Layout, internal};
     ///
     /// struct Words(Spec);
     /// impl Dataset for Words {
@@ -164,9 +165,9 @@ impl Packed {
     /// let words = Words(Spec::new().ragged("text", DType::U8, [], 5)?);
     /// let lengths = lengths(&words, "text")?;
     /// let packed = Packed::in_order(words, "text", &lengths, 6)?;
-    /// let layout = Layout::new(packed.spec(), 2)?;
-    /// let mut slab = vec![0; layout.bytes()];
-    /// let mut rows = Rows::new(&layout, &mut slab, 2);
+    /// # let layout = Layout::new(packed.spec(), 2)?;
+    /// # let mut slab = vec![0; layout.bytes()];
+    /// # let mut rows = internal::rows::new(&layout, &mut slab, 2);
     /// packed.read_many(&[0, 1], &mut rows, &mut Context::new(0, 0)).map_err(|(_, error)| error)?;
     /// assert_eq!(rows.column_mut(0), b"onethreetwo\0");
     /// # Ok::<(), ReadError>(())

@@ -25,8 +25,7 @@ pub enum Prefetched {
 impl Prefetched {
     /// The combined outcome of `calls` for the parts of a set. Stops at the first call that prepares
     /// something.
-    #[doc(hidden)] // For the crates of this repository.
-    pub fn of_calls(calls: impl IntoIterator<Item = Self>) -> Self {
+    pub(crate) fn of_calls(calls: impl IntoIterator<Item = Self>) -> Self {
         let mut outcome = Self::Never;
         for call in calls {
             outcome = outcome.max(call);
@@ -40,8 +39,7 @@ impl Prefetched {
     /// The outcome for a composed set if only some of its parts were called. `others` are the outcomes of all
     /// parts for no samples: a part that this batch does not use may have something to prepare for another
     /// batch.
-    #[doc(hidden)] // For the crates of this repository.
-    pub fn beside(self, others: impl IntoIterator<Item = Self>) -> Self {
+    pub(crate) fn beside(self, others: impl IntoIterator<Item = Self>) -> Self {
         let may_prepare = || others.into_iter().any(|other| other != Self::Never);
         if self == Self::Never && may_prepare() { Self::Ready } else { self }
     }

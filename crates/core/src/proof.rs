@@ -22,13 +22,15 @@ const CHUNK: usize = 512;
 /// ```
 /// use feedline_core::Proof;
 /// let (mut a, mut b, mut all) = (Proof::default(), Proof::default(), Proof::default());
-/// a.add_all(0, &[3, 1]);
-/// b.add_all(0, &[2, 0]);
-/// all.add_all(0, &[0, 1, 2, 3]);
+/// # use feedline_core::internal::proof::add_all;
+/// # add_all(&mut a, 0, &[3, 1]);
+/// # add_all(&mut b, 0, &[2, 0]);
+/// # add_all(&mut all, 0, &[0, 1, 2, 3]);
+/// // Two ranks have delivered samples 3 and 1, and 2 and 0.
 /// a.merge(&b);
 /// assert!(a.check(&all).is_ok());
-/// a.remove(0, 3);
-/// a.add(0, 2);
+/// # add_all(&mut a, 0, &[2]);
+/// // Sample 2 once more:
 /// assert!(a.check(&all).is_err());
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,7 +49,7 @@ impl Proof {
     /// The expected proof of `epochs` of `batch_sampler`, over all its ranks.
     ///
     /// It excludes dropped and skipped samples and the repeats that pad the last step: pass to
-    /// [`add_all`](Self::add_all) only the valid ids, as counted by [`BatchSampler::batch`]. Takes a few
+    /// add only the valid ids, as counted by [`BatchSampler::batch`]. Takes a few
     /// nanoseconds per sample, and constant memory.
     pub fn expected(batch_sampler: &BatchSampler, epochs: Range<u64>) -> Self {
         let mut proof = Self::default();
@@ -59,8 +61,7 @@ impl Proof {
 
     /// The expected proof of the global `positions` of one epoch: for an epoch that was left early, or that
     /// drops its last batch and was resumed with another world size.
-    #[doc(hidden)] // For tests of resumed runs.
-    pub fn expected_part(batch_sampler: &BatchSampler, epoch: u64, positions: Range<u64>) -> Self {
+    pub(crate) fn expected_part(batch_sampler: &BatchSampler, epoch: u64, positions: Range<u64>) -> Self {
         let mut proof = Self::default();
         let (len, sampler) = (batch_sampler.options().len, &batch_sampler.options().sampler);
         if sampler.is_permutation() && positions == (0..len) && batch_sampler.skipped(epoch, 0..len) == 0 {
@@ -76,25 +77,15 @@ impl Proof {
     }
 
     /// Adds one sample.
-    #[doc(hidden)] // The loader's bookkeeping.
-    pub fn add(&mut self, epoch: u64, id: u64) {
+    pub(crate) fn add(&mut self, epoch: u64, id: u64) {
         self.add_all(epoch, &[id]);
     }
 
     /// Adds samples of one epoch. Takes 1 to 3 nanoseconds per sample.
-    #[doc(hidden)] // For the crates of this repository.
-    pub fn add_all(&mut self, epoch: u64, ids: &[u64]) {
+    pub(crate) fn add_all(&mut self, epoch: u64, ids: &[u64]) {
         let mixer = Mixer::new(epoch);
         self.count = self.count.wrapping_add(ids.len() as u64);
         self.sum = ids.iter().fold(self.sum, |sum, &id| sum.wrapping_add(mixer.mix(id)));
-    }
-
-    /// Removes one sample.
-    #[doc(hidden)] // The loader's bookkeeping.
-    pub fn remove(&mut self, epoch: u64, id: u64) {
-        let mut one = Self::default();
-        one.add(epoch, id);
-        self.unmerge(&one);
     }
 
     /// Adds the samples that another rank delivered, or this run before a restart.
@@ -114,8 +105,7 @@ impl Proof {
     }
 
     /// The 128-bit sum.
-    #[doc(hidden)] // Part of a cursor.
-    pub fn sum(&self) -> u128 {
+    pub(crate) fn sum(&self) -> u128 {
         self.sum
     }
 
@@ -163,8 +153,7 @@ impl BatchProof {
     }
 
     /// The order hash of these ids alone, counted from position 0.
-    #[doc(hidden)] // For the record of a run.
-    pub fn order(&self) -> u64 {
+    pub(crate) fn order(&self) -> u64 {
         self.order
     }
 
@@ -215,7 +204,6 @@ pub struct OrderHash(#[cfg_attr(feature = "serde", serde(with = "hex"))] u64);
 
 impl OrderHash {
     /// The hash of no ids.
-    #[doc(hidden)] // Made by a cursor.
     pub const fn new() -> Self {
         Self(u64::from_le_bytes(*b"in order"))
     }
@@ -226,7 +214,6 @@ impl OrderHash {
     }
 
     /// Adds ids in the order of delivery.
-    #[doc(hidden)] // The loader's bookkeeping.
     pub fn add(&mut self, ids: &[u64]) {
         self.0 = ids.iter().fold(self.0, |state, &id| Self::next(state, id));
     }

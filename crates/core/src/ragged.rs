@@ -42,8 +42,10 @@ pub enum Form {
 /// ```
 /// use feedline_core::Pad;
 /// let longest = Pad::longest();
-/// assert_eq!((longest.width(13), longest.width(0)), (13, 1));
-/// assert_eq!(Pad::multiple_of(8).fill_value(-100i32).width(13), 16);
+/// let multiple = Pad::multiple_of(8).fill_value(-100i32);
+/// # use feedline_core::internal::pad::width;
+/// # assert_eq!((width(longest, 13), width(longest, 0)), (13, 1));
+/// # assert_eq!(width(multiple, 13), 16);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -74,20 +76,17 @@ impl Pad {
     }
 
     /// The width of a batch whose longest row has `longest` items: at least 1.
-    #[doc(hidden)] // For the layout of slots.
-    pub fn width(self, longest: usize) -> usize {
+    pub(crate) fn width(self, longest: usize) -> usize {
         longest.max(1).checked_next_multiple_of(self.multiple).unwrap_or(usize::MAX)
     }
 
     /// The multiple, and the bytes of the element to pad with; none for zeros.
-    #[doc(hidden)] // For the record of a run.
-    pub fn parts(&self) -> (usize, &[u8]) {
+    pub(crate) fn parts(&self) -> (usize, &[u8]) {
         (self.multiple, &self.element.0[..self.element.1])
     }
 
     /// The padding of these [`parts`](Self::parts).
-    #[doc(hidden)] // For the record of a run.
-    pub fn from_parts(items: usize, element: &[u8]) -> Self {
+    pub(crate) fn from_parts(items: usize, element: &[u8]) -> Self {
         let mut bytes = [0; 8];
         let len = element.len().min(8);
         bytes[..len].copy_from_slice(&element[..len]);
@@ -158,8 +157,7 @@ impl Ragged {
     }
 
     /// The stated limit per batch, if any.
-    #[doc(hidden)] // For the record of a run.
-    pub fn stated_per_batch(&self) -> Option<usize> {
+    pub(crate) fn stated_per_batch(&self) -> Option<usize> {
         self.per_batch
     }
 

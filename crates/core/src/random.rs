@@ -27,7 +27,7 @@ pub const fn key(parts: &[u64]) -> u64 {
 ///
 /// ```
 /// use feedline_core::Random;
-/// let (mut a, mut b) = (Random::for_draw(7, 0, 42), Random::for_draw(7, 0, 42));
+/// let (mut a, mut b) = (Random::from_key(42), Random::from_key(42));
 /// assert_eq!(a.next_u64(), b.next_u64());
 /// assert!((0.0..1.0).contains(&a.uniform()));
 /// ```
@@ -39,13 +39,11 @@ pub struct Random {
 
 impl Random {
     /// The stream of draw `draw` of `epoch` under `seed`.
-    #[doc(hidden)] // Made by `Context::random`.
-    pub fn for_draw(seed: u64, epoch: u64, draw: u64) -> Self {
+    pub(crate) fn for_draw(seed: u64, epoch: u64, draw: u64) -> Self {
         Self::from_key(key(&[seed, epoch, draw]))
     }
 
     /// The stream of `key`; see [`key`].
-    #[doc(hidden)] // Made by `Context::random`.
     pub fn from_key(key: u64) -> Self {
         Self { key, counter: 0 }
     }

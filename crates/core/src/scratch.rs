@@ -10,11 +10,12 @@ use crate::context::Current;
 /// [`Context::scratch`](crate::Context::scratch).
 ///
 /// ```
+/// use feedline_core::internal::context::{into_scratch, with_scratch};
 /// use feedline_core::{Context, Scratch};
-/// let mut context = Context::new(7, 0).with_scratch(Scratch::new());
+/// let mut context = with_scratch(Context::new(7, 0), Scratch::new());
 /// context.scratch::<Vec<u8>>().resize(1000, 0);
 /// // Another context of the same worker finds the same buffer.
-/// let mut context = Context::new(7, 1).with_scratch(context.into_scratch());
+/// let mut context = with_scratch(Context::new(7, 1), into_scratch(context));
 /// assert_eq!(context.scratch::<Vec<u8>>().len(), 1000);
 /// ```
 #[derive(Default)]

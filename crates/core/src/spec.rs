@@ -75,8 +75,7 @@ impl Field {
     }
 
     /// Bytes of one item of a ragged field; of another field, bytes per sample.
-    #[doc(hidden)] // For the layout of slots.
-    pub fn item_bytes(&self) -> usize {
+    pub(crate) fn item_bytes(&self) -> usize {
         self.shape.iter().product::<usize>() * self.dtype.size()
     }
 }
@@ -121,14 +120,15 @@ impl Spec {
     /// other workers decode other batches meanwhile. Only written items are copied to the device.
     ///
     /// A slot has room for `max_per_sample` items in each row, or for
-    /// [`max_per_batch`](Self::max_per_batch).
+    /// as many per batch as the loader's `max_per_batch` says.
     ///
     /// ```
-    /// use feedline_core::{DType, Layout, Rows, Spec};
+    /// use feedline_core::{DType, Layout, Spec};
+    /// # use feedline_core::internal;
     /// let spec = Spec::new().ragged("text", DType::U8, [], 100)?.field("label", DType::U8, [])?;
     /// let layout = Layout::new(&spec, 2)?;
     /// let mut slab = vec![0u8; layout.bytes()];
-    /// let mut rows = Rows::new(&layout, &mut slab, 2);
+    /// # let mut rows = internal::rows::new(&layout, &mut slab, 2);
     /// for (index, line) in ["hello", "you"].into_iter().enumerate() {
     ///     rows.row(index).write_ragged(0, line.as_bytes())?;
     ///     rows.row(index).write(1, &[index as u8]);
@@ -169,8 +169,7 @@ impl Spec {
     ///
     /// # Errors
     /// `Config` for a field that does not exist or is not ragged, and for a maximum below that of one sample.
-    #[doc(hidden)] // For `LoaderBuilder::max_per_batch`.
-    pub fn max_per_batch(mut self, name: &str, items: usize) -> Result<Self> {
+    pub(crate) fn max_per_batch(mut self, name: &str, items: usize) -> Result<Self> {
         let ragged = self.ragged_mut(name)?;
         let stated = Ragged { per_batch: Some(items), ..*ragged };
         stated.check().map_err(|why| in_field(name, &why))?;
@@ -185,8 +184,7 @@ impl Spec {
     /// # Errors
     /// `Config` for a field that does not exist, is not ragged or is cumulative, and for padding of another
     /// type than the field.
-    #[doc(hidden)] // For `LoaderBuilder::pad`.
-    pub fn padded(mut self, name: &str, pad: Pad) -> Result<Self> {
+    pub(crate) fn padded(mut self, name: &str, pad: Pad) -> Result<Self> {
         let dtype = self.fields[self.index_of(name)?].dtype;
         let ragged = self.ragged_mut(name)?;
         if ragged.form == Form::Cumulative {
@@ -207,8 +205,7 @@ impl Spec {
     }
 
     /// Whether a field is ragged.
-    #[doc(hidden)] // For caches and slots.
-    pub fn is_ragged(&self) -> bool {
+    pub(crate) fn is_ragged(&self) -> bool {
         self.fields.iter().any(|field| field.ragged.is_some())
     }
 

@@ -26,7 +26,8 @@ use crate::{
 /// may read them as `i32`. Their `max_seqlen` is `Ready::longest("cu_seqlens")` of the batch.
 ///
 /// ```
-/// use feedline_core::{Context, DType, Dataset, Layout, ReadError, Row, Rows, Spec, Unpadded};
+/// use feedline_core::{Context, DType, Dataset, Layout, ReadError, Row, Spec, Unpadded};
+/// # use feedline_core::internal;
 ///
 /// struct Words(Spec);
 /// impl Dataset for Words {
@@ -40,7 +41,7 @@ use crate::{
 /// let flat = Unpadded::builder(words).field("text").build()?;
 /// let layout = Layout::new(flat.spec(), 3)?;
 /// let mut slab = vec![0; layout.bytes()];
-/// let mut rows = Rows::new(&layout, &mut slab, 3);
+/// # let mut rows = internal::rows::new(&layout, &mut slab, 3);
 /// flat.read_many(&[0, 1, 2], &mut rows, &mut Context::new(0, 0)).map_err(|(_, error)| error)?;
 /// drop(rows);
 /// let mut extents = Vec::new();

@@ -64,21 +64,9 @@ impl World {
 
     /// Like [`from_env`](Self::from_env), but reads the variables through `lookup`.
     ///
-    /// ```
-    /// use feedline_core::World;
-    /// let world = World::from_lookup(|name| match name {
-    ///     "SLURM_PROCID" => Some("5".into()),
-    ///     "SLURM_NTASKS" => Some("8".into()),
-    ///     _ => None,
-    /// })?;
-    /// assert_eq!(world, World::new(5, 8)?);
-    /// # Ok::<(), feedline_core::Error>(())
-    /// ```
-    ///
     /// # Errors
     /// As for [`from_env`](Self::from_env).
-    #[doc(hidden)] // For tests of `from_env`.
-    pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self> {
+    pub(crate) fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self> {
         for (launcher, rank, size) in SOURCES {
             let half = |set: &str, unset: &str| {
                 Err(config(format!(

@@ -60,7 +60,7 @@ impl Device {
             ErrorKind::Unavailable,
             format!(
                 "cannot use GPU {ordinal}: {}",
-                feedline_core::named(
+                feedline_core::internal::named(
                     "build feedline with the feature cuda-13 or cuda-12",
                     "this build of feedline has no CUDA"
                 )

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use feedline::dataset::{Element, Field, Form, Ragged};
 use feedline::device::BackendKind;
+use feedline::internal;
 use feedline::{DType, Error, ErrorKind, Ready, Result, Stream, View};
 
 use crate::Consumer;
@@ -165,7 +166,7 @@ fn memory(batch: &Ready, field: &Field) -> Result<Memory> {
             }
             Some(_) => {
                 let values = batch.ragged::<T>(name)?.values;
-                (values, vec![values.len() * size_of::<T>() / field.item_bytes()])
+                (values, vec![values.len() * size_of::<T>() / internal::spec::item_bytes(&field)])
             }
         };
         Ok(Memory { address: values.address().0, bytes: values.len() * size_of::<T>(), lead })

@@ -217,6 +217,11 @@ pub mod filler {
     };
 }
 
+/// For feedline's own crates. No stability: items change in any release.
+pub mod internal {
+    pub use feedline_core::internal::*;
+}
+
 /// The samples of each batch, and the proof that each was delivered once.
 pub mod sampler {
     pub use feedline_core::{BatchSampler, BatchSamplerOptions, Proof};

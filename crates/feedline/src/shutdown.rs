@@ -13,7 +13,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use feedline_core::{Error, ErrorKind, Result, named, panic_text};
+use feedline_core::internal::named;
+use feedline_core::{Error, ErrorKind, Result, panic_text};
 use feedline_device::slot::SlotRing;
 use feedline_device::{Device, Pinned, forks};
 use feedline_slots::Ring;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::LoaderBuilder;
 use crate::decode::{Input, Workers};
-use feedline_core::{Error, ErrorKind, Field, Layout, Result, Sampler, Spec, StableDataset, named};
+use feedline_core::internal::named;
+use feedline_core::{Error, ErrorKind, Field, Layout, Result, Sampler, Spec, StableDataset};
 use feedline_device::zero_copy::{GatherOrder, Rest, StridedColumns};
 use feedline_device::{BackendKind, Device};
 

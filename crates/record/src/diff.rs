@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use feedline::Result;
 use feedline::record::changed_files;
+use feedline_core::internal;
 
 use crate::Run;
 
@@ -88,7 +89,7 @@ impl Run {
                 && before != now
             {
                 let ids = self.ids(step, rank)?;
-                let sample = before.changed_row(&now, ids.len()).map(|row| ids[row]);
+                let sample = internal::content::changed_row(&before, &now, ids.len()).map(|row| ids[row]);
                 return Ok(Some((rank, Part::Bytes { sample })));
             }
         }

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use feedline::{
-    BadSamples, DType, Error, ErrorKind, LastBatch, Loader, LoaderBuilder, Pad, Result, Sampler,
-    TransferMode, World,
+    BadSamples, DType, Error, ErrorKind, LastBatch, Loader, LoaderBuilder, Result, Sampler, TransferMode,
+    World,
 };
-use feedline_core::{BatchSampler, BatchSamplerOptions, Budget, named, random::DRAWS_VERSION};
+use feedline_core::internal::{self, named};
+use feedline_core::{BatchSampler, BatchSamplerOptions, Budget, random::DRAWS_VERSION};
 use serde_json::Value;
 
 /// The options that determine the batches of a run.
@@ -137,9 +138,9 @@ impl Header {
             world: World::new(rank, self.world())?,
         })?;
         for [epoch, first, end] in self.skips() {
-            batch_sampler.skip(epoch, first..end)?;
+            internal::batch_sampler::skip(&mut batch_sampler, epoch, first..end)?;
         }
-        let digest = format!("{:#018x}", batch_sampler.digest());
+        let digest = format!("{:#018x}", internal::batch_sampler::digest(&batch_sampler));
         if self.value["sampler_digest"].as_str() != Some(&digest) {
             let why = format!(
                 "the order of this sampler is not that of the run: {}use the feedline that wrote the record",
@@ -189,7 +190,7 @@ impl Header {
             if let Some(multiple) = ragged["form"]["multiple_of"].as_u64() {
                 let fill = ragged["form"]["fill"].as_array().into_iter().flatten();
                 let fill: Vec<u8> = fill.filter_map(|byte| byte.as_u64()).map(|byte| byte as u8).collect();
-                builder = builder.pad(name, Pad::from_parts(multiple as usize, &fill));
+                builder = builder.pad(name, internal::pad::from_parts(multiple as usize, &fill));
             }
         }
         Ok(builder)

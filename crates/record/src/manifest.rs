@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use feedline::record::{field_hash, files};
 use feedline::{Error, ErrorKind, LastBatch, LoaderBuilder, Result, Sampler, World};
 use feedline_core::Fingerprint;
+use feedline_core::internal;
 use serde_json::{Value, json};
 
 use crate::{ChangedSample, Verified};
@@ -136,7 +137,7 @@ fn read(
                 for index in 0..batch.rows().spec().fields().len() {
                     let field = batch.rows().spec().fields()[index].clone();
                     let bytes = match field.as_ragged() {
-                        Some(_) => batch.rows().written_bytes_mut(row, index)?,
+                        Some(_) => internal::rows::written_bytes_mut(batch.rows(), row, index)?,
                         None => {
                             let len = field.row_bytes();
                             &mut batch.rows().column_mut(index)[row * len..][..len]

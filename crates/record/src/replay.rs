@@ -4,7 +4,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use feedline::record::read::Step;
-use feedline::{Cursor, Error, ErrorKind, HostBatch, HostLoader, LoaderBuilder, Result};
+use feedline::{Error, ErrorKind, HostBatch, HostLoader, LoaderBuilder, Result};
+use feedline_core::internal;
 
 use crate::Run;
 
@@ -111,7 +112,8 @@ impl Replayer<'_> {
             let has_draws = self.run.header_of(self.rank, place.header).has_draws();
             let (builder, loader) = self.loader(place.header)?;
             // Other data is replayed too, and compared.
-            let cursor = Cursor::new(loader.batch_sampler(), 0).at(epoch, start).ignore_fingerprint();
+            let cursor = internal::cursor::at(internal::cursor::new(loader.batch_sampler(), 0), epoch, start)
+                .ignore_fingerprint();
             let mut batches = loader.resume(cursor)?;
             for batch in batches.by_ref().take(again) {
                 drop(batch?);
@@ -160,12 +162,14 @@ impl std::fmt::Debug for Replayer<'_> {
 }
 
 fn verdict(step: &Step, batch: &HostBatch) -> Verdict {
-    if batch.proof.order() != step.order {
+    if internal::proof::order(&batch.proof) != step.order {
         return Verdict::OtherSamples;
     }
     match (step.content, batch.content) {
         (Some(recorded), Some(now)) if recorded == now => Verdict::Equal,
-        (Some(recorded), Some(now)) => Verdict::OtherBytes { row: recorded.changed_row(&now, batch.len()) },
+        (Some(recorded), Some(now)) => {
+            Verdict::OtherBytes { row: internal::content::changed_row(&recorded, &now, batch.len()) }
+        }
         _ => Verdict::SameSamples,
     }
 }

@@ -8,7 +8,8 @@ use feedline::record::frame::Substitute;
 use feedline::record::read::{RankRecord, Segment, Step};
 use feedline::record::{absolute, changed_files, file_name, file_state, files};
 use feedline::{BadSampleReport, Cursor, Dataset, Epoch, Error, ErrorKind, Loader, Result, Sampler};
-use feedline_core::{BatchProof, BatchSampler, Fingerprint, SourcePosition, named};
+use feedline_core::internal::{self, named, source::SourcePosition};
+use feedline_core::{BatchProof, BatchSampler, Fingerprint};
 use serde_json::{Value, json};
 
 use crate::Header;
@@ -231,7 +232,7 @@ impl Run {
             }
         }
         let proof = BatchProof::of(place.epoch(), &ids[..valid]);
-        if proof.order() == place.step().order {
+        if internal::proof::order(&proof) == place.step().order {
             return Ok(proof);
         }
         let step = place.segment.number + place.index as u64;
@@ -336,7 +337,7 @@ impl Run {
         let (sampler, mut ids) = (self.batch_sampler(&place, rank)?, Vec::new());
         for index in 0..place.index {
             let at = Place { index, ..place.clone() };
-            cursor.deliver(&sampler, &self.fill_ids(&at, &sampler, &mut ids)?);
+            internal::cursor::deliver(&mut cursor, &sampler, &self.fill_ids(&at, &sampler, &mut ids)?);
         }
         Ok(cursor)
     }
@@ -345,14 +346,15 @@ impl Run {
     /// source is read again from the last recorded position.
     pub(crate) fn start_of(&self, place: &Place<'_>, rank: u32) -> Result<(usize, SourcePosition)> {
         let Place { segment, index, .. } = place;
-        let begin = segment.cursor.source_position();
+        let begin = internal::cursor::source_position(&segment.cursor);
         if self.header_of(rank, place.header).samples().is_none() {
             let before = segment.places.iter().rev().find(|(steps, _)| steps <= index);
             return Ok(before.copied().unwrap_or((0, begin)));
         }
         let Some(before) = index.checked_sub(1) else { return Ok((0, begin)) };
         let sampler = self.batch_sampler(place, rank)?;
-        let position = sampler.position_after(place.epoch(), begin.position, before as u64);
+        let position =
+            internal::batch_sampler::position_after(&sampler, place.epoch(), begin.position, before as u64);
         Ok((*index, SourcePosition { position, ..SourcePosition::default() }))
     }
 
@@ -398,13 +400,20 @@ impl Run {
         path: impl Fn(u64) -> Option<PathBuf>,
     ) -> BadSampleReport {
         let mut report = BadSampleReport::default();
-        report.delivered(cursor.proof().count());
+        internal::bad_samples::delivered(&mut report, cursor.proof().count());
         for segment in self.segments(rank) {
             let before =
                 segment.substitutes.iter().filter(|(step, _)| segment.number + (*step as u64) < number);
             for (_, Substitute { sample, substitute, .. }) in before {
                 let why = "it could not be read before the run was resumed from its record";
-                report.replaced(segment.cursor.epoch(), *sample, *substitute, path(*sample), why);
+                internal::bad_samples::replaced(
+                    &mut report,
+                    segment.cursor.epoch(),
+                    *sample,
+                    *substitute,
+                    path(*sample),
+                    why,
+                );
             }
         }
         report

@@ -4,7 +4,7 @@ use std::fmt;
 use std::thread::available_parallelism;
 
 use feedline::report::{Account, CopyRates, Report, ServiceTimes, Setup};
-use feedline_core::named;
+use feedline_core::internal::named;
 use serde::{Deserialize, Serialize};
 
 use crate::model::WhatIf;

@@ -1,6 +1,7 @@
 //! `check_dataset` for one sample, with the first fault as one line.
 
 use feedline_core::check::{CheckOptions, Fault, Samples, check_dataset};
+use feedline_core::internal;
 use feedline_core::{Dataset, Layout};
 
 /// Checks that `read` of `data` writes all of sample `id`, only inside its row, and the same bytes at each
@@ -22,7 +23,9 @@ pub fn audit_columns(data: &impl Dataset, id: u64) -> Result<(), String> {
     for (index, field) in layout.spec().fields().iter().enumerate() {
         let fault = |why: &str| Err(format!("sample {id}: field \"{}\": {why}", field.name()));
         let Some(column) = data.column(index) else { return fault("it has no column") };
-        if (column.rows() as u64, column.row_bytes()) != (data.len(), field.row_bytes()) {
+        if (internal::column::rows(&column) as u64, internal::column::row_bytes(&column))
+            != (data.len(), field.row_bytes())
+        {
             return fault("the column does not have one row per sample");
         }
     }

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use feedline_core::{Result, named};
+use feedline_core::Result;
+use feedline_core::internal::named;
 
 use super::{IdxFile, names};
 use crate::error::data;

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use feedline_core::{Error, ErrorKind, Result, named};
+use feedline_core::internal::named;
+use feedline_core::{Error, ErrorKind, Result};
 
 /// Images and labels to train on.
 pub(crate) const TRAIN: [&str; 2] = ["train-images-idx3-ubyte", "train-labels-idx1-ubyte"];

@@ -1,6 +1,7 @@
 //! Finds the columns of a manifest that name files, and the one that names the class.
 
-use feedline_core::{Error, ErrorKind, Result, named};
+use feedline_core::internal::named;
+use feedline_core::{Error, ErrorKind, Result};
 
 use super::one_line;
 use crate::error::may_pass;

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use feedline_core::{Error, ErrorKind, Result, named};
+use feedline_core::internal::named;
+use feedline_core::{Error, ErrorKind, Result};
 
 use super::pattern::{expand, fits};
 use crate::error::{data, one_line};

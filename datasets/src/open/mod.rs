@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use feedline_core::{Error, ErrorKind, Result, named};
+use feedline_core::internal::named;
+use feedline_core::{Error, ErrorKind, Result};
 
 use crate::bytes::Content;
 use crate::disk::DiskFile;

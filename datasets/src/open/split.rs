@@ -1,6 +1,7 @@
 //! Selects the files or folders of one split by their names.
 
-use feedline_core::{Result, named};
+use feedline_core::Result;
+use feedline_core::internal::named;
 
 use super::Split;
 use crate::error::{data, one_line};

@@ -1,6 +1,7 @@
 //! A column as a part of a field.
 
-use feedline_core::{DType, Error, Result, named};
+use feedline_core::internal::named;
+use feedline_core::{DType, Error, Result};
 
 use super::cast::{Number, Numbers, shown};
 use super::description::Description;

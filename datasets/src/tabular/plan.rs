@@ -1,6 +1,7 @@
 //! Plans the fields that are made from the columns of a table.
 
-use feedline_core::{DType, Error, Result, named};
+use feedline_core::internal::named;
+use feedline_core::{DType, Error, Result};
 
 use super::cast::Numbers;
 use super::description::Description;

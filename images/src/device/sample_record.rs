@@ -1,7 +1,8 @@
 //! The transforms of one sample on the device.
 
 use arrayvec::ArrayVec;
-use feedline_core::{Error, ErrorKind, Result, named};
+use feedline_core::internal::named;
+use feedline_core::{Error, ErrorKind, Result};
 
 use crate::orientation::Orientation;
 use crate::{Filter, Move, Moves, Region, Size};

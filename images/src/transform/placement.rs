@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use feedline_core::{DType, Error, ErrorKind, Random, Result, Row, Spec, named};
+use feedline_core::internal::named;
+use feedline_core::{DType, Error, ErrorKind, Random, Result, Row, Spec};
 
 use super::{ChannelOrder, Needs, Scratch, Transform, Transforms};
 use crate::device::{self, DevicePart, WORDS};

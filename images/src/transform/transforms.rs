@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use feedline_core::{DType, Error, ErrorKind, Result, Spec, named};
+use feedline_core::internal::named;
+use feedline_core::{DType, Error, ErrorKind, Result, Spec};
 
 use super::output::Output;
 use super::{

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use feedline::dataset::{Field, Rows};
 use feedline::{ReadError, Spec};
+use feedline_core::internal;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 /// Rows of fields begin at multiples of this, after a header of this many bytes; the same as `_ALIGN` in
@@ -60,7 +61,7 @@ impl Block {
             };
             let lengths = self.lengths(at, read).map_err(failed)?;
             at += aligned(size_of::<u64>() * asked);
-            let item = field.item_bytes();
+            let item = internal::spec::item_bytes(&field);
             let mut from = at;
             for (row, items) in lengths.into_iter().enumerate() {
                 let bytes = usize::try_from(items).unwrap_or(usize::MAX).min(most).saturating_mul(item);
@@ -96,7 +97,9 @@ impl Block {
 pub(super) fn bytes_of(spec: &Spec, count: usize) -> u64 {
     let field = |field: &Field| match max_items(field) {
         None => aligned(field.row_bytes() * count),
-        Some(most) => aligned(size_of::<u64>() * count) + aligned(most * field.item_bytes() * count),
+        Some(most) => {
+            aligned(size_of::<u64>() * count) + aligned(most * internal::spec::item_bytes(field) * count)
+        }
     };
     ALIGN + spec.fields().iter().map(field).sum::<u64>()
 }

@@ -9,8 +9,7 @@ const NO_PATH: u64 = u64::MAX;
 
 impl BadSampleReport {
     /// Appends the report to `bytes`.
-    #[doc(hidden)] // For `Checkpoint::save`.
-    pub fn write_to(&self, bytes: &mut Vec<u8>) {
+    pub(crate) fn write_to(&self, bytes: &mut Vec<u8>) {
         let mut word = |word: u64| bytes.extend(word.to_le_bytes());
         word(self.failures);
         word(self.delivered);
@@ -32,8 +31,7 @@ impl BadSampleReport {
     }
 
     /// The report that [`write_to`](Self::write_to) wrote; `None` if `bytes` are not exactly one report.
-    #[doc(hidden)] // For `Checkpoint::load`.
-    pub fn read_from(mut bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn read_from(mut bytes: &[u8]) -> Option<Self> {
         let bytes = &mut bytes;
         let (failures, delivered) = (word(bytes)?, word(bytes)?);
         let mut proof = || {

@@ -1,15 +1,14 @@
 //! Checkpoints: a cursor covers the delivered samples, never those that were only prefetched.
 //!
 //! A cursor has two serialized forms: [`Cursor::to_bytes`], of fixed size with a checksum, and serde (feature
-//! `serde`), for readable JSON. [`Cursor::fit`] checks either against the batch sampler before a run resumes
+//! `serde`), for readable JSON. `fit` checks either against the batch sampler before a run resumes
 //! from it, in constant time.
 
+use crate::internal::source::SourcePosition;
 #[cfg(feature = "serde")]
 use crate::proof::hex;
 use crate::source::MAX_OFFSET;
-use crate::{
-    BatchProof, BatchSampler, Error, ErrorKind, OrderHash, Proof, Result, SourcePosition, Stage, named,
-};
+use crate::{BatchProof, BatchSampler, Error, ErrorKind, OrderHash, Proof, Result, Stage, named};
 
 mod bytes;
 
@@ -38,10 +37,11 @@ const OLDEST: u32 = 3;
 /// #     world: World::single(),
 /// # };
 /// # let (batch_sampler, fingerprint, mut ids) = (BatchSampler::new(options)?, 0xDA7A, Vec::new());
-/// # let mut cursor = Cursor::new(&batch_sampler, fingerprint);
+/// # use feedline_core::internal;
+/// # let mut cursor = internal::cursor::new(&batch_sampler, fingerprint);
 /// # for step in 0..3 {
 /// #     let valid = batch_sampler.batch(0, 0, step, &mut ids);
-/// #     cursor.deliver(&batch_sampler, &BatchProof::of(0, &ids[..valid]));
+/// #     internal::cursor::deliver(&mut cursor, &batch_sampler, &BatchProof::of(0, &ids[..valid]));
 /// # }
 /// // After three batches of 8; usually from `Loader::checkpoint`.
 /// assert_eq!((cursor.epoch(), cursor.position(), cursor.proof().count()), (0, 24, 24));
@@ -81,8 +81,7 @@ pub struct Cursor {
 impl Cursor {
     /// The cursor of a new run: epoch 0, nothing delivered. `fingerprint` is that of the
     /// [data set](crate::Dataset::fingerprint).
-    #[doc(hidden)] // Made by the loader.
-    pub fn new(batch_sampler: &BatchSampler, fingerprint: u64) -> Self {
+    pub(crate) fn new(batch_sampler: &BatchSampler, fingerprint: u64) -> Self {
         let options = batch_sampler.options();
         Self {
             version: VERSION,
@@ -105,8 +104,7 @@ impl Cursor {
 
     /// This cursor, moved to a position in `epoch` that a run of these options reaches between two steps;
     /// proof and order hash stay. For a data set, only `position` counts.
-    #[doc(hidden)] // For the replay of a step.
-    pub fn at(mut self, epoch: u64, source_position: SourcePosition) -> Self {
+    pub(crate) fn at(mut self, epoch: u64, source_position: SourcePosition) -> Self {
         self.begin(epoch);
         self.reach(source_position, &BatchProof::default());
         self.start = self.position;
@@ -114,15 +112,13 @@ impl Cursor {
     }
 
     /// Moves to the beginning of `epoch`. The proof keeps the samples delivered before.
-    #[doc(hidden)] // The loader's bookkeeping.
-    pub fn begin(&mut self, epoch: u64) {
+    pub(crate) fn begin(&mut self, epoch: u64) {
         (self.epoch, self.position, self.offset, self.start, self.skipped) = (epoch, 0, 0, 0, 0);
     }
 
     /// Advances over one delivered step. `delivered` covers the valid samples of this rank, with substitutes
     /// in place of samples that could not be read.
-    #[doc(hidden)] // The loader's bookkeeping.
-    pub fn deliver(&mut self, batch_sampler: &BatchSampler, delivered: &BatchProof) {
+    pub(crate) fn deliver(&mut self, batch_sampler: &BatchSampler, delivered: &BatchProof) {
         let after = batch_sampler.position_after(self.epoch, self.position, 0);
         self.skipped += batch_sampler.skipped(self.epoch, self.position..after);
         self.position = after;
@@ -135,8 +131,7 @@ impl Cursor {
     }
 
     /// Advances over a delivered batch of a source, to the position up to which it was read.
-    #[doc(hidden)] // The loader's bookkeeping.
-    pub fn reach(&mut self, source_position: SourcePosition, delivered: &BatchProof) {
+    pub(crate) fn reach(&mut self, source_position: SourcePosition, delivered: &BatchProof) {
         let SourcePosition { position, offset, taken } = source_position;
         (self.position, self.offset) = (position, (taken * MAX_OFFSET) + offset);
         delivered.add_to(&mut self.proof, &mut self.order_hash);
@@ -160,8 +155,7 @@ impl Cursor {
     }
 
     /// The position of a source at which this rank continues.
-    #[doc(hidden)] // For the loader.
-    pub fn source_position(&self) -> SourcePosition {
+    pub(crate) fn source_position(&self) -> SourcePosition {
         SourcePosition { position: self.position, offset: self.offset(), taken: self.offset / MAX_OFFSET }
     }
 
@@ -183,8 +177,7 @@ impl Cursor {
     }
 
     /// Whether `batch_sampler` has no step left in this epoch.
-    #[doc(hidden)] // The loader's bookkeeping.
-    pub fn is_at_end(&self, batch_sampler: &BatchSampler) -> bool {
+    pub(crate) fn is_at_end(&self, batch_sampler: &BatchSampler) -> bool {
         batch_sampler.steps(self.epoch, self.position) == 0
     }
 
@@ -199,8 +192,7 @@ impl Cursor {
     }
 
     /// Adds the proof of ranks that this rank continues; see [`fit`](Self::fit).
-    #[doc(hidden)] // For the crates of this repository.
-    pub fn merge_proof(&mut self, delivered: &Proof) {
+    pub(crate) fn merge_proof(&mut self, delivered: &Proof) {
         self.proof.merge(delivered);
     }
 
@@ -216,8 +208,7 @@ impl Cursor {
     /// set, seed or sampler, for a position beyond the epoch or inside a step of
     /// the saved world (some ranks delivered their part of that step, others did not), and for an offset in a
     /// shard, which only the cursor of a source has.
-    #[doc(hidden)] // Called by `Loader::resume`.
-    pub fn fit(self, batch_sampler: &BatchSampler, fingerprint: u64) -> Result<Self> {
+    pub(crate) fn fit(self, batch_sampler: &BatchSampler, fingerprint: u64) -> Result<Self> {
         let next = self.fit_any(batch_sampler, fingerprint, "samples")?;
         if self.offset != 0 {
             return Err(refuse(format!(
@@ -271,8 +262,7 @@ impl Cursor {
     /// As for [`fit`](Self::fit). Also for a rank or world size that differs from the saved run's, unless the
     /// cursor is at the beginning or the end of an epoch: each rank has its own position, which other ranks
     /// do not know.
-    #[doc(hidden)] // Called by `Loader::resume`.
-    pub fn fit_source(self, shards: &BatchSampler, fingerprint: u64) -> Result<Self> {
+    pub(crate) fn fit_source(self, shards: &BatchSampler, fingerprint: u64) -> Result<Self> {
         let next = self.fit_any(shards, fingerprint, "shards")?;
         let world = shards.options().world;
         let between = self.is_at_end(shards) || (self.position, self.offset) == (0, 0);

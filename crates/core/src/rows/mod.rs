@@ -30,15 +30,15 @@ const AT_ONCE: usize = 32;
 /// Split them to give parts to workers; no two parts overlap.
 ///
 /// ```
-/// use feedline_core::{DType, Layout, Rows, Spec};
-/// let layout = Layout::new(&Spec::new().field("x", DType::U16, [2])?, 3)?;
-/// let mut slab = vec![0u8; layout.bytes()];
-/// let rows = Rows::new(&layout, &mut slab, 3);
-/// let (mut left, mut right) = rows.split_at(1);
-/// left.row(0).field_mut::<u16>(0)?.copy_from_slice(&[1, 2]);
-/// right.row(1).bytes_mut(0).copy_from_slice(&[5, 0, 6, 0]);
-/// drop((left, right));
-/// assert_eq!(slab[..12], [1, 0, 2, 0, 0, 0, 0, 0, 5, 0, 6, 0]);
+/// # use feedline_core::{DType, Layout, Spec, internal};
+/// # let layout = Layout::new(&Spec::new().field("x", DType::U16, [2])?, 3)?;
+/// # let mut slab = vec![0u8; layout.bytes()];
+/// # let mut rows = internal::rows::new(&layout, &mut slab, 3);
+/// // Three rows of two `u16`.
+/// rows.row(0).field_mut::<u16>(0)?.copy_from_slice(&[1, 2]);
+/// rows.row(2).bytes_mut(0).copy_from_slice(&[5, 0, 6, 0]);
+/// # drop(rows);
+/// # assert_eq!(slab[..12], [1, 0, 2, 0, 0, 0, 0, 0, 5, 0, 6, 0]);
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
 #[derive(Debug)]
@@ -62,8 +62,7 @@ impl<'a> Rows<'a> {
     ///
     /// # Panics
     /// If `slab` is smaller than the layout, or `len` exceeds the layout's capacity.
-    #[doc(hidden)] // For the crates of this repository.
-    pub fn new(layout: &'a Layout, slab: &'a mut [u8], len: usize) -> Self {
+    pub(crate) fn new(layout: &'a Layout, slab: &'a mut [u8], len: usize) -> Self {
         let mut rows = Self::filled(layout, slab, len);
         for index in 0..rows.regions.len() {
             if let Some(mut region) = rows.region(index) {
@@ -77,8 +76,7 @@ impl<'a> Rows<'a> {
     ///
     /// # Panics
     /// As for [`new`](Self::new).
-    #[doc(hidden)] // For the workers.
-    pub fn filled(layout: &'a Layout, slab: &'a mut [u8], len: usize) -> Self {
+    pub(crate) fn filled(layout: &'a Layout, slab: &'a mut [u8], len: usize) -> Self {
         assert!(len <= layout.capacity(), "{len} rows in a layout of {}", layout.capacity());
         assert!(slab.len() >= layout.bytes(), "slab of {} bytes, layout of {}", slab.len(), layout.bytes());
         let spec = layout.spec();
@@ -110,8 +108,7 @@ impl<'a> Rows<'a> {
     ///
     /// # Panics
     /// If there is not exactly one column per field, of exactly `len` rows, or a field is ragged.
-    #[doc(hidden)] // For the workers.
-    pub fn from_columns(
+    pub(crate) fn from_columns(
         spec: &'a Spec,
         columns: impl IntoIterator<Item = &'a mut [u8]>,
         first: usize,
@@ -128,8 +125,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Makes [`write`](Self::write) copy by `copy`, such as a function that bypasses the caches.
-    #[doc(hidden)] // For the workers.
-    pub fn copied_by(self, copy: CopyRows) -> Self {
+    pub(crate) fn copied_by(self, copy: CopyRows) -> Self {
         Self { copy, ..self }
     }
 
@@ -138,8 +134,7 @@ impl<'a> Rows<'a> {
     ///
     /// Rows are reused: bytes that [`read`](crate::Dataset::read) does not write would be those of an earlier
     /// sample. Poisoned bytes show in tests; [`check_dataset`](crate::check_dataset) finds them in any build.
-    #[doc(hidden)] // For the workers.
-    pub fn poison(&mut self) {
+    pub(crate) fn poison(&mut self) {
         if cfg!(debug_assertions) {
             self.fields.iter_mut().for_each(|bytes| bytes.fill(POISON));
             let values = self.regions.iter_mut().filter(|bytes| !bytes.is_empty());
@@ -152,8 +147,7 @@ impl<'a> Rows<'a> {
     ///
     /// # Errors
     /// `Sample` for the first row that violates this, with the row.
-    #[doc(hidden)] // For the crates of this repository.
-    pub fn check_written(&mut self) -> Result<(), (usize, Error)> {
+    pub(crate) fn check_written(&mut self) -> Result<(), (usize, Error)> {
         self.check_rows(0..self.len)
     }
 
@@ -162,8 +156,7 @@ impl<'a> Rows<'a> {
     ///
     /// # Errors
     /// As `read`; `Sample` for a row that was not written, and for exchanged rows. All with the row.
-    #[doc(hidden)] // For the crates of this repository: every read of another data set goes through it.
-    pub fn read_by(
+    pub(crate) fn read_by(
         &mut self,
         read: impl FnOnce(&mut Rows<'_>) -> Result<(), (usize, ReadError)>,
     ) -> Result<(), (usize, ReadError)> {
@@ -185,8 +178,7 @@ impl<'a> Rows<'a> {
     }
 
     /// The address of these rows: different for other rows.
-    #[doc(hidden)] // For hooks on batches.
-    pub fn place(&self) -> (usize, usize, usize) {
+    pub(crate) fn place(&self) -> (usize, usize, usize) {
         let columns = self.fields.iter().chain(&self.regions);
         let first = columns.map(|bytes| &**bytes).find(|bytes| !bytes.is_empty());
         (first.map_or(0, |bytes| bytes.as_ptr().addr()), self.first, self.len)
@@ -245,8 +237,7 @@ impl<'a> Rows<'a> {
     }
 
     /// The index in the batch of the first row.
-    #[doc(hidden)] // For the workers.
-    pub fn first(&self) -> usize {
+    pub(crate) fn first(&self) -> usize {
         self.first
     }
 
@@ -254,8 +245,7 @@ impl<'a> Rows<'a> {
     ///
     /// # Panics
     /// If `mid` is larger than [`len`](Self::len), or a field is ragged: such rows are written in order.
-    #[doc(hidden)] // For the workers.
-    pub fn split_at(self, mid: usize) -> (Self, Self) {
+    pub(crate) fn split_at(self, mid: usize) -> (Self, Self) {
         assert!(mid <= self.len, "split at {mid} of {} rows", self.len);
         assert!(self.regions.is_empty(), "rows with a ragged field cannot be split: write them in order");
         let (mut left, mut right) = (ArrayVec::new(), ArrayVec::new());
@@ -280,8 +270,7 @@ impl<'a> Rows<'a> {
     ///
     /// # Panics
     /// If the range is not inside the rows.
-    #[doc(hidden)] // For the crates of this repository.
-    pub fn part(&mut self, range: Range<usize>) -> Rows<'_> {
+    pub(crate) fn part(&mut self, range: Range<usize>) -> Rows<'_> {
         let fields = self.fields.iter_mut().zip(self.spec.fields());
         let fields = fields.map(|(bytes, field)| {
             let row = field.row_bytes();
@@ -303,8 +292,7 @@ impl<'a> Rows<'a> {
     ///
     /// # Panics
     /// If there are no such fields, or `spec` has other sizes or larger limits.
-    #[doc(hidden)] // For the crates of this repository.
-    pub fn part_of_fields<'b>(&'b mut self, range: Range<usize>, spec: &'b Spec) -> Rows<'b> {
+    pub(crate) fn part_of_fields<'b>(&'b mut self, range: Range<usize>, spec: &'b Spec) -> Rows<'b> {
         // The loader may use another form, or another max per batch; a set of several parts has the largest
         // of their limits.
         let size = |field: &Field| (field.item_bytes(), field.as_ragged().is_some());
@@ -336,8 +324,7 @@ impl<'a> Rows<'a> {
     }
 
     /// As [`Row::written_bytes_mut`] for row `row`, with a longer lifetime.
-    #[doc(hidden)] // For hooks on batches.
-    pub fn written_bytes_mut(&mut self, row: usize, index: usize) -> Result<&mut [u8]> {
+    pub(crate) fn written_bytes_mut(&mut self, row: usize, index: usize) -> Result<&mut [u8]> {
         assert!(row < self.len, "row {row} of {}", self.len);
         let field = field_of(self.spec, index)?;
         let row = self.first + row;

@@ -26,8 +26,7 @@ impl<'a> Row<'_, 'a> {
     }
 
     /// A one-row view of this row, for splitting fields.
-    #[doc(hidden)] // For the crates of this repository.
-    pub fn as_rows_mut(&mut self) -> Rows<'_> {
+    pub(crate) fn as_rows_mut(&mut self) -> Rows<'_> {
         self.rows.part(self.index..self.index + 1)
     }
 
@@ -56,11 +55,12 @@ impl<'a> Row<'_, 'a> {
     /// All fields of a fixed size of the row, so that several can be borrowed at once.
     ///
     /// ```
-    /// use feedline_core::{DType, Layout, Rows, Spec};
+    /// use feedline_core::{DType, Spec};
+    /// # use feedline_core::{Layout, internal};
     /// let spec = Spec::new().field("image", DType::U8, [4])?.field("label", DType::I64, [])?;
-    /// let layout = Layout::new(&spec, 1)?;
-    /// let mut slab = vec![0u8; layout.bytes()];
-    /// let mut rows = Rows::new(&layout, &mut slab, 1);
+    /// # let layout = Layout::new(&spec, 1)?;
+    /// # let mut slab = vec![0u8; layout.bytes()];
+    /// # let mut rows = internal::rows::new(&layout, &mut slab, 1);
     /// let mut row = rows.row(0);
     /// let mut fields = row.split();
     /// let (image, label) = (fields.take::<u8>(0)?, fields.take::<i64>(1)?);
@@ -118,10 +118,10 @@ impl<'a> Row<'_, 'a> {
     /// sample that does not fit, pass the length that it needs, and the call returns the error.
     ///
     /// ```
-    /// # use feedline_core::{DType, Layout, Rows, Spec};
+    /// # use feedline_core::{DType, Layout, Spec, internal};
     /// # let layout = Layout::new(&Spec::new().ragged("x", DType::U8, [], 8)?, 1)?;
     /// # let mut slab = vec![0u8; layout.bytes()];
-    /// # let mut rows = Rows::new(&layout, &mut slab, 1);
+    /// # let mut rows = internal::rows::new(&layout, &mut slab, 1);
     /// let mut row = rows.row(0);
     /// let room = row.ragged_mut::<u8>(0)?;
     /// room[..3].copy_from_slice(b"abc"); // a decoder writes here
@@ -163,8 +163,7 @@ impl<'a> Row<'_, 'a> {
     ///
     /// # Errors
     /// As [`Rows::read_by`].
-    #[doc(hidden)] // For the crates of this repository.
-    pub fn read_by(
+    pub(crate) fn read_by(
         &mut self,
         read: impl FnOnce(&mut Row<'_, 'a>) -> Result<(), ReadError>,
     ) -> Result<(), ReadError> {
@@ -191,14 +190,12 @@ impl<'a> Row<'_, 'a> {
     ///
     /// # Errors
     /// `Sample` when a ragged field was not written.
-    #[doc(hidden)] // For the crates of this repository.
-    pub fn check_written(&mut self) -> Result<()> {
+    pub(crate) fn check_written(&mut self) -> Result<()> {
         self.rows.check_rows(self.index..self.index + 1).map_err(|(_, error)| error)
     }
 
     /// Like [`Rows::poison`], for this row. In any build, its ragged fields then count as not written.
-    #[doc(hidden)] // For the workers.
-    pub fn poison(&mut self) {
+    pub(crate) fn poison(&mut self) {
         for index in 0..self.rows.spec.fields().len() {
             let row = self.rows.first + self.index;
             if let Some(mut region) = self.rows.region(index) {

@@ -28,7 +28,6 @@ impl Block {
     }
 
     /// The sizes of a block and of a window.
-    #[doc(hidden)] // For the record of a run.
     pub fn sizes(&self) -> [u64; 2] {
         [self.block, self.window]
     }

@@ -8,7 +8,6 @@ use crate::random::key;
 use crate::{Result, catch_panic};
 
 /// Stands where a [`Custom`] sampler gives no sample of the data set. No set has a sample of this id.
-#[doc(hidden)] // For the loader, which refuses it.
 pub const NO_SAMPLE: u64 = u64::MAX;
 
 /// The sampler of [`Sampler::custom`](super::Sampler::custom).

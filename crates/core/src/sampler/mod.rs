@@ -52,10 +52,12 @@ pub const MAX_LEN: u64 = 1 << 63;
 ///
 /// ```
 /// use feedline_core::Sampler;
-/// let mut ids = [0; 10];
-/// Sampler::Shuffle.fill(10, 7, 0, 0, &mut ids);
-/// let third = Sampler::Shuffle.id(10, 7, 0, 3);
-/// assert_eq!(third, ids[3]);
+/// let sampler = Sampler::Shuffle;
+/// # let mut ids = [0; 10];
+/// # feedline_core::internal::sampler::fill(&sampler, 10, 7, 0, 0, &mut ids);
+/// # let third = feedline_core::internal::sampler::id(&sampler, 10, 7, 0, 3);
+/// # assert_eq!(third, ids[3]);
+/// // `ids` are the samples of epoch 0 of a set of 10.
 /// ids.sort();
 /// assert_eq!(ids, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
 /// ```
@@ -155,8 +157,9 @@ impl Sampler {
     /// use feedline_core::Sampler;
     /// let lengths = [9, 1, 8, 2, 9, 1, 8, 2];
     /// let sampler = Sampler::bucketed(&lengths, 4, 1)?;
-    /// let mut ids = [0; 8];
-    /// sampler.fill(8, 7, 0, 0, &mut ids);
+    /// # let mut ids = [0; 8];
+    /// # feedline_core::internal::sampler::fill(&sampler, 8, 7, 0, 0, &mut ids);
+    /// // `ids` are the samples of epoch 0.
     /// ids[..4].sort();
     /// assert!(ids[..4] == [0, 2, 4, 6] || ids[..4] == [1, 3, 5, 7]);
     /// # Ok::<(), feedline_core::Error>(())
@@ -180,8 +183,9 @@ impl Sampler {
     /// ```
     /// use feedline_core::Sampler;
     /// let sampler = Sampler::alike(&[9, 1, 8, 2], 2)?;
-    /// let mut ids = [0; 4];
-    /// sampler.fill(4, 7, 0, 0, &mut ids);
+    /// # let mut ids = [0; 4];
+    /// # feedline_core::internal::sampler::fill(&sampler, 4, 7, 0, 0, &mut ids);
+    /// // `ids` are the samples of epoch 0.
     /// ids[..2].sort();
     /// assert!(ids[..2] == [0, 2] || ids[..2] == [1, 3]);
     /// # Ok::<(), feedline_core::Error>(())
@@ -198,7 +202,10 @@ impl Sampler {
     /// ```
     /// use feedline_core::Sampler;
     /// let sampler = Sampler::subset(vec![30, 10, 20], Sampler::Sequential)?;
-    /// assert_eq!((sampler.len(100), sampler.id(100, 0, 0, 1)), (3, 10));
+    /// // An epoch has three samples; the second is sample 10.
+    /// # use feedline_core::internal;
+    /// # assert_eq!(internal::sampler::len(&sampler, 100), 3);
+    /// # assert_eq!(internal::sampler::id(&sampler, 100, 0, 0, 1), 10);
     /// # Ok::<(), feedline_core::Error>(())
     /// ```
     ///
@@ -216,10 +223,12 @@ impl Sampler {
     /// use feedline_core::Sampler;
     /// let easy = Sampler::weighted(&[1.0, 1.0, 0.0, 0.0])?; // two of four samples
     /// let sampler = Sampler::by_epoch([(0, easy), (2, Sampler::Shuffle)])?;
-    /// let mut ids = [0; 4];
-    /// sampler.fill(4, 7, 1, 0, &mut ids);
+    /// # let mut ids = [0; 4];
+    /// # feedline_core::internal::sampler::fill(&sampler, 4, 7, 1, 0, &mut ids);
+    /// // `ids` are the samples of epoch 1.
     /// assert!(ids.iter().all(|&id| id < 2));
-    /// sampler.fill(4, 7, 2, 0, &mut ids);
+    /// # feedline_core::internal::sampler::fill(&sampler, 4, 7, 2, 0, &mut ids);
+    /// // Of epoch 2:
     /// ids.sort();
     /// assert_eq!(ids, [0, 1, 2, 3]);
     /// # Ok::<(), feedline_core::Error>(())
@@ -244,8 +253,9 @@ impl Sampler {
     /// ```
     /// use feedline_core::Sampler;
     /// let sampler = Sampler::custom("every second, from the end", 5, |_epoch, position| 9 - 2 * position)?;
-    /// let mut ids = [0; 5];
-    /// sampler.fill(10, 7, 0, 0, &mut ids);
+    /// # let mut ids = [0; 5];
+    /// # feedline_core::internal::sampler::fill(&sampler, 10, 7, 0, 0, &mut ids);
+    /// // `ids` are the samples of epoch 0.
     /// assert_eq!(ids, [9, 7, 5, 3, 1]);
     /// # Ok::<(), feedline_core::Error>(())
     /// ```
@@ -285,8 +295,7 @@ impl Sampler {
     /// # Errors
     /// `Config` for an empty data set, one longer than [`MAX_LEN`], a number of weights or labels other than
     /// `len`, and listed ids that the data set does not have.
-    #[doc(hidden)] // Called by `BatchSampler::new`.
-    pub fn check(&self, len: u64) -> Result<()> {
+    pub(crate) fn check(&self, len: u64) -> Result<()> {
         if len == 0 {
             return Err(config("the data set is empty: add samples"));
         }
@@ -307,8 +316,7 @@ impl Sampler {
     }
 
     /// Number of positions of an epoch over a data set of `len` samples.
-    #[doc(hidden)] // For the batch sampler.
-    pub fn len(&self, len: u64) -> u64 {
+    pub(crate) fn len(&self, len: u64) -> u64 {
         match self {
             Self::Sequential | Self::Shuffle | Self::Block(_) => len,
             Self::Weighted(sampler) => sampler.len(),
@@ -325,8 +333,7 @@ impl Sampler {
     ///
     /// # Panics
     /// As for [`fill`](Self::fill).
-    #[doc(hidden)] // For the batch sampler.
-    pub fn id(&self, len: u64, seed: u64, epoch: u64, position: u64) -> u64 {
+    pub(crate) fn id(&self, len: u64, seed: u64, epoch: u64, position: u64) -> u64 {
         let mut id = [0];
         self.fill(len, seed, epoch, position, &mut id);
         id[0]
@@ -339,8 +346,7 @@ impl Sampler {
     ///
     /// # Panics
     /// If the positions exceed [`len(len)`](Self::len), or the sampler fails [`check(len)`](Self::check).
-    #[doc(hidden)] // For the batch sampler.
-    pub fn fill(&self, len: u64, seed: u64, epoch: u64, start: u64, out: &mut [u64]) {
+    pub(crate) fn fill(&self, len: u64, seed: u64, epoch: u64, start: u64, out: &mut [u64]) {
         let positions = self.len(len);
         let end = start.checked_add(out.len() as u64);
         assert!(end.is_some_and(|end| end <= positions), "positions {start}.. of {positions}");
@@ -362,8 +368,7 @@ impl Sampler {
     }
 
     /// Samples of the batches that [`bucketed`](Self::bucketed) makes; `None` for other samplers.
-    #[doc(hidden)] // For the check of a loader's batch size.
-    pub fn bucketed_batch(&self) -> Option<u64> {
+    pub(crate) fn bucketed_batch(&self) -> Option<u64> {
         match self {
             Self::Bucketed(sampler) => sampler.batch_of_loader(),
             Self::Subset(sampler) => sampler.inner().bucketed_batch(),
@@ -373,8 +378,7 @@ impl Sampler {
     }
 
     /// Whether an epoch contains every sample of the data set exactly once.
-    #[doc(hidden)] // For tests.
-    pub fn is_permutation(&self) -> bool {
+    pub(crate) fn is_permutation(&self) -> bool {
         match self {
             Self::ByEpoch(sampler) => sampler.all().all(Self::is_permutation),
             _ => matches!(self, Self::Sequential | Self::Shuffle | Self::Block(_) | Self::Bucketed(_)),
@@ -382,8 +386,7 @@ impl Sampler {
     }
 
     /// Whether an epoch may contain a sample more than once.
-    #[doc(hidden)] // For the check of a source.
-    pub fn repeats(&self) -> bool {
+    pub(crate) fn repeats(&self) -> bool {
         match self {
             Self::Sequential | Self::Shuffle | Self::Block(_) => false,
             Self::WithoutReplacement(_) | Self::Bucketed(_) => false,
@@ -396,8 +399,7 @@ impl Sampler {
     }
 
     /// A number that identifies this order over `len` samples; a cursor with another digest is rejected.
-    #[doc(hidden)] // Part of a cursor.
-    pub fn digest(&self, len: u64) -> u64 {
+    pub(crate) fn digest(&self, len: u64) -> u64 {
         let (version, kind) = match self {
             Self::Sequential => (VERSION, key(&[1])),
             Self::Shuffle => (SHUFFLED, key(&[2])),

@@ -8,8 +8,7 @@ impl Spec {
     ///
     /// # Errors
     /// The property of a field, other than limits, in which `other` differs, as the end of a sentence.
-    #[doc(hidden)] // For sets of several parts.
-    pub fn widened(self, other: &Self) -> Result<Self, String> {
+    pub(crate) fn widened(self, other: &Self) -> Result<Self, String> {
         let names = |spec: &Self| -> Vec<String> {
             spec.fields.iter().map(|field| format!("\"{}\"", field.name)).collect()
         };

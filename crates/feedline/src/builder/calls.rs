@@ -1,6 +1,7 @@
 //! The order of the samples. Calls of a builder that contradict each other are errors, never ignored.
 
-use feedline_core::{Dataset, Error, ErrorKind, LastBatch, Result, Sampler, named, option};
+use feedline_core::internal::{self, named, option};
+use feedline_core::{Dataset, Error, ErrorKind, LastBatch, Result, Sampler};
 
 use super::LoaderBuilder;
 use crate::decode::Input;
@@ -194,7 +195,7 @@ impl LoaderBuilder {
     /// padding.
     fn check_buckets(&self) -> Result<()> {
         let (batch, ranks) = (self.batch_size as u64, u64::from(self.world.size()));
-        let Some(bucketed) = self.sampler.bucketed_batch() else { return Ok(()) };
+        let Some(bucketed) = internal::sampler::bucketed_batch(&self.sampler) else { return Ok(()) };
         let step = batch.saturating_mul(ranks);
         if batch == 0 || [batch, step].contains(&bucketed) || matches!(self.input, Input::Source(_)) {
             return Ok(());

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use crate::decode::filler::BatchFiller;
 use crate::decode::{FilledBatch, Input, MapBatch, WorkerPool, Workers};
-use feedline_core::source::RecordOrder;
+use feedline_core::internal::source::RecordOrder;
+use feedline_core::internal::{self, named};
 use feedline_core::{
     BadSamples, Context, Dataset, Error, ErrorKind, LastBatch, Layout, ReadError, Result, Sampler, World,
-    named,
 };
 use feedline_device::Device;
 use feedline_device::slot::MAX_SLOTS;
@@ -416,7 +416,7 @@ impl LoaderBuilder {
         let layout = Layout::new(&spec, builder.batch_size)?;
         let mapped =
             builder.device_map.as_ref().map(|map| map.layout(&spec, builder.batch_size)).transpose()?;
-        builder.bad_samples.check()?;
+        internal::bad_samples::check_policy(builder.bad_samples)?;
         let batch_sampler = match &builder.input {
             Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => builder.batch_sampler(dataset.len())?,
             Input::Source(source) => builder.shard_plan(source.shards())?,

@@ -1,8 +1,8 @@
 //! Derives batches, slots and pool from the options of a builder.
 
+use feedline_core::internal::{self, named};
 use feedline_core::{
     BatchSampler, BatchSamplerOptions, Error, ErrorKind, Fingerprint, LastBatch, Layout, Pad, Result, Spec,
-    named, source,
 };
 
 use super::LoaderBuilder;
@@ -88,15 +88,15 @@ impl LoaderBuilder {
     pub(super) fn spec(&self) -> Result<Spec> {
         let spec = self.input.spec().clone();
         self.forms.iter().try_fold(spec, |spec, (field, form)| match *form {
-            RaggedForm::Pad(pad) => spec.padded(field, pad),
-            RaggedForm::MaxPerBatch(items) => spec.max_per_batch(field, items),
+            RaggedForm::Pad(pad) => internal::spec::padded(spec, field, pad),
+            RaggedForm::MaxPerBatch(items) => internal::spec::max_per_batch(spec, field, items),
         })
     }
 
     pub(super) fn batch_sampler(&self, len: u64) -> Result<BatchSampler> {
         let mut batch_sampler = BatchSampler::new(self.plan_options(len, self.batch_size, self.last_batch))?;
         for (epoch, steps) in &self.skips {
-            batch_sampler.skip(*epoch, steps.clone())?;
+            internal::batch_sampler::skip(&mut batch_sampler, *epoch, steps.clone())?;
         }
         Ok(batch_sampler)
     }
@@ -131,9 +131,9 @@ impl LoaderBuilder {
             );
         }
         let batch_sampler = BatchSampler::new(self.plan_options(shards, 1, LastBatch::Keep))?;
-        let batch_sampler = batch_sampler.with_records(self.records);
-        source::check(&batch_sampler)?;
-        let (shards, ranks) = (batch_sampler.positions(), self.world.size());
+        let batch_sampler = internal::batch_sampler::with_records(batch_sampler, self.records);
+        internal::source::check(&batch_sampler)?;
+        let (shards, ranks) = (internal::batch_sampler::positions(&batch_sampler), self.world.size());
         if shards < u64::from(ranks) && !self.records.split {
             let what = if shards == 1 { "1 shard" } else { &format!("{shards} shards") };
             return refuse(&format!(

@@ -4,9 +4,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use feedline_core::internal;
+use feedline_core::internal::CopyRows;
 use feedline_core::{
-    BadSamples, BatchInfo, BatchSampler, CopyRows, Dataset, Error, ErrorKind, Layout, Result, Stage,
-    Substituted, catch_panic, timeline::now,
+    BadSamples, BatchInfo, BatchSampler, Dataset, Error, ErrorKind, Layout, Result, Stage, Substituted,
+    catch_panic, timeline::now,
 };
 use feedline_device::Pinned;
 use feedline_device::zero_copy::Rest;
@@ -181,14 +183,16 @@ impl Decoder {
     /// The hash of the rows of a batch, if it is due.
     pub(super) fn content_of(&self, lease: &FillLease<Pinned, HostInfo>) -> Option<ContentHash> {
         let info = &lease.info().batch;
-        self.content.filter(|hash| hash.is_due(self.batch_sampler.step_of(info.start) + info.step))
+        self.content.filter(|hash| {
+            hash.is_due(internal::batch_sampler::step_of(&self.batch_sampler, info.start) + info.step)
+        })
     }
 
     /// Pads or sums the ragged fields of a batch, as the spec requires.
     fn finish_ragged(&self, lease: &mut FillLease<Pinned, HostInfo>) -> Result<()> {
         let (bytes, HostInfo { batch: info, .. }) = lease.parts_mut();
         self.layout.finish(bytes, info.ids.len(), &mut info.extents).map_err(|(row, error)| {
-            let error = error.at_stage(Stage::Decode).at_batch(info.step);
+            let error = internal::error::at(error, Stage::Decode, info.step);
             info.ids.get(row).map_or(error.clone(), |&id| error.at_sample(id))
         })
     }

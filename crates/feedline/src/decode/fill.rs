@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use feedline_core::internal;
 use feedline_core::{BatchProof, Error, ErrorKind, ReadError, Result, Rows, catch_panic, timeline::now};
 use feedline_slots::Monitor;
 
@@ -97,7 +98,7 @@ impl Reserved<'_> {
         let Some(fill) = self.0.take() else { return Err(Error::new(ErrorKind::Unavailable, "no filler")) };
         let mut outcome = None;
         let filled = catch_panic("the filler panicked", || {
-            rows.read_by(|rows| {
+            internal::rows::read_by(rows, |rows| {
                 outcome = Some(fill(request, rows).map_err(|error| (0, error))?);
                 Ok(())
             })
@@ -213,8 +214,8 @@ fn write(
 ) -> Result<FillOutcome> {
     let (bytes, host_info) = batch.lease.parts_mut();
     let (info, data) = (&host_info.batch, filling.describe(decoder));
-    let mut rows = Rows::new(&decoder.layout, bytes, info.ids.len());
-    rows.poison();
+    let mut rows = internal::rows::new(&decoder.layout, bytes, info.ids.len());
+    internal::rows::poison(&mut rows);
     let request = FillRequest {
         data,
         info,
@@ -231,7 +232,8 @@ fn write(
 fn is_right(batch: &mut Job, outcome: &FillOutcome, decoder: &Decoder) -> bool {
     let (bytes, HostInfo { batch: info, .. }) = batch.lease.parts_mut();
     let content = ContentHash::EVERY.of_slab(&decoder.layout, bytes, info.ids.len());
-    outcome.order == BatchProof::of(info.epoch, &info.ids).order() && outcome.content == content
+    outcome.order == internal::proof::order(&BatchProof::of(info.epoch, &info.ids))
+        && outcome.content == content
 }
 
 /// Finishes `batch` as a worker does.

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use feedline_core::bad_samples::{ATTEMPTS, substitute};
+use feedline_core::internal;
 use feedline_core::sampler::custom::NO_SAMPLE;
 use feedline_core::source::place;
 use feedline_core::{
@@ -33,13 +34,18 @@ impl Reader<'_> {
     /// nanoseconds that other processes spent reading.
     pub(super) fn read_piece(&self, rows: Rows<'_>, worker: &Worker<'_>) -> Result<u64> {
         let info = &self.host_info.batch;
-        let Some(&first) = info.ids.get(rows.first()) else { return Ok(0) };
+        let Some(&first) = info.ids.get(internal::rows::first(&rows)) else { return Ok(0) };
         let _span = enter!("decode", info);
         let watch = worker.begin(info.step, first);
         let context = Context::new(self.decoder.batch_sampler.options().seed, info.epoch);
-        let draws = &self.host_info.draws()[rows.first()..][..rows.len()];
-        let context = context.watched(watch).ended_by(self.decoder.stop.clone());
-        worker.read(context, draws, |context| self.read(rows, context).map(|()| context.elsewhere_ns()))
+        let draws = &self.host_info.draws()[internal::rows::first(&rows)..][..rows.len()];
+        let context = internal::context::ended_by(
+            internal::context::watched(context, watch),
+            self.decoder.stop.clone(),
+        );
+        worker.read(context, draws, |context| {
+            self.read(rows, context).map(|()| internal::context::elsewhere_ns(&context))
+        })
     }
 
     /// Reads the samples of `rows`.
@@ -48,13 +54,14 @@ impl Reader<'_> {
     /// `Sample` for a sample that cannot be read, `Panic` when the data set panics; both with stage,
     /// batch, sample and path.
     fn read(&self, mut rows: Rows<'_>, context: &mut Context) -> Result<()> {
-        rows.poison();
-        let ids = &self.host_info.batch.ids[rows.first()..][..rows.len()];
+        internal::rows::poison(&mut rows);
+        let ids = &self.host_info.batch.ids[internal::rows::first(&rows)..][..rows.len()];
         let read = catch_unwind(AssertUnwindSafe(|| self.read_or_substitute(ids, &mut rows, context)));
         read.unwrap_or_else(|panic| {
             // Without a current sample the panic came from a bulk read: the first id of the range is the best
             // guess.
-            let id = context.current().map_or_else(|| ids.first().copied(), |(_, id)| Some(id));
+            let id =
+                internal::context::current(context).map_or_else(|| ids.first().copied(), |(_, id)| Some(id));
             let why = format!("the data set panicked: {}", panic_text(panic));
             Err(self.locate(Error::new(ErrorKind::Panic, why), id))
         })
@@ -62,14 +69,14 @@ impl Reader<'_> {
 
     /// Reads in bulk. If bad samples are tolerated, continues row by row after the first one.
     fn read_or_substitute(&self, ids: &[u64], rows: &mut Rows<'_>, context: &mut Context) -> Result<()> {
-        let read = rows.read_by(|rows| self.read_many(ids, rows, context));
+        let read = internal::rows::read_by(rows, |rows| self.read_many(ids, rows, context));
         let Err((bad, error)) = read else { return Ok(()) };
         if self.decoder.bad_samples == BadSamples::Fail || bad >= ids.len() {
             return Err(self.locate(unreadable(error), ids.get(bad).copied()));
         }
         self.substitute(ids[bad], error, bad, rows, context)?;
         for (index, &id) in ids.iter().enumerate().skip(bad + 1) {
-            if let Err(error) = self.read_one(id, rows.first() + index, index, rows, context) {
+            if let Err(error) = self.read_one(id, internal::rows::first(rows) + index, index, rows, context) {
                 self.substitute(id, error, index, rows, context)?;
             }
         }
@@ -86,8 +93,8 @@ impl Reader<'_> {
         context: &mut Context,
     ) -> Result<(), ReadError> {
         let mut row = rows.row(index);
-        row.poison();
-        context.sample(index, id, |context| self.read_sample(id, own, &mut row, context))
+        internal::row::poison(&mut row);
+        internal::context::sample(context, index, id, |context| self.read_sample(id, own, &mut row, context))
     }
 
     /// Reads another sample into row `index` of `rows`, in place of `id`.
@@ -99,7 +106,7 @@ impl Reader<'_> {
         rows: &mut Rows<'_>,
         context: &mut Context,
     ) -> Result<()> {
-        let row = rows.first() + index;
+        let row = internal::rows::first(rows) + index;
         if is_over_budget(&*error) {
             return Err(self.locate(unreadable(error), Some(id)));
         }
@@ -133,7 +140,7 @@ impl Reader<'_> {
 
     /// Adds stage, batch, sample and path to `error`. The data set's `path` may panic too.
     fn locate(&self, error: Error, id: Option<u64>) -> Error {
-        let error = error.at_stage(Stage::Decode).at_batch(self.host_info.batch.step);
+        let error = internal::error::at(error, Stage::Decode, self.host_info.batch.step);
         let Some(id) = id else { return error };
         let error = error.at_sample(id);
         match catch_unwind(AssertUnwindSafe(|| self.path(id))) {
@@ -156,13 +163,12 @@ impl Reader<'_> {
         if let Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) = self.input {
             return (**dataset).read_many(ids, rows, context);
         }
-        let first = rows.first();
+        let first = internal::rows::first(rows);
         for (index, &id) in ids.iter().enumerate() {
-            context
-                .sample(index, id, |context| {
-                    self.read_sample(id, first + index, &mut rows.row(index), context)
-                })
-                .map_err(|error| (index, error))?;
+            internal::context::sample(context, index, id, |context| {
+                self.read_sample(id, first + index, &mut rows.row(index), context)
+            })
+            .map_err(|error| (index, error))?;
         }
         Ok(())
     }
@@ -175,7 +181,7 @@ impl Reader<'_> {
         row: &mut Row<'_, '_>,
         context: &mut Context,
     ) -> Result<(), ReadError> {
-        row.read_by(|row| match self.input {
+        internal::row::read_by(row, |row| match self.input {
             Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => (**dataset).read(id, row, context),
             Input::Source(source) => source.decode(&self.host_info.records.bytes[own], row, context),
         })
@@ -191,7 +197,7 @@ impl Reader<'_> {
         match self.input {
             Input::Dataset(_) | Input::ZeroCopy(..) => {
                 let position = self.host_info.draws()[row];
-                (batch_sampler.substitute(info.epoch, position, attempt), row)
+                (internal::batch_sampler::substitute(batch_sampler, info.epoch, position, attempt), row)
             }
             Input::Source(_) => {
                 let (ids, seed) = (&records.ids, batch_sampler.options().seed);

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+use feedline_core::internal;
 use feedline_core::{Error, Result, Substituted, Timeline, timeline::now};
 use feedline_device::Pinned;
 use feedline_slots::{SharedFill, WAKE_UP};
@@ -109,7 +110,7 @@ impl Split {
             let first = piece.range().start;
             let start = now();
             if decoder.requests.wants(&host_info.batch) {
-                match reader.read_piece(piece.rows().copied_by(decoder.copy()), worker) {
+                match reader.read_piece(internal::rows::copied_by(piece.rows(), decoder.copy()), worker) {
                     Ok(elsewhere) => {
                         self.elsewhere_ns.fetch_add(elsewhere, Ordering::Relaxed);
                     }

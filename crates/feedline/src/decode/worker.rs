@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use feedline_core::internal;
 use feedline_core::sampler::custom::NO_SAMPLE;
 use feedline_core::source::Next;
 use feedline_core::{
-    BatchInfo, BatchSampler, Context, Error, ErrorKind, Result, Rows, Scratch, Source, Stage, Timeline,
+    BatchInfo, BatchSampler, Context, Error, ErrorKind, Result, Scratch, Source, Stage, Timeline,
     timeline::now,
 };
 
@@ -169,11 +170,12 @@ impl<'a> Worker<'a> {
         draws: &[u64],
         read: impl FnOnce(&mut Context) -> Result<T>,
     ) -> Result<T> {
-        let mut context = context.with_scratch(self.scratch.take()).with_draws(draws);
+        let context = internal::context::with_scratch(context, self.scratch.take());
+        let mut context = internal::context::with_draws(context, draws);
         let result = read(&mut context);
         self.activity.step.store(IDLE, Ordering::Relaxed);
         if !result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Panic) {
-            self.scratch.set(context.into_scratch());
+            self.scratch.set(internal::context::into_scratch(context));
         }
         result
     }
@@ -282,20 +284,21 @@ impl Job {
         let BatchInfo { epoch, step, start, .. } = *info;
         info.valid = batch_sampler.batch(epoch, start, step, &mut info.ids);
         let Some(row) = info.ids.iter().position(|&id| id == NO_SAMPLE) else { return Ok(()) };
-        let position = batch_sampler.position(epoch, start, step, row).unwrap_or_default();
+        let position =
+            internal::batch_sampler::position(batch_sampler, epoch, start, step, row).unwrap_or_default();
         let why = format!(
             "the sampler {:?} gives no sample of the data set at position {position} of epoch {epoch}: \
              return ids below {}",
             batch_sampler.options().sampler,
             batch_sampler.options().len
         );
-        Err(Error::new(ErrorKind::Config, why).at_stage(Stage::Decode).at_batch(step))
+        Err(internal::error::at(Error::new(ErrorKind::Config, why), Stage::Decode, step))
     }
 
     /// Writes the draws of the batch into its info.
     pub(super) fn draw(&mut self, batch_sampler: &BatchSampler) {
         let HostInfo { batch: info, draws, .. } = self.lease.info_mut();
-        batch_sampler.draws(info.epoch, info.start, info.step, draws);
+        internal::batch_sampler::draws(batch_sampler, info.epoch, info.start, info.step, draws);
     }
 
     /// Reads the records of a source. Returns the job if its batch can be decoded; otherwise the delivery in
@@ -348,7 +351,8 @@ impl Job {
         let Self { mut lease, .. } = self;
         let (bytes, host_info) = lease.parts_mut();
         let substituted = Mutex::new(std::mem::take(&mut host_info.batch.substituted));
-        let rows_of_batch = Rows::new(&decoder.layout, bytes, rows).copied_by(decoder.copy());
+        let rows_of_batch =
+            internal::rows::copied_by(internal::rows::new(&decoder.layout, bytes, rows), decoder.copy());
         let reader = Reader { decoder, input: decoder.input()?, host_info, substituted: &substituted };
         let start = now();
         let elsewhere = reader.read_piece(rows_of_batch, worker)?;

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
+use feedline_core::internal;
 use feedline_core::timeline::now;
 use feedline_core::{
     BatchInfo, BatchSampler, Error, ErrorKind, Extent, Field, Layout, Result, Stage, catch_panic,
@@ -177,7 +178,7 @@ impl Lanes {
                 Ok(slot) => return Some(Task { number, arrived, slot, taken, begun: now() }),
                 Err(error) if error.kind() == ErrorKind::Stopped => return None,
                 Err(error) => {
-                    self.outbox.put(number, Err(error.at_stage(Stage::DeviceMap)));
+                    self.outbox.put(number, Err(internal::error::at_stage(error, Stage::DeviceMap)));
                     return None;
                 }
             }
@@ -192,7 +193,7 @@ impl Lanes {
         let mapped = mapped.and_then(|mapped| mapped);
         let mapped = mapped.map_err(|error| {
             let stage = error.stage().unwrap_or(Stage::DeviceMap);
-            error.at_stage(stage).at_batch(step)
+            internal::error::at(error, stage, step)
         });
         let is_usable = mapped.is_ok();
         self.outbox.put(number, mapped.map(|mapped| Some(Delivery::Copied(mapped)))) && is_usable

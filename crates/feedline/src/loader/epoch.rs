@@ -5,7 +5,8 @@ use std::iter::FusedIterator;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
-use feedline_core::{Error, ErrorKind, Result, named};
+use feedline_core::internal::named;
+use feedline_core::{Error, ErrorKind, Result};
 use feedline_device::slot::Held;
 
 use super::Loader;

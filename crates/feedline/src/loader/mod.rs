@@ -4,9 +4,10 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, never};
+use feedline_core::internal::{self, source::SourcePosition};
 use feedline_core::{
     BadSampleReport, BatchSampler, BatchSamplerOptions, Cursor, Dataset, Error, ErrorKind, LastBatch, Layout,
-    Result, Sampler, Source, SourcePosition,
+    Result, Sampler, Source,
 };
 use feedline_device::Device;
 use feedline_device::slot::{Held, SlotRing};
@@ -193,7 +194,7 @@ impl Loader {
         self.running.check_process()?;
         self.check_thread("resume")?;
         self.check_epoch(cursor.epoch())?;
-        let fit = if self.is_source { Cursor::fit_source } else { Cursor::fit };
+        let fit = if self.is_source { internal::cursor::fit_source } else { internal::cursor::fit };
         let fitted = fit(cursor, &self.batch_sampler, self.fingerprint);
         self.progress.set_cursor(fitted.map_err(|error| self.of_shuffle_at_once(cursor).unwrap_or(error))?);
         self.continue_epoch()
@@ -207,7 +208,7 @@ impl Loader {
             return None;
         }
         let at_once = BatchSamplerOptions { sampler: Sampler::Shuffle, ..options.clone() };
-        cursor.fit(&BatchSampler::new(at_once).ok()?, self.fingerprint).ok()?;
+        internal::cursor::fit(cursor, &BatchSampler::new(at_once).ok()?, self.fingerprint).ok()?;
         let why = "the cursor belongs to another order of the samples: the run that saved it shuffled all \
                    samples at once, and this one shuffles them by blocks; to go on with that run";
         Some(Error::new(ErrorKind::Cursor, format!("{why}, {}", shuffle_at_once())))
@@ -225,7 +226,7 @@ impl Loader {
     /// The batches from the cursor to the end of its epoch.
     fn continue_epoch(&mut self) -> Result<Epoch<'_>> {
         let cursor = self.cursor();
-        let (epoch, at) = (cursor.epoch(), cursor.source_position());
+        let (epoch, at) = (cursor.epoch(), internal::cursor::source_position(&cursor));
         let paused = self.ledger.begin(epoch, self.slots.take_host_waits());
         if let Some((tuner, _)) = &mut self.tuning {
             tuner.paused(paused);
@@ -277,7 +278,10 @@ impl Loader {
     /// [`Epoch::steps`] is less where [`skip`](LoaderBuilder::skip) leaves out steps, and after
     /// [`resume`](Self::resume).
     pub fn steps_per_epoch(&self) -> Option<u64> {
-        let (positions, per_step) = (self.batch_sampler.positions(), self.batch_sampler.global_batch());
+        let (positions, per_step) = (
+            internal::batch_sampler::positions(&self.batch_sampler),
+            internal::batch_sampler::global_batch(&self.batch_sampler),
+        );
         let steps = match self.batch_sampler.options().last_batch {
             LastBatch::Drop => positions / per_step,
             LastBatch::Keep | LastBatch::Pad => positions.div_ceil(per_step),

@@ -4,7 +4,8 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
-use feedline_core::{BatchSampler, Cursor, Dataset, Error, ErrorKind, Layout, Result, Sampler};
+use feedline_core::internal;
+use feedline_core::{BatchSampler, Dataset, Error, ErrorKind, Layout, Result, Sampler};
 use feedline_device::slot::{Held, SlotRing};
 use feedline_device::zero_copy::StridedColumns;
 use feedline_device::{BackendKind, Device, Pinned, Priority, Stream};
@@ -114,7 +115,8 @@ impl Loader {
         start_threads(&mut running, (transfer, outcome), &decoder, &pool, reader)?;
         lanes.map_or(Ok(()), |lanes| lanes.start(&mut running))?;
         let record = recorder.as_ref().map_or_else(Weak::new, Arc::downgrade);
-        let (cursor, unreleased) = (Cursor::new(&batch_sampler, fingerprint), slots.unreleased().clone());
+        let (cursor, unreleased) =
+            (internal::cursor::new(&batch_sampler, fingerprint), slots.unreleased().clone());
         let reporter = ledger.reporter().clone();
         Ok(Self {
             progress: Progress::new(

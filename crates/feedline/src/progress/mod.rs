@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
+use feedline_core::internal::{self, source::SourcePosition};
 use feedline_core::{
-    BadSampleReport, BadSamples, BatchProof, BatchSampler, Cursor, Error, ErrorKind, Result, SourcePosition,
-    Stage,
+    BadSampleReport, BadSamples, BatchProof, BatchSampler, Cursor, Error, ErrorKind, Result, Stage,
 };
 use feedline_device::{Device, Stream};
 
@@ -211,7 +211,7 @@ impl Progress {
         if saved.cursor != after.cursor {
             let why = "a batch was delivered on another thread while the checkpoint waited: take checkpoints \
                        on the thread of the training loop, between two batches";
-            return Err(Error::new(ErrorKind::BatchHeld, why).at_stage(Stage::Compute));
+            return Err(internal::error::at_stage(Error::new(ErrorKind::BatchHeld, why), Stage::Compute));
         }
         Ok(saved)
     }
@@ -226,7 +226,7 @@ impl Progress {
             let why = format!(
                 "cannot take a checkpoint while {held} delivered {batches}: queue the work and drop it first"
             );
-            return Err(Error::new(ErrorKind::BatchHeld, why).at_stage(Stage::Compute));
+            return Err(internal::error::at_stage(Error::new(ErrorKind::BatchHeld, why), Stage::Compute));
         }
         // A resumed run must find every step before its cursor in the record.
         self.recorder.upgrade().map_or(Ok(()), |writer| lock(&writer).flush())?;
@@ -234,7 +234,7 @@ impl Progress {
     }
 
     pub(crate) fn begin(&self, epoch: u64) {
-        self.lock().cursor.begin(epoch);
+        internal::cursor::begin(&mut self.lock().cursor, epoch);
     }
 
     pub(crate) fn set_cursor(&self, cursor: Cursor) {
@@ -251,12 +251,12 @@ impl Progress {
 
     /// Whether `batch_sampler` has no step left in the epoch.
     pub(crate) fn is_at_end(&self, batch_sampler: &BatchSampler) -> bool {
-        self.lock().cursor.is_at_end(batch_sampler)
+        internal::cursor::is_at_end(&self.lock().cursor, batch_sampler)
     }
 
     /// The epoch of a source has ended here.
     pub(crate) fn end_epoch(&self, source_position: SourcePosition) {
-        self.lock().cursor.reach(source_position, &BatchProof::default());
+        internal::cursor::reach(&mut self.lock().cursor, source_position, &BatchProof::default());
     }
 
     /// Counts a batch that is about to be delivered, and checks the bad samples against the budget.
@@ -266,28 +266,36 @@ impl Progress {
     /// written; the cursor does not count the batch.
     pub(crate) fn count(&self, batch: &Batch, batch_sampler: &BatchSampler) -> Result<()> {
         let Checkpoint { cursor, bad_sample_report } = &mut *self.lock();
-        bad_sample_report.delivered(batch.len() as u64);
+        internal::bad_samples::delivered(bad_sample_report, batch.len() as u64);
         for substituted in batch.substituted() {
             for (number, failure) in substituted.failures.iter().enumerate() {
                 let path = failure.path.clone();
                 if number == 0 {
                     let (own, substitute) = (failure.sample, substituted.substitute);
-                    bad_sample_report.replaced(batch.epoch(), own, substitute, path, &failure.cause);
+                    internal::bad_samples::replaced(
+                        bad_sample_report,
+                        batch.epoch(),
+                        own,
+                        substitute,
+                        path,
+                        &failure.cause,
+                    );
                 } else {
-                    bad_sample_report.failed(failure.sample, path, &failure.cause);
+                    internal::bad_samples::failed(bad_sample_report, failure.sample, path, &failure.cause);
                 }
             }
         }
         // Only if there are bad samples, because the check allocates.
         if !bad_sample_report.samples().is_empty() {
-            bad_sample_report.check(self.bad_samples).map_err(|error| error.at_batch(batch.step()))?;
+            internal::bad_samples::check(&bad_sample_report, self.bad_samples)
+                .map_err(|error| internal::error::at_batch(error, batch.step()))?;
         }
         let info = &**batch;
         debug_assert_eq!(info.proof, BatchProof::of(cursor.epoch(), &info.ids[..info.valid]));
         let before = *cursor;
         match info.source_position {
-            Some(source_position) => cursor.reach(source_position, &info.proof),
-            None => cursor.deliver(batch_sampler, &info.proof),
+            Some(source_position) => internal::cursor::reach(cursor, source_position, &info.proof),
+            None => internal::cursor::deliver(cursor, batch_sampler, &info.proof),
         }
         if let Some(writer) = self.recorder.upgrade()
             && let Err(error) = lock(&writer).step(&before, info, cursor)

@@ -1,5 +1,6 @@
 //! The hash of a batch's rows, computed by the worker that finishes the batch.
 
+use feedline_core::internal;
 use feedline_core::spec::MAX_FIELDS;
 use feedline_core::{BatchContent, Dataset, Layout};
 use twox_hash::XxHash3_64;
@@ -54,7 +55,12 @@ impl ContentHash {
         for (row, &id) in ids.iter().enumerate() {
             content.add(
                 row,
-                row_hash(columns.iter().flatten().map(|column| column.row(id).unwrap_or_default())),
+                row_hash(
+                    columns
+                        .iter()
+                        .flatten()
+                        .map(|column| internal::column::row(column, id).unwrap_or_default()),
+                ),
             );
         }
         Some(content)

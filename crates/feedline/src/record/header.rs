@@ -4,6 +4,7 @@ use std::fs::Metadata;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use feedline_core::internal;
 use feedline_core::{
     Dataset, Error, ErrorKind, LastBatch, Result, Sampler, Source, Spec, ragged::Form, random::DRAWS_VERSION,
 };
@@ -26,12 +27,14 @@ pub(super) fn describe(options: &RecordOptions, run: &Run<'_>, content: &str) ->
         Input::Dataset(set) | Input::ZeroCopy(set, _) => (Some(set.len()), None, files(&**set)),
         Input::Source(source) => (None, Some(source.shards()), shard_files(&**source)),
     };
-    let order = batch_sampler.records();
+    let order = internal::batch_sampler::records(&batch_sampler);
     // Counted without skips, as the steps of a run are.
     let per_step = sampling.batch as u64 * u64::from(world);
     let steps = match run.last_batch {
-        LastBatch::Drop => batch_sampler.positions() / per_step,
-        LastBatch::Keep | LastBatch::Pad => batch_sampler.positions().div_ceil(per_step),
+        LastBatch::Drop => internal::batch_sampler::positions(&batch_sampler) / per_step,
+        LastBatch::Keep | LastBatch::Pad => {
+            internal::batch_sampler::positions(&batch_sampler).div_ceil(per_step)
+        }
     };
     let skips: Vec<_> =
         run.skips.iter().map(|(epoch, steps)| json!([epoch, steps.start, steps.end])).collect();
@@ -46,7 +49,7 @@ pub(super) fn describe(options: &RecordOptions, run: &Run<'_>, content: &str) ->
         "files": files,
         "spec": spec(layout.spec()),
         "sampler": sampler(&sampling.sampler),
-        "sampler_digest": hex(batch_sampler.digest()),
+        "sampler_digest": hex(internal::batch_sampler::digest(&batch_sampler)),
         "seed": sampling.seed,
         "draws_version": DRAWS_VERSION,
         "batch": run.batch_size,
@@ -214,11 +217,12 @@ fn spec(spec: &Spec) -> Value {
                 Form::Rows => json!("rows"),
                 Form::Cumulative => json!("cumulative"),
                 Form::Padded(pad) => {
-                    let (multiple, element) = pad.parts();
+                    let (multiple, element) = internal::pad::parts(&pad);
                     json!({"multiple_of": multiple, "fill": element})
                 }
             };
-            json!({"max": ragged.max_per_sample(), "max_per_batch": ragged.stated_per_batch(), "form": form})
+            let stated = internal::spec::stated_per_batch(ragged);
+            json!({"max": ragged.max_per_sample(), "max_per_batch": stated, "form": form})
         });
         json!({"name": field.name(), "dtype": field.dtype().name(), "shape": field.shape(), "ragged": ragged})
     });

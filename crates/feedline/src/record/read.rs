@@ -4,7 +4,8 @@ use std::io::ErrorKind as Io;
 use std::ops::Range;
 use std::path::Path;
 
-use feedline_core::{BatchContent, Cursor, Error, ErrorKind, Result, SourcePosition, named};
+use feedline_core::internal::{named, source::SourcePosition};
+use feedline_core::{BatchContent, Cursor, Error, ErrorKind, Result};
 use serde_json::Value;
 
 use super::frame::{Frame, MAGIC, Substitute, is_cut};

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use feedline_core::{BatchInfo, Cursor, Error, ErrorKind, Result, SourcePosition};
+use feedline_core::internal::{self, source::SourcePosition};
+use feedline_core::{BatchInfo, Cursor, Error, ErrorKind, Result};
 use serde_json::Value;
 
 use super::frame::{Frame, MAGIC, Substitute};
@@ -131,7 +132,8 @@ impl Writer {
             Frame::Substitute(Substitute { row, substitute, sample }).write(&mut self.buffer);
         }
         let substitutes = info.substituted.len().min(usize::from(u16::MAX)) as u16;
-        Frame::Step { order: info.proof.order(), content: info.content, substitutes }.write(&mut self.buffer);
+        Frame::Step { order: internal::proof::order(&info.proof), content: info.content, substitutes }
+            .write(&mut self.buffer);
         self.next += 1;
         if let Some(place) = info.source_position.filter(|_| self.next.is_multiple_of(PLACES)) {
             Frame::Place(place).write(&mut self.buffer);
@@ -166,7 +168,7 @@ impl Writer {
             return 0;
         }
         let per_epoch = self.header["steps_per_epoch"].as_u64().unwrap_or(0);
-        let epoch = cursor.at(cursor.epoch(), SourcePosition::default());
+        let epoch = internal::cursor::at(*cursor, cursor.epoch(), SourcePosition::default());
         let before = cursor.epoch().saturating_mul(per_epoch);
         before.saturating_add(step_at(0, &epoch, cursor, &self.header).unwrap_or(0))
     }

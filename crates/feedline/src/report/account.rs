@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use feedline_core::{named, option};
+use feedline_core::internal::{named, option};
+
 use serde::{Deserialize, Serialize};
 
 use super::charge::Cause;

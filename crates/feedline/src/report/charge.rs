@@ -190,6 +190,8 @@ pub(super) fn share(whole: u64, part: u64, rest: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use feedline_core::internal;
+
     use super::*;
 
     /// A batch whose parts take 1, 2, 4, ... nanoseconds, from 100 on.
@@ -278,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_wait_sums_to_its_length_for_stamps_in_any_order() {
-        let mut random = feedline_core::Random::for_draw(7, 0, 0);
+        let mut random = internal::random::for_draw(7, 0, 0);
         for _ in 0..10_000 {
             let mut stamp = || random.below(1000);
             let timeline = Timeline {

@@ -12,6 +12,7 @@ use feedline::{
     TransferMode, Workers,
 };
 use feedline_core::Layout;
+use feedline_core::internal;
 
 use crate::common::{alone, hush_planned_panics};
 
@@ -38,7 +39,7 @@ impl Liar {
 /// Other rows, in memory that is never freed.
 fn others(spec: &Spec) -> Rows<'static> {
     let layout: &'static Layout = Box::leak(Box::new(Layout::new(spec, LEN as usize).unwrap()));
-    Rows::new(layout, Box::leak(vec![0; layout.bytes()].into_boxed_slice()), LEN as usize)
+    internal::rows::new(layout, Box::leak(vec![0; layout.bytes()].into_boxed_slice()), LEN as usize)
 }
 
 fn write(id: u64, row: &mut Row<'_, '_>) -> Result<(), ReadError> {
@@ -77,7 +78,8 @@ impl Dataset for Liar {
         for (index, &id) in ids.iter().enumerate() {
             context.begin(index, id);
             let mut row = rows.row(index);
-            row.read_by(|row| self.read(id, row, context)).map_err(|error| (index, error))?;
+            internal::row::read_by(&mut row, |row| self.read(id, row, context))
+                .map_err(|error| (index, error))?;
         }
         Ok(())
     }
@@ -211,7 +213,7 @@ impl BatchFiller for Filler {
             for (row, &id) in request.ids().iter().enumerate() {
                 write(id, &mut rows.row(row))?;
             }
-            let order = BatchProof::of(request.epoch(), request.ids()).order();
+            let order = internal::proof::order(&BatchProof::of(request.epoch(), request.ids()));
             let content = BatchContent::new();
             Ok(FillOutcome { order, content, network: Duration::ZERO, servers: 1 })
         }))

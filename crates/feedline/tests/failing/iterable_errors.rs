@@ -9,6 +9,7 @@ use feedline::{
     BadSamples, Cursor, Device, Error, ErrorKind, LastBatch, Loader, LoaderBuilder, Result, Sampler, Source,
     World, source,
 };
+use feedline_core::internal;
 use feedline_testkit::fixtures::Fine;
 use feedline_testkit::fixtures::streams::{Archive, Generator, Hooked, append, record};
 use feedline_testkit::restore::{self, From, MIXES, Pipeline};
@@ -130,7 +131,7 @@ fn errors_and_panics_in_a_source_are_delivered_after_the_batches_before_them() {
         assert_eq!(rows, 8);
         assert!(error.to_string().starts_with("cannot read shard 2 from offset 0 on: planned"), "{error}");
 
-        let torn = source::id(2, 3).unwrap();
+        let torn = internal::source::id(2, 3).unwrap();
         let undecoded = move |id| if id == torn { Err("planned".into()) } else { Ok(()) };
         let (rows, error) = until_error(builder(Hooked::new(generator()).before_decode(undecoded)));
         assert_eq!((rows, error.kind(), error.sample()), (12, ErrorKind::Sample, Some(torn)), "{error}");
@@ -208,7 +209,11 @@ fn offsets_that_do_not_grow_or_do_not_match_the_cursor_are_refused() {
 #[test]
 fn records_that_cannot_be_decoded_are_replaced_by_others_of_the_same_batch() {
     alone(|| {
-        let bad = [source::id(0, 2).unwrap(), source::id(2, 4).unwrap(), source::id(2, 9).unwrap()];
+        let bad = [
+            internal::source::id(0, 2).unwrap(),
+            internal::source::id(2, 4).unwrap(),
+            internal::source::id(2, 9).unwrap(),
+        ];
         let with_bad_records = || {
             let decode = move |id| if bad.contains(&id) { Err("planned".into()) } else { Ok(()) };
             let builder = builder(Hooked::new(generator()).before_decode(decode)).last_batch(LastBatch::Drop);

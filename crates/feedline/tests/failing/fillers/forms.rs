@@ -1,6 +1,7 @@
 //! Fillers of sources, and of fields of variable length.
 
 use feedline::{InMemory, LastBatch, Pad, Source, World};
+use feedline_core::internal;
 use feedline_testkit::fixtures::streams::Generator;
 
 use super::*;
@@ -29,12 +30,15 @@ impl BatchFiller for Records {
             }
             let records = request.records.ok_or("no records")?;
             assert_eq!(records.len(), request.ids().len());
-            let mut context = Context::new(request.data.seed, request.epoch()).with_draws(request.draws);
+            let mut context = internal::context::with_draws(
+                Context::new(request.data.seed, request.epoch()),
+                request.draws,
+            );
             for (index, (&id, record)) in request.ids().iter().zip(records).enumerate() {
                 context.begin(index, id);
                 self.source.decode(record, &mut rows.row(index), &mut context)?;
             }
-            let order = BatchProof::of(request.epoch(), request.ids()).order();
+            let order = internal::proof::order(&BatchProof::of(request.epoch(), request.ids()));
             Ok(FillOutcome { order, content: content(rows), network: Duration::ZERO, servers: 1 })
         }))
     }
@@ -104,7 +108,7 @@ fn ragged_fields_are_filled_in_order_and_padded_by_the_loader() {
                     rows.row(row).write_ragged_bytes(0, text)?;
                 }
             }
-            let order = BatchProof::of(request.epoch(), request.ids()).order();
+            let order = internal::proof::order(&BatchProof::of(request.epoch(), request.ids()));
             Ok(FillOutcome { order, content, network: Duration::ZERO, servers: 1 })
         }
     }

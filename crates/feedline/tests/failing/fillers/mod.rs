@@ -14,6 +14,7 @@ use feedline::{
     BadSamples, Context, Cursor, Dataset, Error, ErrorKind, HostLoader, Loader, LoaderBuilder, ReadError,
     Result, Workers,
 };
+use feedline_core::internal;
 use feedline_core::random::splitmix64;
 use feedline_testkit::fixtures::{Fine, failing, slow};
 
@@ -58,7 +59,8 @@ impl<D: Dataset> Fake<D> {
     }
 
     fn read(&self, ids: &[u64], rows: &mut Rows<'_>, request: &FillRequest<'_>) -> Result<(), ReadError> {
-        let mut context = Context::new(request.data.seed, request.epoch()).with_draws(request.draws);
+        let mut context =
+            internal::context::with_draws(Context::new(request.data.seed, request.epoch()), request.draws);
         self.set.read_many(ids, rows, &mut context).map_err(|(_, error)| error)
     }
 }
@@ -113,7 +115,7 @@ impl<D: Dataset> Fake<D> {
         if plan != Plan::Nothing {
             self.read(&ids, rows, request)?;
         }
-        let order = BatchProof::of(request.epoch(), &ids).order();
+        let order = internal::proof::order(&BatchProof::of(request.epoch(), &ids));
         let outcome = |content| FillOutcome { order, content, network: Duration::from_micros(1), servers: 1 };
         Ok(match plan {
             Plan::WrongByte => {

@@ -1,8 +1,7 @@
 //! Missing values: one rule for all tables.
 
 #[cfg(feature = "tabular")]
-use feedline_core::internal::named;
-use feedline_core::{Error, ErrorKind};
+use feedline_core::{Error, ErrorKind, internal::named};
 
 #[cfg(feature = "tabular")]
 use crate::error::data;

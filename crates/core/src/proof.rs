@@ -153,7 +153,7 @@ impl BatchProof {
     }
 
     /// The order hash of these ids alone, counted from position 0.
-    pub(crate) fn order(&self) -> u64 {
+    pub fn order(&self) -> u64 {
         self.order
     }
 

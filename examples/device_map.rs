@@ -18,7 +18,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let digits = Idx::open_test("datasets/digits")?;
     let pixels = digits.shape().into_iter().product::<usize>();
     let spec = Spec::new().field("image", DType::F32, digits.shape())?.field("label", DType::U8, [])?;
-    let builder = Loader::builder(digits).batch_size(ROWS).shuffle(7);
+    let builder = Loader::builder(digits).batch_size(ROWS).shuffle().seed(7);
     let mut loader = builder.device_map(spec, widen).build(&device)?;
     let compute = device.stream()?;
     let (mut rows, mut sum) = (0, 0.0);

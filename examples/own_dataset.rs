@@ -27,7 +27,7 @@ fn main() -> feedline::Result<()> {
     println!("{}", check_dataset(&data, &CheckOptions::default())?);
     let device = Device::best()?;
     let compute = device.stream()?;
-    let mut loader = Loader::builder(data).batch_size(64).shuffle(7).build(&device)?;
+    let mut loader = Loader::builder(data).batch_size(64).shuffle().seed(7).build(&device)?;
     for batch in loader.epoch(0)? {
         let batch = batch?.wait_on(&compute)?; // queue kernels that read `batch.field("x")` on `compute`
         println!("x {:?}, y {:?}", batch.to_vec::<f32>("x")?[0], batch.to_vec::<f32>("y")?[0]);

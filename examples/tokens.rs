@@ -68,8 +68,8 @@ fn run(path: &str, steps: usize) -> feedline::Result<()> {
 
     let device = Device::best()?;
     let compute = device.stream()?;
-    let mut training = Windows::loader(training, vocabulary.len())?.shuffle(7).build(&device)?;
-    let mut validation = Windows::loader(validation, vocabulary.len())?.shuffle(8).build(&device)?;
+    let mut training = Windows::loader(training, vocabulary.len())?.shuffle().seed(7).build(&device)?;
+    let mut validation = Windows::loader(validation, vocabulary.len())?.shuffle().seed(8).build(&device)?;
     let (inputs, classes) = (CONTEXT * vocabulary.len(), vocabulary.len());
     let shape = Shape { inputs, hidden: 128, classes, batch: BATCH };
     let optimizer = Optimizer::AdamW(AdamW::default());

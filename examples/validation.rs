@@ -53,7 +53,7 @@ fn loader(points: u64, seed: u64, pool: &WorkerPool) -> Result<HostLoader> {
     let data = Line { spec: Spec::new().field("x", DType::F32, [])?.field("y", DType::F32, [])?, points };
     let report = check_dataset(&data, &CheckOptions::default())?;
     assert!(report.is_clean(), "{report}");
-    Loader::builder(data).batch_size(32).shuffle(seed).pool(pool).build_host()
+    Loader::builder(data).batch_size(32).shuffle().seed(seed).pool(pool).build_host()
 }
 
 /// Trains, from a checkpoint if there is one. Returns the model, and a checkpoint from within epoch 1.

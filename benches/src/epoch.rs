@@ -31,7 +31,8 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
 pub(crate) fn one(options: &Options, report: &mut Report, setting: Setting) -> Result<()> {
     let compute = options.device.stream()?;
     let kernels = Kernels::new(&compute)?;
-    let builder = Loader::builder(sets::training(options)?).shuffle(1).last_batch(feedline::LastBatch::Drop);
+    let builder =
+        Loader::builder(sets::training(options)?).shuffle().seed(1).last_batch(feedline::LastBatch::Drop);
     let mut loader = setting.of(builder).build(&options.device)?;
     let epochs = if options.smoke { 2 } else { options.reps as u64 + 2 };
     let (mut steady, mut turns, mut last) = (Vec::new(), Vec::new(), None);

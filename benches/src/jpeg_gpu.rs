@@ -104,14 +104,14 @@ impl Bench<'_> {
     ) -> Result<(Figures, Value)> {
         let warm_up = warm_up * lanes as u64;
         let Some(decode) = self.decode else {
-            let loader = Loader::builder(set).batch_size(self.batch).shuffle(3).depth(2 * lanes + 1);
+            let loader = Loader::builder(set).batch_size(self.batch).shuffle().seed(3).depth(2 * lanes + 1);
             let mut loader = loader.pinned_budget(8 << 30).build_host()?;
             let rates = rates(options, warm_up, loader.epoch(0)?.map(|batch| Ok(batch?.len())))?;
             return Ok((rates, json!({ "batch": self.batch })));
         };
         let compute = self.device.stream()?;
         let stage = PictureStage::new(&self.transforms, decode)?;
-        let loader = stage.builder(set)?.device_lanes(lanes).batch_size(self.batch).shuffle(3);
+        let loader = stage.builder(set)?.device_lanes(lanes).batch_size(self.batch).shuffle().seed(3);
         let mut loader = loader.pinned_budget(8 << 30).build(self.device)?;
         let start = Instant::now();
         let finished = loader.epoch(0)?.map(|batch| Ok(batch?.wait_on(&compute)?.len()));

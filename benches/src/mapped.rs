@@ -81,7 +81,7 @@ fn one(options: &Options, report: &mut Report, lanes: Option<usize>) -> Result<(
 
 fn loader(options: &Options, data: Idx, batch: usize, lanes: Option<usize>) -> Result<Loader> {
     let spec = Spec::new().field("image", DType::F32, data.shape())?;
-    let builder = Loader::builder(data).shuffle(1).last_batch(LastBatch::Drop);
+    let builder = Loader::builder(data).shuffle().seed(1).last_batch(LastBatch::Drop);
     let builder = Setting { batch, ..BASE }.of(builder).transfer_mode(TransferMode::Staged);
     let builder = match lanes {
         None => builder,

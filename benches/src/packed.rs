@@ -45,7 +45,8 @@ fn one(options: &Options, report: &mut Report, packed: &Path, workers: usize) ->
     let data = Fixed::new(open_with(packed, &OpenOptions::with_memory_limit(u64::MAX))?)?;
     let setting = Setting { batch, workers: Workers::Count(workers), depth: DEPTH };
     let builder = Loader::builder(data)
-        .shuffle(1)
+        .shuffle()
+        .seed(1)
         .last_batch(feedline::LastBatch::Drop)
         .transfer_mode(TransferMode::Staged);
     let mut loader = setting.of(builder).build(&options.device)?;

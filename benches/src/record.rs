@@ -108,7 +108,7 @@ fn fed(options: &Options, report: &mut Report, memory: &Memory, point: Point, st
     let compute = device.stream()?;
     let folder = folder()?;
     let builder = || -> Result<_> {
-        let builder = Loader::builder(Table::new(memory, point)?).batch_size(point.batch).shuffle(1);
+        let builder = Loader::builder(Table::new(memory, point)?).batch_size(point.batch).shuffle().seed(1);
         Ok(builder.last_batch(LastBatch::Drop).depth(point.depth).workers(Workers::Count(point.workers)))
     };
     let recorder = Recorder::new(folder.path(), RecordOptions::default());

@@ -110,7 +110,7 @@ impl Filed {
     }
 
     pub(crate) fn builder(&self, records: Records, setting: Setting) -> LoaderBuilder {
-        setting.of(Loader::builder(records).shuffle(1).last_batch(feedline::LastBatch::Drop))
+        setting.of(Loader::builder(records).shuffle().seed(1).last_batch(feedline::LastBatch::Drop))
     }
 }
 

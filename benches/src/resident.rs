@@ -34,7 +34,8 @@ fn one(options: &Options, report: &mut Report, (row_bytes, batch, bar): (usize, 
     let records = Records::open_with(&file.0, spec, &OpenOptions::with_memory_limit(u64::MAX))?;
     let batch = if options.smoke { 16 } else { batch };
     let mut loader = Loader::builder(records)
-        .shuffle(1)
+        .shuffle()
+        .seed(1)
         .last_batch(feedline::LastBatch::Drop)
         .batch_size(batch)
         .depth(DEPTH)

@@ -79,7 +79,7 @@ fn begin_and_stop(options: &Options, setting: Setting) -> Result<(f64, f64)> {
     let compute = options.device.stream()?;
     let data = sets::training(options)?;
     let (begun, mut loader) = timed(|| {
-        let builder = Loader::builder(data).shuffle(1).last_batch(feedline::LastBatch::Drop);
+        let builder = Loader::builder(data).shuffle().seed(1).last_batch(feedline::LastBatch::Drop);
         let mut loader = setting.of(builder).build(&options.device)?;
         if let Some(batch) = loader.epoch(0)?.next() {
             drop(batch?.wait_on(&compute)?);

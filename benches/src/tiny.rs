@@ -57,7 +57,8 @@ pub(crate) fn one(options: &Options, report: &mut Report, memory: &Memory, point
     let compute = device.stream()?;
     let builder = Loader::builder(Table::new(memory, point)?)
         .batch_size(batch)
-        .shuffle(1)
+        .shuffle()
+        .seed(1)
         .last_batch(feedline::LastBatch::Drop);
     let mut loader = builder.depth(depth).workers(Workers::Count(workers)).build(&device)?;
     let memory_use = loader.memory_use();

@@ -43,7 +43,7 @@ fn one(
     let windows = Tokens::open(&[(&file.0, 1.0)], TokenOptions::new(DType::U16, WINDOW))?;
     let bytes = batch * windows.spec().sample_bytes();
     let builder =
-        Loader::builder(windows).shuffle(1).last_batch(feedline::LastBatch::Drop).transfer_mode(mode);
+        Loader::builder(windows).shuffle().seed(1).last_batch(feedline::LastBatch::Drop).transfer_mode(mode);
     let builder = builder.pinned_budget(options.file_bytes as usize + (256 << 20));
     let mut loader = setting.of(builder).build(&options.device)?;
     let mut wire = Bare::new(&options.device, depth, bytes)?;

@@ -56,8 +56,11 @@ pub(crate) fn one(
     let resident = (0..RESIDENT).map(|n| Resident::new(&compute, &data, n * batch, batch, &mut model));
     let mut resident = resident.collect::<Result<Vec<_>>>()?;
 
-    let builder =
-        Loader::builder(data).shuffle(1).last_batch(feedline::LastBatch::Drop).transfer_mode(transfer_mode);
+    let builder = Loader::builder(data)
+        .shuffle()
+        .seed(1)
+        .last_batch(feedline::LastBatch::Drop)
+        .transfer_mode(transfer_mode);
     let mut loader = setting.of(builder).build(device)?;
     let epoch_steps = loader.batch_sampler().steps(0, 0).max(1) as usize;
     let mut baseline = |steps: usize, model: &mut Mlp| {

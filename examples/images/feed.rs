@@ -77,7 +77,8 @@ impl Feed {
 fn with(builder: LoaderBuilder, options: &Options, batch: usize) -> LoaderBuilder {
     builder
         .batch_size(batch)
-        .shuffle(options.seed)
+        .shuffle()
+        .seed(options.seed)
         .last_batch(feedline::LastBatch::Drop)
         .epochs(options.epochs)
 }

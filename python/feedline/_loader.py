@@ -117,15 +117,15 @@ class Loader:
         data: A :class:`Data`, a dict of arrays, or an object with ``__len__`` and ``__getitem__``; or a
             :class:`Source`, or an object with only ``__iter__``.
         batch_size: Rows of a batch, on this rank.
-        shuffle: Shuffles the samples anew in every epoch, by this seed; ``True`` is seed 0. Default: in
-            sequence. For a source, shuffles the shards. Parquet of more than 512 MiB, decoded, is shuffled by
+        shuffle: Shuffles the samples anew in every epoch. Default: in sequence. ``shuffle=7`` is short for
+            ``shuffle=True, seed=7``. For a source, shuffles the shards. Parquet of more than 512 MiB, decoded, is shuffled by
             blocks, within windows of about 256 MiB, whatever is held in memory; the report has their rows.
-            ``sampler=feedline.Sampler.shuffled(), seed=7`` shuffles all samples at once.
+            ``sampler=feedline.Sampler.shuffled()`` shuffles all samples at once.
         shuffle_buffer: Shuffles the samples of a source within a buffer of this many bytes.
         split_shards: Lets each rank read all shards of a source, and take its share of their samples.
             Default: each rank reads its own shards.
         sampler: A :class:`Sampler` for another order, instead of ``shuffle``.
-        seed: The seed of random numbers and of ``sampler``.
+        seed: The seed of all that is random: the order and the random numbers. Default: 0.
         last_batch: ``"keep"`` a short last batch, ``"drop"`` it, or ``"pad"`` it with samples of the epoch. With
             ``"keep"`` each sample comes once, all ranks have the same number of steps and none gets an empty
             batch: if fewer samples than ranks are left, the step before gives up some of its own. Only with
@@ -217,9 +217,13 @@ class Loader:
         if others:
             raise _options.unknown(others, _ARGUMENTS)
         self.data = _samples(data, collate_fn, max_length)
-        shuffle, seed = _options.seed("shuffle", shuffle), _options.seed("seed", seed)
+        is_shuffled, seed = _options.order(shuffle, seed, sampler)
+        shuffle_buffer = _options.maybe("shuffle_buffer", shuffle_buffer)
+        split_shards, skips = _options.flag("split_shards", split_shards), _options.skip(skip)
+        is_source = isinstance(self.data, Source)
+        _options.of_the_kind(is_source, shuffle_buffer, split_shards, skips, str(transfer_mode))
         is_one_shard = isinstance(self.data, Source) and self.data.shards == 1
-        if is_one_shard and shuffle is not None and shuffle_buffer is None:
+        if is_one_shard and is_shuffled and shuffle_buffer is None:
             raise ConfigError(
                 "shuffle orders the shards of a source, and this one has 1: give shuffle_buffer=64 << 20, or "
                 "more shards"
@@ -254,13 +258,12 @@ class Loader:
         # for one.
         mapping = None if map_batch is None else _mapping(map_batch, self.data, self.batch_size)
         self._reads = Choice(getattr(self.data, "_leaves", []), workers, parallel, mapping)
-        is_source = isinstance(self.data, Source)
         try:
             options = {
                 "batch_size": self.batch_size,
-                "shuffle": shuffle,
-                "shuffle_buffer": _options.maybe("shuffle_buffer", shuffle_buffer),
-                "split_shards": _options.flag("split_shards", split_shards),
+                "shuffle": is_shuffled,
+                "shuffle_buffer": shuffle_buffer,
+                "split_shards": split_shards,
                 "sampler": order_of(sampler),
                 "seed": seed,
                 "last_batch": str(last_batch),
@@ -277,7 +280,7 @@ class Loader:
                     ).items()
                 ],
                 "bad_samples": _options.bad_samples(bad_samples),
-                "skip": _options.skip(skip),
+                "skip": skips,
                 "transfer_mode": str(transfer_mode),
                 "pinned_budget": _options.maybe("pinned_budget", pinned_budget),
                 "held_timeout": _options.number("held_timeout", held_timeout),

@@ -7,6 +7,8 @@ import operator
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from ._errors import ConfigError
 
 #: The loader's equivalent of each argument of torch's DataLoader.
@@ -19,7 +21,7 @@ OF_A_DATALOADER = {
     "prefetch_factor": "give prefetch=, the number of batches on the device",
     "persistent_workers": "leave it out: the workers live as long as the loader",
     "batch_sampler": "give batch_size=, and sampler= or shuffle= for the order",
-    "generator": "give shuffle=SEED for the order, or seed=",
+    "generator": "give shuffle=True for the order, and seed=",
     "timeout": "leave it out: Ctrl-C ends a wait",
     "worker_init_fn": "leave it out: random numbers belong to a sample, and a data set makes what it needs",
     "multiprocessing_context": "leave it out: workers are forked from a new process; see parallel=",
@@ -29,9 +31,9 @@ OF_A_DATALOADER = {
 #: The loader's equivalent of each sampler of torch.
 OF_A_SAMPLER = {
     "WeightedRandomSampler": "give feedline.Sampler.weighted(weights, replacement=...)",
-    "RandomSampler": "leave it out and give shuffle=SEED",
+    "RandomSampler": "leave it out and give shuffle=True",
     "SequentialSampler": "leave it out",
-    "SubsetRandomSampler": "give the loader data.subset(indices), and shuffle=SEED",
+    "SubsetRandomSampler": "give the loader data.subset(indices), and shuffle=True",
     "DistributedSampler": "leave it out: the loader shares an epoch over the ranks; see world=",
     "BatchSampler": "give batch_size=",
 }
@@ -78,12 +80,46 @@ def flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
-def seed(name: str, value: Any) -> int | None:
-    """A seed; ``True`` is 0, ``False`` none."""
-    if value is None or value is False:
-        return None
-    if value is True:
-        return 0
+def order(shuffle: Any, given: Any, sampler: Any) -> tuple[bool, int]:
+    """Whether to shuffle, and the seed: ``shuffle=7`` is short for ``shuffle=True, seed=7``."""
+    own = None if given is None else seed("seed", given)
+    if isinstance(shuffle, (bool, np.bool_)) or shuffle is None:
+        is_shuffled, short = bool(shuffle), None
+    else:
+        is_shuffled, short = True, seed("shuffle", shuffle)
+    if is_shuffled and sampler is not None:
+        raise ConfigError("shuffle and sampler are two orders: leave out one of them; seed= is for both")
+    if short is not None and own is not None and short != own:
+        raise ConfigError(f"shuffle={short} and seed={own} are two seeds: give shuffle=True, seed={own}")
+    return is_shuffled, own if own is not None else short or 0
+
+
+def of_the_kind(
+    is_source: bool, shuffle_buffer: int | None, split_shards: bool, skip: Any, transfer_mode: str
+) -> None:
+    """Refuses what is for the other kind of data: with random access, or read in sequence."""
+    if not is_source:
+        if shuffle_buffer is not None:
+            raise ConfigError(
+                "shuffle_buffer is for a source, and this data has random access: give shuffle=True"
+            )
+        if split_shards:
+            raise ConfigError("split_shards is for a source, and this data has no shards: leave it out")
+        return
+    if skip:
+        raise ConfigError(
+            "skip is for data with a length, and where the steps of a source begin is known only after they "
+            "are read: leave it out"
+        )
+    if transfer_mode in ("zero_copy", "resident"):
+        raise ConfigError(
+            f"transfer_mode={transfer_mode!r} is for data with random access, and a source is read in "
+            "sequence: leave it out"
+        )
+
+
+def seed(name: str, value: Any) -> int:
+    """A seed."""
     try:
         return whole(name, value, 0, 2**64 - 1)
     except ConfigError:

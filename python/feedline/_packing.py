@@ -32,7 +32,9 @@ def packed(
     if within is not None and order == "in order":
         raise ConfigError('within is for order="best fit": leave it out')
     fields = names(field)
-    window, shuffle = _options.whole("window", window), _options.seed("shuffle", shuffle)
+    window = _options.whole("window", window)
+    if shuffle is not None:
+        shuffle = _options.seed("shuffle", shuffle)
     packing = {
         "fields": fields,
         "labels": label(fields, labels),

@@ -119,7 +119,7 @@ class Sampler:
     def shuffled() -> Sampler:
         """Every sample once, all shuffled at once, for :meth:`by_epoch` and large tables.
 
-        Elsewhere give the loader ``shuffle=SEED``, which shuffles a large table by blocks.
+        Elsewhere give the loader ``shuffle=True``, which shuffles a large table by blocks.
         """
         return Sampler._of(_feedline.Sampler.shuffled())
 

@@ -26,12 +26,13 @@ pub(crate) enum Samples<'py> {
 #[pyo3(from_item_all)]
 pub(crate) struct Options {
     pub(crate) batch_size: usize,
-    pub(crate) shuffle: Option<u64>,
+    pub(crate) shuffle: bool,
     /// Bytes, for a source.
     pub(crate) shuffle_buffer: Option<u64>,
     pub(crate) split_shards: bool,
+    /// In place of `shuffle`.
     pub(crate) sampler: Option<Py<Sampler>>,
-    pub(crate) seed: Option<u64>,
+    pub(crate) seed: u64,
     pub(crate) last_batch: String,
     /// The index of the GPU; `None` for host memory.
     pub(crate) gpu: Option<usize>,
@@ -62,43 +63,60 @@ pub(crate) struct Options {
 }
 
 /// The builder of a loader with these options, without device and world; for pictures decoded on lanes, also
-/// the stage that decodes them.
+/// the stage that decodes them. Options of the other kind of data are refused before, in Python.
 pub(crate) fn builder(
     data: &Samples<'_>,
     options: Options,
-) -> PyResult<(LoaderBuilder, Option<PictureStage>)> {
+) -> PyResult<(LoaderBuilder<()>, Option<PictureStage>)> {
     let config = |why: String| Err(raise(Error::new(ErrorKind::Config, why)));
     let is_bounded = options.max_per_batch.is_empty() && options.sampler.is_none();
+    let mode = match options.transfer_mode.as_str() {
+        "auto" => TransferMode::Auto,
+        "staged" => TransferMode::Staged,
+        "zero_copy" => TransferMode::ZeroCopy,
+        "resident" => TransferMode::Resident,
+        other => {
+            return config(format!(
+                "transfer_mode {other:?}: use \"auto\", \"staged\", \"zero_copy\" or \"resident\""
+            ));
+        }
+    };
     let (builder, pictures) = match data {
-        Samples::Data(data) => match &data.encoded {
-            Some(encoded) if options.decodes_on_lanes => {
-                let (builder, stage) = encoded.builder(options.batch_size, is_bounded).map_err(raise)?;
-                (builder, Some(stage))
+        Samples::Data(data) => {
+            let (mut builder, stage) = match &data.encoded {
+                Some(encoded) if options.decodes_on_lanes => {
+                    let (builder, stage) = encoded.builder(options.batch_size, is_bounded).map_err(raise)?;
+                    (builder, Some(stage))
+                }
+                _ => (feedline::Loader::builder(data.set.clone()), None),
+            };
+            builder = builder.transfer_mode(mode);
+            for (epoch, from, to) in options.skip {
+                builder = builder.skip(epoch, from..to);
             }
-            _ => (feedline::Loader::builder(data.set.clone()), None),
-        },
-        Samples::Source(source) => (feedline::Loader::source_builder(source.0.clone()), None),
+            let builder = if options.shuffle { builder.shuffle() } else { builder };
+            (builder.either(), stage)
+        }
+        Samples::Source(source) => {
+            let mut builder = feedline::Loader::source_builder(source.0.clone());
+            if options.shuffle {
+                builder = builder.shuffle_shards();
+            }
+            if let Some(bytes) = options.shuffle_buffer {
+                builder = builder.shuffle_buffer(bytes);
+            }
+            if options.split_shards {
+                builder = builder.split_shards();
+            }
+            (builder.either(), None)
+        }
     };
     // The loop in `loader.rs` counts the time itself, so that signals end its wait.
     let mut builder = builder.batch_size(options.batch_size).held_timeout(Duration::MAX).hands_over();
-    if let Some(seed) = options.shuffle {
-        builder = match data {
-            Samples::Data(_) => builder.shuffle(seed),
-            Samples::Source(_) => builder.shuffle_shards(seed),
-        };
-    }
-    if let Some(bytes) = options.shuffle_buffer {
-        builder = builder.shuffle_buffer(bytes);
-    }
-    if options.split_shards {
-        builder = builder.split_shards();
-    }
     if let Some(sampler) = options.sampler {
         builder = builder.sampler(sampler.get().0.clone());
     }
-    if let Some(seed) = options.seed {
-        builder = builder.seed(seed);
-    }
+    builder = builder.seed(options.seed);
     builder = builder.last_batch(match options.last_batch.as_str() {
         "keep" => LastBatch::Keep,
         "drop" => LastBatch::Drop,
@@ -129,20 +147,6 @@ pub(crate) fn builder(
         (Some(max), _) => BadSamples::Substitute { budget: feedline_core::Budget::Count(max) },
         (None, Some(fraction)) => {
             BadSamples::Substitute { budget: feedline_core::Budget::Rate { fraction, after: 1000 } }
-        }
-    });
-    for (epoch, from, to) in options.skip {
-        builder = builder.skip(epoch, from..to);
-    }
-    builder = builder.transfer_mode(match options.transfer_mode.as_str() {
-        "auto" => TransferMode::Auto,
-        "staged" => TransferMode::Staged,
-        "zero_copy" => TransferMode::ZeroCopy,
-        "resident" => TransferMode::Resident,
-        other => {
-            return config(format!(
-                "transfer_mode {other:?}: use \"auto\", \"staged\", \"zero_copy\" or \"resident\""
-            ));
         }
     });
     if let Some(bytes) = options.pinned_budget {

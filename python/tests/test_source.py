@@ -209,6 +209,9 @@ def test_a_sample_that_differs_from_the_first_is_an_error() -> None:
         (lambda: feedline.Loader(source(), 4, last_batch="pad"), "pad"),
         (lambda: feedline.Loader({"x": np.zeros(3)}, 1, shuffle_buffer=100), "shuffle_buffer"),
         (lambda: feedline.Loader({"x": np.zeros(3)}, 1, split_shards=True), "split_shards"),
+        (lambda: feedline.Loader(source(), 4, skip={0: range(1)}), "skip is for data with a length"),
+        (lambda: feedline.Loader(source(), 4, transfer_mode="resident"), "transfer_mode='resident'"),
+        (lambda: feedline.Loader(source(), 4, transfer_mode="fast"), "transfer_mode"),
     ],
 )
 def test_what_cannot_be_is_refused(make: Any, message: str) -> None:

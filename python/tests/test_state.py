@@ -119,6 +119,16 @@ def test_a_load_after_iter_moves_the_open_iterator() -> None:
     assert ids(batches) == whole()[10:] and ids(one) == whole(1)
 
 
+def test_shuffle_and_seed_say_one_thing_each() -> None:
+    def order(**options: Any) -> list[int]:
+        return ids(feedline.Loader(numbers(), 10, framework="numpy", **options))
+
+    assert order(shuffle=True, seed=7) == order(shuffle=7) == order(shuffle=7, seed=7) == whole(shuffle=7)
+    assert order(shuffle=True) == order(shuffle=True, seed=0) == order(shuffle=0)
+    assert order(seed=7) == sorted(order(shuffle=7)) != order(shuffle=7)
+    assert order(shuffle=True, seed=7) == order(sampler=feedline.Sampler.shuffled(), seed=7)
+
+
 def test_a_new_loader_without_a_seed_has_the_same_order() -> None:
     """pytorch/data 1440 and 1513."""
     orders = [ids(feedline.Loader(numbers(), 10, shuffle=True, framework="numpy")) for _ in range(2)]

@@ -158,7 +158,7 @@ _OF_RUST_ONLY = (
         ("prefetch_factor", "prefetch="),
         ("persistent_workers", "leave it out"),
         ("batch_sampler", "batch_size="),
-        ("generator", "shuffle=SEED"),
+        ("generator", "shuffle=True"),
         ("wrokers", "is it workers"),
     ],
 )

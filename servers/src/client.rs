@@ -44,7 +44,8 @@ const LOOK: Duration = Duration::from_millis(20);
 /// let server = Server::new().dataset(numbers()?).bind("127.0.0.1:0")?;
 ///
 /// let servers = Servers::new([server.address().to_string()])?;
-/// let mut loader = Loader::builder(numbers()?).batch_size(10).shuffle(7).filler(servers).build_host()?;
+/// let builder = Loader::builder(numbers()?).batch_size(10).shuffle().seed(7);
+/// let mut loader = builder.filler(servers).build_host()?;
 /// assert_eq!(loader.epoch(0)?.map(|batch| Ok(batch?.len())).sum::<feedline::Result<usize>>()?, 100);
 /// println!("{}", loader.report()); // names the batches that servers filled
 /// # Ok::<(), feedline::Error>(())

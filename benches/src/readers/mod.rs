@@ -143,7 +143,7 @@ fn one(
         .transfer_mode(TransferMode::Staged);
     let builder = match (order, together) {
         (Order::Sequential, _) => builder,
-        (Order::Shuffled, None) => builder.shuffle(1),
+        (Order::Shuffled, None) => builder.shuffle().seed(1),
         // Shuffles like the plain loop: samples that are decoded together stay together.
         (Order::Shuffled, Some(block)) => builder.sampler(Sampler::block(block, block)?).seed(1),
     };

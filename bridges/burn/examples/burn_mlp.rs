@@ -76,7 +76,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let datasets = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../datasets"));
     let drawn = if datasets.is_dir() { datasets.join("digits") } else { "digits".into() };
     digits::ensure(&drawn, &mut |_, _| {})?;
-    let train = Loader::builder(Idx::open_train(&drawn)?).batch_size(128).shuffle(7);
+    let train = Loader::builder(Idx::open_train(&drawn)?).batch_size(128).shuffle().seed(7);
     let train = loader(train.last_batch(LastBatch::Drop))?;
     let test = loader(Loader::builder(Idx::open_test(&drawn)?).batch_size(500))?;
 

@@ -16,7 +16,7 @@ use feedline_testkit::{pattern, with_watchdog};
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn wide() -> HostLoader {
-    Loader::builder(Wide::new(40).unwrap()).batch_size(8).shuffle(5).build_host().unwrap()
+    Loader::builder(Wide::new(40).unwrap()).batch_size(8).shuffle().seed(5).build_host().unwrap()
 }
 
 fn check_values(fields: &Fields, name: &str, values: impl Iterator<Item = f64>) {
@@ -138,7 +138,7 @@ fn a_thousand_batches_hold_the_right_bytes_under_chaos() {
     with_watchdog(LIMIT, || {
         let (device, chaos) = chaos();
         let fine = Fine::new(16 * 500, 200).unwrap();
-        let loader = Loader::builder(fine.clone()).batch_size(16).shuffle(3).depth(4);
+        let loader = Loader::builder(fine.clone()).batch_size(16).shuffle().seed(3).depth(4);
         let loader = loader.held_timeout(Duration::from_secs(2)).build_host_on(&device).unwrap();
         type Made = (u64, Vec<u64>, Tensor<1, Int>, Tensor<2, Int>);
         let loader = BurnLoader::new(loader, |fields, device| -> feedline::Result<Made> {

@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let candle = if gpu { Device::new_cuda_with_stream(0)? } else { Device::Cpu };
     let bridge = Bridge::new(&candle)?;
     println!("training on {}", bridge.device());
-    let train = Loader::builder(Idx::open_train(&drawn)?).batch_size(BATCH).shuffle(7);
+    let train = Loader::builder(Idx::open_train(&drawn)?).batch_size(BATCH).shuffle().seed(7);
     let mut train = train.last_batch(LastBatch::Drop).build(bridge.device())?;
     let mut test = Loader::builder(Idx::open_test(&drawn)?).batch_size(500).build(bridge.device())?;
 

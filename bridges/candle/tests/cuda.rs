@@ -48,7 +48,7 @@ fn run(candle: &Candle) {
     let device = Device::with_backend(Chaos::new(backend, options).expect("valid options"));
     let bridge = Bridge::on(candle, &device).expect("the same GPU");
     let fine = Fine::new(ROWS * STEPS, WIDTH as usize).expect("a spec");
-    let loader = Loader::builder(fine.clone()).batch_size(ROWS as usize).shuffle(3).depth(2);
+    let loader = Loader::builder(fine.clone()).batch_size(ROWS as usize).shuffle().seed(3).depth(2);
     let mut loader = loader.build(&device).expect("a loader");
     let mut kept: Vec<(u64, Tensor, Tensor)> = Vec::new();
     for epoch in 0..2 {

@@ -31,7 +31,7 @@ fn every_type_that_candle_has_becomes_a_tensor() {
     for device in [Device::new_host(), simulated] {
         let bridge = Bridge::on(&Candle::Cpu, &device).unwrap();
         let mut loader =
-            Loader::builder(Wide::new(40).unwrap()).batch_size(8).shuffle(5).build(&device).unwrap();
+            Loader::builder(Wide::new(40).unwrap()).batch_size(8).shuffle().seed(5).build(&device).unwrap();
         for batch in loader.epoch(0).unwrap() {
             let batch = bridge.open(batch.unwrap()).unwrap();
             check_field::<u8>(&bridge, &batch, "u8");
@@ -107,7 +107,7 @@ fn a_thousand_batches_hold_the_right_bytes_under_chaos() {
         let device = Device::with_backend(backend);
         let bridge = Bridge::on(&Candle::Cpu, &device).unwrap();
         let fine = Fine::new(16 * 500, WIDTH).unwrap();
-        let loader = Loader::builder(fine.clone()).batch_size(16).shuffle(3).depth(2);
+        let loader = Loader::builder(fine.clone()).batch_size(16).shuffle().seed(3).depth(2);
         let mut loader = loader.held_timeout(Duration::from_secs(2)).build(&device).unwrap();
         // Far more tensors are kept than there are slots.
         let mut kept = Vec::new();

@@ -1,6 +1,5 @@
 //! Names of API items in messages: users of Rust and of Python read the same errors, with different names.
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static IS_PYTHON: AtomicBool = AtomicBool::new(false);
@@ -25,9 +24,4 @@ pub fn speak_python() {
 /// Whether the user writes Python.
 pub fn speaks_python() -> bool {
     IS_PYTHON.load(Ordering::Relaxed)
-}
-
-/// An option with a value: `shuffle(7)`, or `shuffle=7` in Python.
-pub fn option(name: &str, value: impl fmt::Display) -> String {
-    if speaks_python() { format!("{name}={value}") } else { format!("{name}({value})") }
 }

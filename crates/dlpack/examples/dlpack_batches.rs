@@ -53,7 +53,7 @@ fn open(is_cuda: bool) -> Result<Batches> {
     };
     let stream = device.stream()?;
     let spec = Spec::new().field("id", DType::I64, [])?.field("numbers", DType::F32, [WIDTH])?;
-    let loader = Loader::builder(Numbers(spec)).batch_size(ROWS).shuffle(3).depth(4);
+    let loader = Loader::builder(Numbers(spec)).batch_size(ROWS).shuffle().seed(3).depth(4);
     let loader = Box::leak(Box::new(loader.held_timeout(Duration::from_secs(1)).build(&device)?));
     Ok(Batches { share: None, epoch: loader.epoch(0)?, stream, error: CString::default() })
 }

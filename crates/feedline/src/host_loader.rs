@@ -8,7 +8,7 @@ use feedline_device::{Device, Stream};
 
 use crate::{Checkpoint, Epoch, HostBatch, Loader, LoaderBuilder};
 
-impl LoaderBuilder {
+impl<T: ?Sized> LoaderBuilder<T> {
     /// Like [`build`](Self::build), for programs that compute on the host, or copy batches to a device
     /// themselves: the fields of a batch are slices.
     ///
@@ -45,7 +45,7 @@ impl LoaderBuilder {
 /// #     }
 /// # }
 /// # let data = Squares(Spec::new().field("square", DType::I64, [])?);
-/// let mut loader = Loader::builder(data).batch_size(4).shuffle(7).build_host()?;
+/// let mut loader = Loader::builder(data).batch_size(4).shuffle().seed(7).build_host()?;
 /// let mut sum = 0;
 /// for epoch in 0..2 {
 ///     for batch in loader.epoch(epoch)? {

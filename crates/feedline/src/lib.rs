@@ -26,7 +26,7 @@
 //! assert!(check_dataset(&data, &CheckOptions::default())?.is_clean());
 //! let device = Device::best()?;
 //! let compute = device.stream()?;
-//! let mut loader = Loader::builder(data).batch_size(64).shuffle(7).build(&device)?;
+//! let mut loader = Loader::builder(data).batch_size(64).shuffle().seed(7).build(&device)?;
 //! let mut rows = 0;
 //! for epoch in 0..2 {
 //!     for batch in loader.epoch(epoch)? {
@@ -93,7 +93,7 @@
 //! # }
 //! fn train(device: &Device, saved: Option<Checkpoint>, model: &mut Model) -> feedline::Result<()> {
 //!     let compute = device.stream()?;
-//!     let mut loader = Loader::builder(data()?).batch_size(8).shuffle(7).build(device)?;
+//!     let mut loader = Loader::builder(data()?).batch_size(8).shuffle().seed(7).build(device)?;
 //!     let progress = loader.progress(); // usable while an epoch borrows the loader
 //!     let first = saved.as_ref().map_or(0, |saved| saved.cursor.epoch());
 //!     if let Some(saved) = &saved {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::LoaderBuilder;
+use crate::builder::LoaderOptions;
 use crate::decode::{Input, Workers};
 use feedline_core::internal::named;
 use feedline_core::{Error, ErrorKind, Field, Layout, Result, Sampler, Spec, StableDataset};
@@ -139,7 +139,7 @@ pub(crate) fn slot_bytes(layout: &Layout, columns: Option<&StridedColumns>) -> u
     }
 }
 
-impl LoaderBuilder {
+impl LoaderOptions {
     /// Chooses zero copy if it is wanted and possible. `against` is the reason why `Auto` does not try it.
     pub(crate) fn choose(&self, device: &Device, layout: &Layout, against: Option<String>) -> Result<Chosen> {
         let why = match self.transfer_mode {
@@ -224,13 +224,14 @@ mod tests {
     use feedline_testkit::fixtures::{Fine, Laid};
 
     use super::*;
+    use crate::LoaderBuilder;
 
     /// The choice of `Auto` on a GPU, with a budget of four slots of eight ids and `room` bytes.
     fn auto(set: Arc<StableDataset>, device: &Device, room: usize) -> Result<String> {
         let layout = Layout::new(set.spec(), 8)?;
-        let builder = LoaderBuilder::new(Input::Dataset(set)).batch_size(8).depth(3);
+        let builder = LoaderBuilder::<dyn Dataset>::new(Input::Dataset(set)).batch_size(8).depth(3);
         let builder = builder.pinned_budget(4 * 8 * size_of::<u64>() + room);
-        builder.choose(device, &layout, None).map(|(mode, _)| mode.to_string())
+        builder.options.choose(device, &layout, None).map(|(mode, _)| mode.to_string())
     }
 
     fn stable(set: impl Dataset) -> Arc<StableDataset> {
@@ -303,9 +304,9 @@ mod tests {
         let spec = Spec::new().field("x", DType::U8, [100]).expect("a spec");
         let layout = Layout::new(&spec, 8).expect("a layout");
         let choice = |transfer_mode, pinned_budget| {
-            let builder = LoaderBuilder::new(Input::Dataset(laid())).batch_size(8).depth(3);
+            let builder = LoaderBuilder::<dyn Dataset>::new(Input::Dataset(laid())).batch_size(8).depth(3);
             let builder = builder.transfer_mode(transfer_mode).pinned_budget(pinned_budget);
-            let chosen = builder.choose(&Device::new_host(), &layout, None);
+            let chosen = builder.options.choose(&Device::new_host(), &layout, None);
             chosen.map(drop).map_err(|error| error.kind())
         };
         assert_eq!(choice(TransferMode::Staged, 4 * layout.bytes()), Ok(()));

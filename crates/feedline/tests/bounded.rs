@@ -104,7 +104,7 @@ fn as_consumer(work: impl FnOnce() + Send) {
 
 fn loader(device: &Device, workers: usize, depth: usize) -> Loader {
     let data = Fine::new(BATCH as u64 * STEPS, 64).unwrap();
-    let builder = Loader::builder(data).batch_size(BATCH).shuffle(1);
+    let builder = Loader::builder(data).batch_size(BATCH).shuffle().seed(1);
     builder.workers(Workers::Count(workers)).depth(depth).build(device).unwrap()
 }
 
@@ -144,7 +144,8 @@ fn a_device_map_allocates_nothing_on_the_heap() {
             let compute = device.stream().unwrap();
             let data = Fine::new(BATCH as u64 * STEPS, 64).unwrap();
             let spec = data.spec().clone();
-            let builder = Loader::builder(data).batch_size(BATCH).shuffle(1).depth(depth).device_lanes(lanes);
+            let builder =
+                Loader::builder(data).batch_size(BATCH).shuffle().seed(1).depth(depth).device_lanes(lanes);
             let builder = match reads_host {
                 false => builder.device_map(spec, |_| {
                     Ok(|batch: &mut DeviceBatch<'_>| {
@@ -176,7 +177,8 @@ fn a_recorded_pipeline_allocates_nothing_on_the_heap() {
     as_consumer(|| {
         let compute = device.stream().unwrap();
         let data = Laid::columns(&Fine::new(BATCH as u64 * STEPS, 64).unwrap(), 1).unwrap();
-        let builder = Loader::builder(data).batch_size(BATCH).shuffle(1).transfer_mode(TransferMode::Staged);
+        let builder =
+            Loader::builder(data).batch_size(BATCH).shuffle().seed(1).transfer_mode(TransferMode::Staged);
         let builder = builder.workers(Workers::Count(2)).depth(2).record(&recorder);
         let mut loader = builder.build(&device).unwrap();
         let mut epoch = 0;
@@ -200,7 +202,8 @@ fn a_steady_pipeline_of_ragged_fields_allocates_nothing_on_the_heap() {
     as_consumer(|| {
         let compute = device.stream().unwrap();
         let data = Uneven::new(BATCH as u64 * STEPS, 200).unwrap();
-        let builder = Loader::builder(data).batch_size(BATCH).shuffle(1).pad("pairs", Pad::multiple_of(8));
+        let builder =
+            Loader::builder(data).batch_size(BATCH).shuffle().seed(1).pad("pairs", Pad::multiple_of(8));
         let mut loader = builder.workers(Workers::Count(2)).depth(2).build(&device).unwrap();
         let mut epoch = 0;
         take(&mut loader, &compute, &mut epoch, 4 * STEPS, blocking);
@@ -233,7 +236,7 @@ fn composed_sets_scratch_and_map_batch_allocate_nothing_on_the_heap() {
         let (first, second) = (doubled(laid()).unwrap(), cached.concat(kept).unwrap());
         let mix = Mix::builder(1).dataset(first, 1.0).dataset(second, 2.0).samples(2 * all).build().unwrap();
         let [half, _] = mix.split([0.5, 0.5], 1).unwrap();
-        let builder = Loader::builder(half.repeat(2).unwrap().take(all)).batch_size(BATCH).shuffle(1);
+        let builder = Loader::builder(half.repeat(2).unwrap().take(all)).batch_size(BATCH).shuffle().seed(1);
         let builder = builder.map_batch(|batch, context| {
             let words = context.scratch::<Vec<u8>>();
             words.clear();
@@ -259,7 +262,8 @@ fn sorting_the_rows_of_a_batch_allocates_nothing() {
         let set = Laid::far(&Fine::new(300 * STEPS, 8).unwrap(), 600 << 20).unwrap();
         let mut loader = Loader::builder(set)
             .batch_size(300)
-            .shuffle(1)
+            .shuffle()
+            .seed(1)
             .transfer_mode(TransferMode::ZeroCopy)
             .build(&device)
             .unwrap();

@@ -84,7 +84,8 @@ fn map(
 ) -> Result<(u64, u64)> {
     let compute = device.stream()?;
     let fine = Fine::new(STEPS * BATCH as u64, ROW)?;
-    let builder = Loader::builder(fine.clone()).batch_size(BATCH).shuffle(seed).workers(Workers::Count(2));
+    let builder =
+        Loader::builder(fine.clone()).batch_size(BATCH).shuffle().seed(seed).workers(Workers::Count(2));
     let builder = by(builder.device_lanes(2))?;
     let mut loader = builder.depth(depth).epochs(EPOCHS).build(device)?;
     let (wrong, checked) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
@@ -146,7 +147,8 @@ fn train(device: &Device, depth: usize, seed: u64) -> Result<Trained> {
     let mut weights = Buffer::<i64>::new(&compute, 1)?;
     let mut results = Readback::<i64>::new(&compute, 1, 3)?;
     let fine = Fine::new(STEPS * BATCH as u64, ROW)?;
-    let builder = Loader::builder(fine.clone()).batch_size(BATCH).shuffle(seed).workers(Workers::Count(2));
+    let builder =
+        Loader::builder(fine.clone()).batch_size(BATCH).shuffle().seed(seed).workers(Workers::Count(2));
     let mut loader = builder.depth(depth).epochs(EPOCHS).build(device)?;
     let (wrong, checked) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let mut sums = Vec::new();

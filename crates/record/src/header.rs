@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use feedline::{
-    BadSamples, DType, Error, ErrorKind, LastBatch, Loader, LoaderBuilder, Result, Sampler, TransferMode,
-    World,
+    BadSamples, DType, Error, ErrorKind, LastBatch, Loader, LoaderBuilder, Result, Sampler, World,
 };
+use feedline_core::internal::source::RecordOrder;
 use feedline_core::internal::{self, named};
 use feedline_core::{BatchSampler, BatchSamplerOptions, Budget, random::DRAWS_VERSION};
 use serde_json::Value;
@@ -157,30 +157,25 @@ impl Header {
     /// As [`sampler`](Self::sampler).
     pub(crate) fn applied_to(
         &self,
-        builder: LoaderBuilder,
+        builder: LoaderBuilder<()>,
         rank: u32,
         own: Option<&Sampler>,
-    ) -> Result<LoaderBuilder> {
+    ) -> Result<LoaderBuilder<()>> {
+        let records = RecordOrder {
+            split: self.value["split_shards"] == Value::Bool(true),
+            buffer_bytes: self.value["shuffle_buffer"].as_u64().unwrap_or(0),
+        };
+        let skips = self.skips().into_iter().map(|[epoch, first, end]| (epoch, first..end));
         let mut builder = builder
             .batch_size(self.batch())
             .sampler(self.sampler(own)?)
             .seed(self.seed())
             .last_batch(self.last_batch())
             .world(World::new(rank, self.world())?)
-            .transfer_mode(TransferMode::Staged)
-            .hash_content();
-        if self.value["split_shards"] == Value::Bool(true) {
-            builder = builder.split_shards();
-        }
-        if let Some(bytes) = self.value["shuffle_buffer"].as_u64().filter(|&bytes| bytes > 0) {
-            builder = builder.shuffle_buffer(bytes);
-        }
+            .replays(records, skips.collect());
         if self.value["substitutes"] == Value::Bool(true) {
             // The run has counted them.
             builder = builder.bad_samples(BadSamples::Substitute { budget: Budget::Count(u64::MAX) });
-        }
-        for [epoch, first, end] in self.skips() {
-            builder = builder.skip(epoch, first..end);
         }
         for field in self.list("spec") {
             let (name, ragged) = (field["name"].as_str().unwrap_or_default(), &field["ragged"]);

@@ -22,7 +22,8 @@
 //! let numbers = || InMemory::new().field("number", [], (0..100).collect::<Vec<u8>>());
 //! # let folder = std::env::temp_dir().join(format!("feedline-doc-replay-{}", std::process::id()));
 //! let recorder = Recorder::new(&folder, RecordOptions::default());
-//! let mut loader = Loader::builder(numbers()?).batch_size(10).shuffle(7).record(&recorder).build_host()?;
+//! let builder = Loader::builder(numbers()?).batch_size(10).shuffle().seed(7);
+//! let mut loader = builder.record(&recorder).build_host()?;
 //! loader.epoch(0)?.try_for_each(|batch| batch.map(drop))?;
 //! drop(loader);
 //!

@@ -165,7 +165,7 @@ fn read(
     let fields: Vec<_> =
         fields.map(|field| format!("{} {} {:?}", field.name(), field.dtype(), field.shape())).collect();
     let Some(set) = loader.dataset() else {
-        return Err(Error::new(ErrorKind::Config, "a source has no samples to hash: give a data set"));
+        return Err(Error::new(ErrorKind::Stopped, "the loader has stopped before its set was read"));
     };
     let about = json!({"fields": fields, "samples": all, "files": files(&*set)});
     Ok((Manifest { hashes, about }, move |sample| set.path(sample).map(PathBuf::from)))

@@ -62,7 +62,7 @@ impl Replayed {
 pub struct Replayer<'a> {
     run: &'a Run,
     rank: u32,
-    builder: LoaderBuilder,
+    builder: LoaderBuilder<()>,
     /// The loader, for the steps of this header.
     loader: Option<(usize, HostLoader)>,
 }
@@ -71,8 +71,8 @@ impl Run {
     /// Replays steps of rank `rank` by `builder`, which has the data set of the run, with the same
     /// transforms, and the `map_batch` of the run if it has one. The record has all other options that
     /// matter; workers and depth may differ. The batches are those before a `device_map`, as the record is.
-    pub fn replayer(&self, builder: LoaderBuilder, rank: u32) -> Replayer<'_> {
-        Replayer { run: self, rank, builder, loader: None }
+    pub fn replayer<T: ?Sized>(&self, builder: LoaderBuilder<T>, rank: u32) -> Replayer<'_> {
+        Replayer { run: self, rank, builder: builder.either(), loader: None }
     }
 }
 
@@ -139,7 +139,7 @@ impl Replayer<'_> {
     }
 
     /// The loader for the steps of header `header`, and the builder with its data.
-    fn loader(&mut self, header: usize) -> Result<(&LoaderBuilder, &mut HostLoader)> {
+    fn loader(&mut self, header: usize) -> Result<(&LoaderBuilder<()>, &mut HostLoader)> {
         let kept = self.loader.take().filter(|(of, _)| *of == header);
         let loader = match kept {
             Some((_, loader)) => loader,

@@ -414,7 +414,7 @@ mod tests {
             let profile = Profile { setup, samples: vec![service], ..Profile::default() };
             Diagnosis::on(16, &setup, &service, &WhatIf::default().predict(&profile, 200).account, None).text
         };
-        let advice = "write sampler(Sampler::block(1000, 4000)?) and seed(SEED) in place of shuffle(SEED)";
+        let advice = "write sampler(Sampler::block(1000, 4000)?) in place of shuffle()";
         let told = text(Some((1000, 4000)));
         assert!(told.contains(advice) && told.contains("OpenOptions::cache_bytes of 5000"), "{told}");
         assert!(!text(None).contains("shuffle"));

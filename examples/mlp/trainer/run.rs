@@ -199,7 +199,7 @@ fn train_builder(
         .epochs(options.epochs);
     let builder = if let Some(trace) = trace { builder.trace(trace) } else { builder };
     let builder = if let Some(recorder) = recorder { builder.record(recorder) } else { builder };
-    Ok(if options.shuffle { builder.shuffle(options.seed) } else { builder })
+    Ok(if options.shuffle { builder.shuffle().seed(options.seed) } else { builder })
 }
 
 /// The options that the loaders of both sets share.

@@ -45,7 +45,8 @@ fn train(device: &Device, optimizer: Optimizer, replayed: bool) -> Result<(Vec<[
         KernelOptions { transposed: matches!(optimizer, Optimizer::Sgd(_)), ..KernelOptions::default() };
     let kernels = Kernels::with(&compute, options)?;
     let mut model = Mlp::new(&compute, kernels, shape, Init::Random(1), optimizer)?;
-    let builder = Loader::builder(data).batch_size(BATCH).shuffle(3).workers(Workers::Count(2)).depth(3);
+    let builder =
+        Loader::builder(data).batch_size(BATCH).shuffle().seed(3).workers(Workers::Count(2)).depth(3);
     let mut loader = builder.build(device)?;
     let mut replay = Replay::new(&compute);
     let mut results = Readback::<u32>::new(&compute, 2, 16)?;

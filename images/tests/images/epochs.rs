@@ -41,7 +41,7 @@ fn builder(folder: &Path) -> LoaderBuilder {
 
 fn loader_of(folder: &Path, transforms: Transforms) -> LoaderBuilder {
     let set = ImageDataset::new(open(folder).unwrap(), transforms).unwrap();
-    Loader::builder(set).batch_size(BATCH).shuffle(19)
+    Loader::builder(set).batch_size(BATCH).shuffle().seed(19)
 }
 
 /// A black bitmap.
@@ -136,7 +136,7 @@ fn an_epoch_is_the_same_whatever_the_workers_the_ranks_and_a_resume() {
     let wanted = whole(1);
     assert!(wanted.0.len() > 50 && wanted.1.len() == wanted.0.len());
     // The hashes depend on the seed.
-    let other = run(builder(folder.path()).shuffle(20), None, usize::MAX).0;
+    let other = run(builder(folder.path()).shuffle().seed(20), None, usize::MAX).0;
     let same = other.1.iter().zip(&wanted.1).filter(|(other, wanted)| other == wanted).count();
     assert!(same < 5, "{same} samples of another seed are the same");
 

@@ -33,7 +33,7 @@ use crate::{Counts, Decode, DecodeTimes, PictureDecoder};
 ///     let stage = PictureStage::new(transforms, Decode::Auto)?;
 ///     let device = Device::best()?;
 ///     let compute = device.stream()?;
-///     let mut loader = stage.builder(files)?.batch_size(256).shuffle(7).build(&device)?;
+///     let mut loader = stage.builder(files)?.batch_size(256).shuffle().seed(7).build(&device)?;
 ///     for batch in loader.epoch(0)? {
 ///         let batch = batch?.wait_on(&compute)?;
 ///         let pictures = batch.field::<u8>("image")?; // [rows, 224, 224, 3], for kernels on `compute`

@@ -46,7 +46,7 @@ fn server(set: Waits) -> feedline::Result<Running> {
 
 fn builder(set: Waits, servers: &[Running], second: bool) -> feedline::Result<LoaderBuilder> {
     let addresses = servers.iter().map(|server| server.address().to_string());
-    let builder = Loader::builder(set).batch_size(BATCH).shuffle(7).workers(Workers::Count(1));
+    let builder = Loader::builder(set).batch_size(BATCH).shuffle().seed(7).workers(Workers::Count(1));
     Ok(match servers {
         [] => builder,
         _ => builder.filler(Servers::new(addresses)?.in_flight(3 * servers.len()).second_requests(second)),

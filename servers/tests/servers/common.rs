@@ -24,7 +24,7 @@ pub fn servers<'a>(addresses: impl IntoIterator<Item = &'a SocketAddr>) -> Serve
 }
 
 pub fn builder(set: &Arc<impl Dataset>) -> LoaderBuilder {
-    Loader::builder(set.clone()).batch_size(BATCH).shuffle(7).epochs(2).workers(Workers::Count(1))
+    Loader::builder(set.clone()).batch_size(BATCH).shuffle().seed(7).epochs(2).workers(Workers::Count(1))
 }
 
 /// The output of a run: ids and bytes of each batch, and the cursor at the end.
@@ -35,7 +35,10 @@ pub struct Delivered {
 }
 
 /// Two epochs of `builder`, and the work of the servers; `each` is called before each batch.
-pub fn run_with(builder: LoaderBuilder, mut each: impl FnMut(usize)) -> (Delivered, Option<FillerReport>) {
+pub fn run_with<T: ?Sized>(
+    builder: LoaderBuilder<T>,
+    mut each: impl FnMut(usize),
+) -> (Delivered, Option<FillerReport>) {
     let mut loader = builder.build_host().expect("a loader");
     let mut batches = Vec::new();
     for epoch in 0..2 {
@@ -49,7 +52,7 @@ pub fn run_with(builder: LoaderBuilder, mut each: impl FnMut(usize)) -> (Deliver
     (Delivered { batches, cursor }, loader.report().filler)
 }
 
-pub fn run(builder: LoaderBuilder) -> (Delivered, Option<FillerReport>) {
+pub fn run<T: ?Sized>(builder: LoaderBuilder<T>) -> (Delivered, Option<FillerReport>) {
     run_with(builder, |_| {})
 }
 

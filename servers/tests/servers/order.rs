@@ -50,7 +50,7 @@ fn every_sampler_world_and_last_batch_is_served_without_being_known_to_a_server(
         let server = serve(&set);
         let world = |rank| World::new(rank, 3).unwrap();
         let cases: [fn(LoaderBuilder) -> LoaderBuilder; 5] = [
-            |builder| builder.shuffle(3),
+            |builder| builder.shuffle().seed(3),
             |builder| builder.sampler(Sampler::block(16, 2).unwrap()).seed(4),
             |builder| builder.last_batch(LastBatch::Pad),
             |builder| builder.last_batch(LastBatch::Drop).skip(0, 2..9),
@@ -153,9 +153,9 @@ fn source(bad: Option<u64>) -> impl Source {
 #[test]
 fn the_records_of_a_source_are_decoded_by_0_1_and_4_servers_in_every_order() {
     with_watchdog(LIMIT, || {
-        let orders: [fn(LoaderBuilder) -> LoaderBuilder; 3] = [
+        let orders: [fn(LoaderBuilder<dyn Source>) -> LoaderBuilder<dyn Source>; 3] = [
             |builder| builder,
-            |builder| builder.shuffle_shards(3).shuffle_buffer(1 << 10),
+            |builder| builder.shuffle_shards().seed(3).shuffle_buffer(1 << 10),
             |builder| builder.split_shards().world(World::new(1, 3).unwrap()),
         ];
         let budget = BadSamples::Substitute { budget: Budget::Count(9) };

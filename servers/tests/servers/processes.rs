@@ -68,7 +68,7 @@ fn builder(path: &std::path::Path) -> LoaderBuilder {
         std::thread::sleep(Duration::from_millis(2));
         Ok(())
     });
-    Loader::builder(Arc::new(slow)).batch_size(8).shuffle(7).epochs(2).workers(Workers::Count(1))
+    Loader::builder(Arc::new(slow)).batch_size(8).shuffle().seed(7).epochs(2).workers(Workers::Count(1))
 }
 
 fn ids(builder: LoaderBuilder, mut each: impl FnMut(usize)) -> (Vec<u64>, u64, feedline::report::Report) {

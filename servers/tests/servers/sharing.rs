@@ -34,7 +34,7 @@ fn several_trainers_are_served_from_one_decode_of_each_sample() {
         // The workers of the trainers are slow, so that servers make most batches.
         let trainer = || {
             let slow = slow(Fine::new(LEN, 16).unwrap(), 0..LEN, Duration::from_millis(30));
-            let builder = Loader::builder(slow).batch_size(BATCH).shuffle(7).epochs(2);
+            let builder = Loader::builder(slow).batch_size(BATCH).shuffle().seed(7).epochs(2);
             run(builder.workers(Workers::Count(1)).filler(servers(&[server.address()])))
         };
         let delivered: Vec<_> = std::thread::scope(|scope| {

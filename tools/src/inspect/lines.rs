@@ -24,7 +24,8 @@ pub(super) fn load(options: &Options, inspected: &Inspected) -> String {
     let data = data(options, &path, &**reader, values, columns.as_ref());
     format!(
         "  # Cargo.toml\n  feedline = \"0.1\"\n  {features}{images}\n\n{data}  \
-         let mut loader = Loader::builder(data).batch_size(256).shuffle(7).build(&Device::best()?)?;\n"
+         let builder = Loader::builder(data).batch_size(256).shuffle().seed(7);\n  \
+         let mut loader = builder.build(&Device::best()?)?;\n"
     )
 }
 

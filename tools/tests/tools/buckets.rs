@@ -52,7 +52,7 @@ fn epoch(what: &str, server: &Server, reader: Box<dyn Reader>, workers: usize) -
     let field = reader.schema().fields()[0].name.clone();
     let data = Ragged::new(reader, BYTES).unwrap();
     server.delay(DELAY);
-    let builder = Loader::builder(data).batch_size(64).shuffle(7).workers(Workers::Count(workers));
+    let builder = Loader::builder(data).batch_size(64).shuffle().seed(7).workers(Workers::Count(workers));
     let mut loader = builder.build_host().unwrap();
     // Some of the objects were read for the fingerprint of the data.
     let before = server.requests().len();
@@ -110,7 +110,7 @@ fn a_loader_that_is_closed_with_many_requests_in_flight_ends_at_once() {
     for by_drop in [true, false] {
         let remote = remote(&server);
         let data = Ragged::new(remote.open("s3://bucket/set/").unwrap(), BYTES).unwrap();
-        let builder = Loader::builder(data).batch_size(64).shuffle(7).workers(Workers::Count(2));
+        let builder = Loader::builder(data).batch_size(64).shuffle().seed(7).workers(Workers::Count(2));
         let mut loader = builder.build_host().unwrap();
         drop(remote);
         server.delay(Duration::from_millis(400));

@@ -148,7 +148,8 @@ fn a_sample_the_lengths_and_the_lines_that_load_it_are_shown() {
         "  word         \"three\"",
         "  n            3",
         "  feedline-datasets = { version = \"0.1\", features = [\"jsonl\"] }",
-        "  let mut loader = Loader::builder(data).batch_size(256).shuffle(7).build(&Device::best()?)?;",
+        "  let builder = Loader::builder(data).batch_size(256).shuffle().seed(7);",
+        "  let mut loader = builder.build(&Device::best()?)?;",
     ] {
         assert!(text.lines().any(|printed| printed == line), "{line}: {text}");
     }

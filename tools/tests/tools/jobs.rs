@@ -24,7 +24,7 @@ fn packed_windows(folder: &Path) -> Result<HostLoader> {
     let documents = Ragged::measured(Box::new(ids))?; // counts the ids once, and keeps the counts in a file
     let lengths = documents.lengths("ids")?.to_vec();
     let windows = Packed::in_order(documents, "ids", &lengths, 128)?;
-    Loader::builder(windows).batch_size(16).shuffle(7).build_host()
+    Loader::builder(windows).batch_size(16).shuffle().seed(7).build_host()
 }
 
 /// Texts as padded batches of 32 similar lengths.

@@ -34,7 +34,7 @@ fn set(folder: &Path) -> Arc<Cached> {
 }
 
 fn builder(set: &Arc<Cached>) -> LoaderBuilder {
-    Loader::builder(set.clone()).batch_size(4).shuffle(9)
+    Loader::builder(set.clone()).batch_size(4).shuffle().seed(9)
 }
 
 /// A batch: its ids, and the bytes of its fields.

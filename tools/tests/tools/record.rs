@@ -45,7 +45,7 @@ fn record(run: &Path, data: &Path, max: Option<usize>, world: u32) {
     for rank in 0..world {
         let options = RecordOptions { data: Some(data.to_path_buf()), ..RecordOptions::default() };
         let recorder = Recorder::new(run, options);
-        let builder = Loader::builder(set(data, max)).batch_size(5).shuffle(3).record(&recorder);
+        let builder = Loader::builder(set(data, max)).batch_size(5).shuffle().seed(3).record(&recorder);
         let mut loader = builder.world(World::new(rank, world).unwrap()).build_host().unwrap();
         for epoch in 0..2 {
             for batch in loader.epoch(epoch).unwrap() {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use feedline::{DType, Dataset, Loader, LoaderBuilder, Spec, source};
+use feedline::{DType, Dataset, Loader, LoaderBuilder, Source, Spec, source};
 use feedline_audio::{Crop, Sounds};
 use feedline_datasets::{
     Annotated, ArrowFile, ChatOptions, Chats, Fixed, ImageDataset, JointDataset, Manifest, ManifestOptions,
@@ -118,7 +118,7 @@ fn tokenizer(dir: &Path) -> PathBuf {
 }
 
 /// Numbers in five shards of a source, tokenized.
-pub fn tokenized_source(dir: &Path) -> impl Fn() -> LoaderBuilder + Sync + use<> {
+pub fn tokenized_source(dir: &Path) -> impl Fn() -> LoaderBuilder<dyn Source> + Sync + use<> {
     let tokenizer = tokenizer(dir);
     move || {
         let spec = Spec::new().ragged("text", DType::U8, [], MOST).unwrap();

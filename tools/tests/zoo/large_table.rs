@@ -119,7 +119,7 @@ fn a_large_table_is_shuffled_by_blocks_in_the_same_order_from_memory_cache_and_d
                 "{cache_bytes} bytes"
             );
         }
-        let whole = run(labels(rows(&path, cache)).shuffle(11), None, usize::MAX);
+        let whole = run(labels(rows(&path, cache)).shuffle().seed(11), None, usize::MAX);
         let mut ids = Vec::from_iter(whole.iter().flat_map(|(_, ids, _)| ids.clone()));
         let all = whole.iter().flat_map(|(_, ids, labels)| ids.iter().zip(labels));
         assert!(all.into_iter().all(|(&id, &label)| label == (id % BLOCK) as i64), "the rows of their ids");
@@ -130,12 +130,12 @@ fn a_large_table_is_shuffled_by_blocks_in_the_same_order_from_memory_cache_and_d
         let first = &whole[..20];
         assert!(first == run(labels(rows(&path, cache)).sampler(blocks).seed(11), None, first.len()));
         for cache_bytes in [memory, disk] {
-            let other = run(labels(rows(&path, cache_bytes)).shuffle(11), None, first.len());
+            let other = run(labels(rows(&path, cache_bytes)).shuffle().seed(11), None, first.len());
             assert!(other == first, "{cache_bytes} bytes");
         }
         let in_file = rows(&path, cache).cached_in_file(dir.path().join("kept"), 1 << 30).unwrap();
         for other in [labels(rows(&path, cache).cached(64 << 20).unwrap()), labels(in_file)] {
-            let other = run(other.shuffle(11), None, first.len());
+            let other = run(other.shuffle().seed(11), None, first.len());
             // A cache changes the fingerprint and so the cursor: compare the order alone.
             let order = |steps: &[Step]| {
                 Vec::from_iter(steps.iter().map(|(_, ids, labels)| (ids.clone(), labels.clone())))
@@ -147,7 +147,7 @@ fn a_large_table_is_shuffled_by_blocks_in_the_same_order_from_memory_cache_and_d
             let at = random.below(whole.len() as u64 - 1) as usize;
             let cache_bytes = [cache, disk, memory][resume % 3];
             let workers = feedline::Workers::Count(1 + random.below(4) as usize);
-            let builder = labels(rows(&path, cache_bytes)).shuffle(11).workers(workers);
+            let builder = labels(rows(&path, cache_bytes)).shuffle().seed(11).workers(workers);
             let have = run(builder, Some(whole[at].0), 3);
             assert!(
                 !have.is_empty() && have == whole[at + 1..][..have.len()],
@@ -191,8 +191,9 @@ fn the_report_of_a_large_table_says_how_it_is_shuffled_and_what_to_write() {
         let dir = tempfile::tempdir().unwrap();
         let path = made(dir.path());
         let loader = |builder: LoaderBuilder| builder.epochs(1).build_host().unwrap();
-        let report = |cache_bytes| loader(labels(rows(&path, cache_bytes)).shuffle(11)).report().to_string();
-        let at_once = "write sampler(Sampler::Shuffle) and seed(SEED) in place of shuffle(SEED)";
+        let report =
+            |cache_bytes| loader(labels(rows(&path, cache_bytes)).shuffle().seed(11)).report().to_string();
+        let at_once = "write sampler(Sampler::Shuffle) in place of shuffle()";
         let line = format!(
             "of {BLOCK} samples, in windows of {WINDOW}, as the set is large; to shuffle all at once, \
              {at_once}"
@@ -204,7 +205,7 @@ fn the_report_of_a_large_table_says_how_it_is_shuffled_and_what_to_write() {
         assert!(in_memory.contains("529 MiB in memory, decoded once"), "{in_memory}");
         assert!(default.contains("OpenOptions::cache_bytes of"), "{default}");
         // A cache for fewer groups than two windows.
-        let smaller = "decoded again and again: write sampler(Sampler::block(4, 28)?) and seed(SEED)";
+        let smaller = "decoded again and again: write sampler(Sampler::block(4, 28)?) in place";
         assert_eq!(
             [&in_memory, &default, &small].map(|text| text.contains(smaller)),
             [false, false, true],
@@ -214,7 +215,7 @@ fn the_report_of_a_large_table_says_how_it_is_shuffled_and_what_to_write() {
         let mut before = loader(labels(rows(&path, 1 << 30)).sampler(Sampler::Shuffle).seed(11));
         let ids = before.epoch(0).unwrap().next().unwrap().unwrap().ids().to_vec();
         let cursor = before.cursor();
-        let error = loader(labels(rows(&path, 1 << 30)).shuffle(11)).resume(cursor).unwrap_err();
+        let error = loader(labels(rows(&path, 1 << 30)).shuffle().seed(11)).resume(cursor).unwrap_err();
         assert!(error.kind() == ErrorKind::Cursor && error.to_string().contains(at_once), "{error}");
         let mut same = loader(labels(rows(&path, 64 << 20)).sampler(Sampler::Shuffle).seed(11));
         assert_ne!(same.resume(cursor).unwrap().next().unwrap().unwrap().ids(), ids);

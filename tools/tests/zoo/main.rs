@@ -73,7 +73,7 @@ fn a_tokenized_source_is_restored_at_every_step() {
     alone_in_parts(|| {
         let dir = tempfile::tempdir().unwrap();
         let build = formats::tokenized_source(dir.path());
-        let builder = || build().batch_size(8).shuffle_shards(31);
+        let builder = || build().batch_size(8).shuffle_shards().seed(31);
         let done = restore::everywhere(|mix| Restored::new(builder(), mix));
         assert!(done.steps >= 4 && done.restored >= 12 * done.steps, "{done:?}");
     });

@@ -22,7 +22,7 @@ const LEN: u64 = 90;
 type Build<'a> = &'a dyn Fn() -> LoaderBuilder;
 
 fn restored(build: Build<'_>, mix: Mix) -> Restored {
-    Restored::new(build().batch_size(BATCH).shuffle(11), mix)
+    Restored::new(build().batch_size(BATCH).shuffle().seed(11), mix)
 }
 
 /// Resumes a run of the loaders of `build` at random steps; returns its steps.

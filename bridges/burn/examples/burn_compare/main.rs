@@ -120,7 +120,7 @@ fn loader(
         return Ok(builder.set_device(device.clone()).build(Items(samples.clone())));
     }
     let builder =
-        Loader::builder(samples.clone()).batch_size(BATCH).shuffle(7).workers(Workers::Count(workers));
+        Loader::builder(samples.clone()).batch_size(BATCH).shuffle().seed(7).workers(Workers::Count(workers));
     let loader = builder.last_batch(LastBatch::Keep).build_host()?;
     let loader = BurnLoader::new(loader, |fields: &Fields, device| {
         Ok((fields.int("image", device)?, Tensor::from_data(fields.data("label")?, device)))

@@ -86,7 +86,7 @@ fn the_training_of_the_readme_learns() -> Result<(), Box<dyn std::error::Error>>
     let model = Model { layer: LinearConfig::new(4, 4).init(&device) };
     let learner = Learner::new(model, AdamConfig::new().init(), ConstantLr::new(0.1));
     // The README begins here.
-    let loader = Loader::builder(data).batch_size(128).shuffle(7).build_host()?;
+    let loader = Loader::builder(data).batch_size(128).shuffle().seed(7).build_host()?;
     // burn's own DataLoader trait
     let train = BurnLoader::new(loader, |fields, device| {
         Ok((fields.float::<2>("image", device)?, fields.int::<1>("label", device)?))

@@ -73,7 +73,7 @@ fn run(device: &Device, samples: &Samples, workers: usize, feed: &str, clock: Cl
     }
     if feed == "feedline" {
         let bridge = Bridge::new(device)?;
-        let loader = Loader::builder(samples.clone()).batch_size(BATCH).shuffle(7);
+        let loader = Loader::builder(samples.clone()).batch_size(BATCH).shuffle().seed(7);
         let loader = loader.workers(Workers::Count(workers));
         let mut loader = loader.last_batch(LastBatch::Drop).build(bridge.device())?;
         return train(device, clock, |step| {

@@ -41,7 +41,7 @@ fn the_loop_of_the_readme_learns() -> Result<(), Box<dyn std::error::Error>> {
     // The README begins here.
     let candle = candle_core::Device::Cpu; // on a GPU: Device::new_cuda_with_stream(0)?
     let bridge = feedline_candle::Bridge::new(&candle)?;
-    let mut loader = Loader::builder(data).batch_size(128).shuffle(7).build(bridge.device())?;
+    let mut loader = Loader::builder(data).batch_size(128).shuffle().seed(7).build(bridge.device())?;
     for epoch in 0..10 {
         for batch in loader.epoch(epoch)? {
             let batch = bridge.open(batch?)?;

@@ -22,6 +22,6 @@ pub mod source;
 pub mod spec;
 
 pub use crate::lengths::{OneRow, ReadRow};
-pub use crate::named::{named, option, speak_python, speaks_python};
+pub use crate::named::{named, speak_python, speaks_python};
 pub use crate::on_threads::on_threads;
 pub use crate::rows::CopyRows;

@@ -51,7 +51,8 @@ fn a_kernel_on_the_consumers_stream_sees_the_right_bytes() {
         let compute = device.stream().expect("a stream");
         let mut loader = Loader::builder(fine.clone())
             .batch_size(ROWS as usize)
-            .shuffle(3)
+            .shuffle()
+            .seed(3)
             .depth(2)
             .build(&device)
             .expect("a loader");

@@ -14,7 +14,7 @@ use feedline_dlpack::{Consumer, Exported, Imported, Share, StreamHandle};
 use feedline_testkit::fixtures::Wide;
 
 fn shares(device: &Device, stream: &Stream, check: impl Fn(&Share)) {
-    let loader = Loader::builder(Wide::new(40).unwrap()).batch_size(8).shuffle(5).depth(2);
+    let loader = Loader::builder(Wide::new(40).unwrap()).batch_size(8).shuffle().seed(5).depth(2);
     let mut loader = loader.held_timeout(Duration::from_millis(300)).build(device).unwrap();
     for batch in loader.epoch(0).unwrap() {
         check(&Share::new(batch.unwrap().wait_on(stream).unwrap()));

@@ -8,7 +8,7 @@ use crate::Loader;
 use crate::decode::{WorkerPool, Workers};
 use crate::numa::{Node, node_of};
 
-impl LoaderBuilder {
+impl<T: ?Sized> LoaderBuilder<T> {
     /// Builds a loader for each of `devices`, in this process. They share the data set and the workers, and
     /// each sample is read once: device `i` of `n` gets the samples of rank `i` in a world of `n`, so its
     /// batches depend on the options only. In a world of several processes, each with `n` devices, its rank
@@ -47,19 +47,19 @@ impl LoaderBuilder {
         if devices.is_empty() {
             return Err(refuse("there are no devices: give build_each one or more"));
         }
-        self.workers.count()?;
+        self.options.workers.count()?;
         let too_many = || refuse("the world is too large: it has 2^32 devices or more");
         let count = u32::try_from(devices.len()).map_err(|_| too_many())?;
-        let size = self.world.size().checked_mul(count).ok_or_else(too_many)?;
-        let pools = match &self.pool {
+        let size = self.options.world.size().checked_mul(count).ok_or_else(too_many)?;
+        let pools = match &self.options.pool {
             Some(pool) => vec![pool.clone(); devices.len()],
             None => {
                 let nodes: Vec<_> = devices.iter().map(node_of).collect();
-                pools(self.workers, &nodes.iter().map(Option::as_ref).collect::<Vec<_>>())?
+                pools(self.options.workers, &nodes.iter().map(Option::as_ref).collect::<Vec<_>>())?
             }
         };
         let loader = |((device, pool), number): ((&Device, WorkerPool), u32)| {
-            let world = World::new(self.world.rank() * count + number, size)?;
+            let world = World::new(self.options.world.rank() * count + number, size)?;
             self.clone().world(world).pool(&pool).build(device)
         };
         devices.iter().zip(pools).zip(0..count).map(loader).collect()

@@ -1,145 +1,121 @@
-//! The options of a loader, and their checks.
+//! The builder of a loader: the options of both kinds of data here, those of one kind in [`set`] and
+//! [`source`].
 
-use std::ops::Range;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
+use feedline_core::{BadSamples, Context, Dataset, LastBatch, ReadError, Result, Sampler, World};
+use feedline_device::Device;
+
+use crate::Loader;
 use crate::decode::filler::BatchFiller;
 use crate::decode::{FilledBatch, Input, MapBatch, WorkerPool, Workers};
-use feedline_core::internal::source::RecordOrder;
-use feedline_core::internal::{self, named};
-use feedline_core::{
-    BadSamples, Context, Dataset, Error, ErrorKind, LastBatch, Layout, ReadError, Result, Sampler, World,
-};
-use feedline_device::Device;
-use feedline_device::slot::MAX_SLOTS;
-
-use crate::device_map::DeviceMap;
 use crate::trace::Trace;
-use crate::transfer_mode::against_zero_copy;
-use crate::{Loader, TransferMode};
 
-use self::calls::Calls;
-use self::plan::RaggedForm;
-use self::record::Recording;
+pub(crate) use self::options::LoaderOptions;
+use self::options::Order;
 
-mod calls;
 mod devices;
+mod options;
 mod plan;
 mod record;
+mod set;
+mod source;
 
-/// Default limit of a loader's pinned memory, in bytes.
-const PINNED_BUDGET: usize = 2 << 30;
-
-/// Default time that `next` waits while its thread holds every device slot.
-const HELD_LIMIT: Duration = Duration::from_secs(1);
-
-/// Default time that dropping a loader waits.
-const DROP_LIMIT: Duration = Duration::from_secs(5);
-
-/// Configures a loader; created by [`Loader::builder`] and [`Loader::source_builder`].
+/// Configures a loader; created by [`Loader::builder`] for a data set, and by [`Loader::source_builder`] for
+/// a source.
 ///
-/// The last call of a method counts. Methods that contradict each other are an error of
-/// [`build`](Self::build) that names both: [`shuffle`](Self::shuffle) and another [`sampler`](Self::sampler)
-/// or [`seed`](Self::seed), a [`skip`](Self::skip) beyond [`epochs`](Self::epochs).
+/// `T` is the kind of the data. The options in the block of `LoaderBuilder<dyn Dataset>` are for data sets,
+/// those of `LoaderBuilder<dyn Source>` for sources, and all others for both: a function that changes either
+/// builder is generic, `fn with<T: ?Sized>(builder: LoaderBuilder<T>) -> LoaderBuilder<T>`.
+///
+/// The last call of a method counts; [`sampler`](Self::sampler) and `shuffle` set the same option, the order.
 ///
 /// ```
-/// use feedline::{Device, LastBatch, Loader};
-/// # use feedline::{Context, DType, Dataset, ReadError, Row, Spec};
-/// # struct Ones(Spec);
-/// # impl Dataset for Ones {
-/// #     fn len(&self) -> u64 { 10 }
-/// #     fn spec(&self) -> &Spec { &self.0 }
-/// #     fn read(&self, _: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
-/// #         row.bytes_mut(0).fill(1);
-/// #         Ok(())
-/// #     }
-/// # }
-/// # let data = Ones(Spec::new().field("x", DType::U8, [])?);
-/// let builder = Loader::builder(data).batch_size(11).last_batch(LastBatch::Drop);
+/// use feedline::{Device, InMemory, LastBatch, Loader};
+/// let numbers = InMemory::new().field("number", [], [1_u8, 2, 3])?;
+/// let builder = Loader::builder(numbers).batch_size(4).last_batch(LastBatch::Drop);
 /// let error = builder.build(&Device::new_host()).unwrap_err();
-/// assert!(error.to_string().contains("11"), "{error}");
+/// assert!(error.to_string().contains("4"), "{error}");
 /// # Ok::<(), feedline::Error>(())
 /// ```
-#[derive(Clone)]
+///
+/// The records of a source are read in sequence: `shuffle_shards` orders its shards, `shuffle` is for sets.
+///
+/// ```compile_fail,E0599
+/// # fn main() -> feedline::Result<()> {
+/// # let source = feedline::source::concat(Vec::<std::sync::Arc<dyn feedline::Source>>::new())?;
+/// feedline::Loader::source_builder(source).batch_size(32).shuffle();
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A data set has random access, and no shards: `shuffle` needs no buffer.
+///
+/// ```compile_fail,E0599
+/// # fn main() -> feedline::Result<()> {
+/// # let set = feedline::InMemory::new().field("number", [], [1_u8, 2, 3])?;
+/// feedline::Loader::builder(set).batch_size(32).shuffle().shuffle_buffer(1 << 20);
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a builder does nothing until `build`"]
-pub struct LoaderBuilder {
-    pub(crate) input: Input,
-    pub(crate) batch_size: usize,
-    /// The options from which the next three fields are derived; see [`LoaderBuilder::resolved`].
-    calls: Calls,
-    sampler: Sampler,
-    seed: u64,
-    pub(crate) last_batch: LastBatch,
-    /// For a source.
-    records: RecordOrder,
-    data_version: Option<String>,
-    world: World,
-    pub(crate) workers: Workers,
-    pub(crate) pool: Option<WorkerPool>,
-    /// `None` for as many as [`depth`](Self::depth) says.
-    depth: Option<usize>,
-    pub(crate) pinned_budget: usize,
-    pub(crate) resident_budget: usize,
-    pub(crate) transfer_mode: TransferMode,
-    pub(crate) epochs: Option<u64>,
-    pub(crate) is_under_one_lock: bool,
-    pub(crate) is_handed_over: bool,
-    pub(crate) held_timeout: Duration,
-    pub(crate) drop_timeout: Duration,
-    pub(crate) bad_samples: BadSamples,
-    pub(crate) map_batch: Option<MapBatch>,
-    pub(crate) device_map: Option<DeviceMap>,
-    pub(crate) device_lanes: usize,
-    pub(crate) filler: Option<Arc<dyn BatchFiller>>,
-    /// The number of batches that the filler fills at a time; asked for once, by `build`.
-    pub(crate) lanes: usize,
-    pub(crate) skips: Vec<(u64, Range<u64>)>,
-    pub(crate) trace: Option<Trace>,
-    recording: Recording,
-    /// The forms of ragged fields, by name, in the order in which they were stated.
-    forms: Vec<(String, RaggedForm)>,
+pub struct LoaderBuilder<T: ?Sized = dyn Dataset> {
+    pub(crate) options: LoaderOptions,
+    data: PhantomData<fn(&T)>,
 }
 
-impl LoaderBuilder {
+impl<T: ?Sized> LoaderBuilder<T> {
     pub(crate) fn new(input: Input) -> Self {
-        Self {
-            input,
-            batch_size: 1,
-            calls: Calls::default(),
-            sampler: Sampler::Sequential,
-            seed: 0,
-            last_batch: LastBatch::Keep,
-            records: RecordOrder::default(),
-            data_version: None,
-            world: World::single(),
-            workers: Workers::PerCore,
-            pool: None,
-            depth: None,
-            pinned_budget: PINNED_BUDGET,
-            resident_budget: usize::MAX,
-            transfer_mode: TransferMode::Auto,
-            epochs: None,
-            is_under_one_lock: false,
-            is_handed_over: false,
-            held_timeout: HELD_LIMIT,
-            drop_timeout: DROP_LIMIT,
-            bad_samples: BadSamples::Fail,
-            map_batch: None,
-            device_map: None,
-            device_lanes: 1,
-            filler: None,
-            lanes: 0,
-            skips: Vec::new(),
-            forms: Vec::new(),
-            trace: None,
-            recording: Recording::default(),
-        }
+        Self { options: LoaderOptions::new(input), data: PhantomData }
     }
 
     /// Samples per batch. Default: 1.
-    pub fn batch_size(self, batch_size: usize) -> Self {
-        Self { batch_size, ..self }
+    pub fn batch_size(mut self, batch_size: usize) -> Self {
+        self.options.batch_size = batch_size;
+        self
+    }
+
+    /// The order of the samples, or of a source's shards. Default: sequential. [`Sampler::custom`] makes one
+    /// of your own.
+    ///
+    /// ```
+    /// use feedline::{Device, InMemory, Loader, Sampler};
+    /// let numbers = InMemory::new().field("number", [], (0..10).collect::<Vec<u8>>())?;
+    /// // The name goes into the cursor: a run with another order does not resume this one.
+    /// let backwards = Sampler::custom("backwards", 10, |_epoch, position| 9 - position)?;
+    /// let builder = Loader::builder(numbers).batch_size(4).sampler(backwards);
+    /// let mut loader = builder.build(&Device::new_host())?;
+    /// let first = loader.epoch(0)?.next().expect("a batch")?;
+    /// assert_eq!(first.ids(), [9, 8, 7, 6]);
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    pub fn sampler(mut self, sampler: Sampler) -> Self {
+        self.options.order = Order::Sampler(sampler);
+        self
+    }
+
+    /// The seed of all that is random: the order, and the random numbers passed to `Dataset::read`. Default:
+    /// 0.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.options.seed = seed;
+        self
+    }
+
+    /// Sets a version of the data, such as `"imagenet-2012"`, in place of its fingerprint: a cursor then fits
+    /// data of the same version, length and fields, and the content is not read. Change the version when
+    /// samples change. Default: the [`fingerprint`](feedline_core::Dataset::fingerprint) of the data.
+    pub fn data_version(mut self, version: impl Into<String>) -> Self {
+        self.options.data_version = Some(version.into());
+        self
+    }
+
+    /// What happens to a last batch that is not full. A source can keep or drop it, not pad it. Default: it
+    /// is delivered short.
+    pub fn last_batch(mut self, last_batch: LastBatch) -> Self {
+        self.options.last_batch = last_batch;
+        self
     }
 
     /// Which part of every global batch this process loads. Default: all of it.
@@ -165,14 +141,16 @@ impl LoaderBuilder {
     /// assert_eq!(loader.epoch(0)?.count() as u64, loader.batch_sampler().steps(0, 0));
     /// # Ok::<(), feedline::Error>(())
     /// ```
-    pub fn world(self, world: World) -> Self {
-        Self { world, ..self }
+    pub fn world(mut self, world: World) -> Self {
+        self.options.world = world;
+        self
     }
 
     /// Number of decode threads. Default: [`Workers::PerCore`]. In zero-copy mode nothing is decoded and
     /// there is one.
-    pub fn workers(self, workers: Workers) -> Self {
-        Self { workers, ..self }
+    pub fn workers(mut self, workers: Workers) -> Self {
+        self.options.workers = workers;
+        self
     }
 
     /// Decodes on the workers of `pool`, which other loaders may share, instead of starting own threads:
@@ -199,93 +177,52 @@ impl LoaderBuilder {
     /// assert_eq!(train.epoch(0)?.count() + validate.epoch(0)?.count(), 20);
     /// # Ok::<(), feedline::Error>(())
     /// ```
-    pub fn pool(self, pool: &WorkerPool) -> Self {
-        Self { pool: Some(pool.clone()), ..self }
+    pub fn pool(mut self, pool: &WorkerPool) -> Self {
+        self.options.pool = Some(pool.clone());
+        self
     }
 
     /// Number of batches on the device at a time, whether being copied, waiting or being read. Default: as
     /// many as fit into 32 MiB, from 3 to 8.
-    pub fn depth(self, slots: usize) -> Self {
-        Self { depth: Some(slots), ..self }
+    pub fn depth(mut self, slots: usize) -> Self {
+        self.options.depth = Some(slots);
+        self
     }
 
     /// Records what the loader's threads and its copy stream do into `trace`. Default: nothing is recorded.
     ///
     /// Every copy is timed by events while a trace is recorded, which costs a few driver calls per batch.
-    pub fn trace(self, trace: &Trace) -> Self {
-        Self { trace: Some(trace.clone()), ..self }
-    }
-
-    /// How rows get to the device. Default: [`TransferMode::Auto`].
-    ///
-    /// ```
-    /// use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Row, Spec};
-    /// use feedline::TransferMode;
-    /// use feedline::dataset::StridedColumn;
-    ///
-    /// // Ten numbers in memory. `column` says where they are, so the device can read them itself.
-    /// struct Numbers(Vec<u8>, Spec);
-    /// impl Dataset for Numbers {
-    ///     fn len(&self) -> u64 { self.0.len() as u64 }
-    ///     fn spec(&self) -> &Spec { &self.1 }
-    ///     fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
-    ///         row.bytes_mut(0)[0] = self.0[id as usize];
-    ///         Ok(())
-    ///     }
-    ///     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
-    ///         (field == 0).then(|| StridedColumn::new(&self.0, 0, 1, self.0.len(), 1).ok())?
-    ///     }
-    /// }
-    /// let numbers = Numbers((0..10).collect(), Spec::new().field("number", DType::U8, [])?);
-    /// let builder = Loader::builder(numbers).batch_size(4).shuffle(7).transfer_mode(TransferMode::ZeroCopy);
-    /// let mut loader = builder.build(&Device::new_host())?;
-    /// assert_eq!(loader.transfer_mode().to_string(), "zero-copy");
-    /// assert_eq!(loader.epoch(0)?.count(), 3);
-    /// # Ok::<(), feedline::Error>(())
-    /// ```
-    pub fn transfer_mode(self, transfer_mode: TransferMode) -> Self {
-        Self { transfer_mode, ..self }
+    pub fn trace(mut self, trace: &Trace) -> Self {
+        self.options.trace = Some(trace.clone());
+        self
     }
 
     /// Max pinned memory, in bytes. Default: 2 GiB. In zero-copy mode the set counts too.
-    pub fn pinned_budget(self, bytes: usize) -> Self {
-        Self { pinned_budget: bytes, ..self }
-    }
-
-    /// Max device memory, in bytes, for a set in [`Resident`](TransferMode::Resident) mode, in addition to
-    /// the slots. If the set needs more, only the first samples that fit are kept, with room for the rows of
-    /// a batch. Default: no limit but the device's.
-    ///
-    /// ```
-    /// use feedline::report::ChosenMode;
-    /// use feedline::{Device, InMemory, Loader, TransferMode};
-    /// let numbers = InMemory::new().field("number", [], [1_u8, 2, 3])?;
-    /// let builder = Loader::builder(numbers).batch_size(2).transfer_mode(TransferMode::Resident);
-    /// let loader = builder.resident_budget(1 << 30).build(&Device::new_host())?;
-    /// assert_eq!(*loader.transfer_mode(), ChosenMode::Resident);
-    /// # Ok::<(), feedline::Error>(())
-    /// ```
-    pub fn resident_budget(self, bytes: usize) -> Self {
-        Self { resident_budget: bytes, ..self }
+    pub fn pinned_budget(mut self, bytes: usize) -> Self {
+        self.options.pinned_budget = bytes;
+        self
     }
 
     /// The number of epochs: nothing is read ahead beyond epoch `epochs - 1`, and asking for a later
     /// one is an error. Default: no limit.
-    pub fn epochs(self, epochs: u64) -> Self {
-        Self { epochs: Some(epochs), ..self }
+    pub fn epochs(mut self, epochs: u64) -> Self {
+        self.options.epochs = Some(epochs);
+        self
     }
 
     /// Declares that samples are read under one lock, so that the report names it as the limit.
     #[doc(hidden)] // For the Python package.
-    pub fn under_one_lock(self) -> Self {
-        Self { is_under_one_lock: true, ..self }
+    pub fn under_one_lock(mut self) -> Self {
+        self.options.is_under_one_lock = true;
+        self
     }
 
     /// On the host device, large batches are handed over with the memory of their host slots, rather than
     /// copied: [`Loader::slot_addresses`](crate::Loader::slot_addresses) are not fixed then.
     #[doc(hidden)] // For the Python package.
-    pub fn hands_over(self) -> Self {
-        Self { is_handed_over: true, ..self }
+    pub fn hands_over(mut self) -> Self {
+        self.options.is_handed_over = true;
+        self
     }
 
     /// How long a wait for the next batch may last while the batches before it hold every device slot,
@@ -297,19 +234,22 @@ impl LoaderBuilder {
     /// hold all batches for longer before it opens the first, or between two.
     ///
     /// The waits of several calls of `next_timeout` add up. `try_next` never fails with `SlotsHeld`.
-    pub fn held_timeout(self, limit: Duration) -> Self {
-        Self { held_timeout: limit, ..self }
+    pub fn held_timeout(mut self, limit: Duration) -> Self {
+        self.options.held_timeout = limit;
+        self
     }
 
     /// How long dropping the loader waits for its threads and for work on dropped batches. Default: 5
     /// seconds. [`Loader`](crate::Loader#drop) describes what happens after it.
-    pub fn drop_timeout(self, limit: Duration) -> Self {
-        Self { drop_timeout: limit, ..self }
+    pub fn drop_timeout(mut self, limit: Duration) -> Self {
+        self.options.drop_timeout = limit;
+        self
     }
 
     /// What happens when a sample cannot be read. Default: the run fails.
-    pub fn bad_samples(self, bad_samples: BadSamples) -> Self {
-        Self { bad_samples, ..self }
+    pub fn bad_samples(mut self, bad_samples: BadSamples) -> Self {
+        self.options.bad_samples = bad_samples;
+        self
     }
 
     /// Calls `hook` on every filled batch, before it is copied to the device: for work that needs all rows of
@@ -365,10 +305,11 @@ impl LoaderBuilder {
     /// # Ok::<(), feedline::Error>(())
     /// ```
     pub fn map_batch(
-        self,
+        mut self,
         hook: impl Fn(&mut FilledBatch<'_>, &mut Context) -> Result<(), ReadError> + Send + Sync + 'static,
     ) -> Self {
-        Self { map_batch: Some(MapBatch(Arc::new(hook))), ..self }
+        self.options.map_batch = Some(MapBatch(Arc::new(hook)));
+        self
     }
 
     /// Lets `filler` fill batches beside the workers: servers on other machines, for example. Order, cursors
@@ -377,14 +318,8 @@ impl LoaderBuilder {
     ///
     /// The filler replaces the reading of samples only: the hook of [`map_batch`](Self::map_batch), the forms
     /// of ragged fields and the record of the run are the loader's own. Default: none.
-    pub fn filler(self, filler: impl BatchFiller) -> Self {
-        Self { filler: Some(Arc::new(filler)), ..self }
-    }
-
-    /// Skips the steps `steps` of `epoch`, counted from its beginning, without decoding them: for example, to
-    /// pass a loss spike. Not for a source.
-    pub fn skip(mut self, epoch: u64, steps: Range<u64>) -> Self {
-        self.skips.push((epoch, steps));
+    pub fn filler(mut self, filler: impl BatchFiller) -> Self {
+        self.options.filler = Some(Arc::new(filler));
         self
     }
 
@@ -396,44 +331,28 @@ impl LoaderBuilder {
     /// the reason why a requested zero-copy or resident mode is not possible; for a resident set, a sample
     /// that cannot be read; a device failure.
     pub fn build(self, device: &Device) -> Result<Loader> {
-        let mut builder = self.resolved()?;
-        builder.lanes = builder.filler_lanes()?;
-        if builder.depth == Some(0) {
-            return Err(Error::new(
-                ErrorKind::Config,
-                format!("{} is 0: at least one batch must fit on the device", named("depth", "prefetch")),
-            ));
-        }
-        if let Some(slots) = builder.depth
-            && slots >= MAX_SLOTS
-        {
-            let depth = named("depth", "prefetch");
-            let why = format!("{depth} is {slots}: it must be below {MAX_SLOTS}; a few slots are enough");
-            return Err(Error::new(ErrorKind::Config, why));
-        }
-        builder.workers.count()?;
-        let spec = builder.spec()?;
-        let layout = Layout::new(&spec, builder.batch_size)?;
-        let mapped =
-            builder.device_map.as_ref().map(|map| map.layout(&spec, builder.batch_size)).transpose()?;
-        internal::bad_samples::check_policy(builder.bad_samples)?;
-        let batch_sampler = match &builder.input {
-            Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => builder.batch_sampler(dataset.len())?,
-            Input::Source(source) => builder.shard_plan(source.shards())?,
-        };
-        let against = against_zero_copy(device, &spec, &builder.sampler, builder.workers);
-        let chosen = builder.choose(device, &layout, against)?;
-        builder.check_filler(&layout, batch_sampler.options().len)?;
-        Loader::start(builder, chosen, batch_sampler, (layout, mapped), device)
+        self.options.start(device)
+    }
+
+    /// This builder, with only the options of both kinds of data.
+    #[doc(hidden)] // For the Python package and feedline-record.
+    pub fn either(self) -> LoaderBuilder<()> {
+        LoaderBuilder { options: self.options, data: PhantomData }
     }
 }
 
-impl std::fmt::Debug for LoaderBuilder {
+impl<T: ?Sized> Clone for LoaderBuilder<T> {
+    fn clone(&self) -> Self {
+        Self { options: self.options.clone(), data: PhantomData }
+    }
+}
+
+impl<T: ?Sized> std::fmt::Debug for LoaderBuilder<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LoaderBuilder")
-            .field("batch_size", &self.batch_size)
-            .field("workers", &self.workers)
-            .field("depth", &self.depth)
+            .field("batch_size", &self.options.batch_size)
+            .field("workers", &self.options.workers)
+            .field("depth", &self.options.depth)
             .finish_non_exhaustive()
     }
 }

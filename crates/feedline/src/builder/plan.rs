@@ -1,11 +1,14 @@
 //! Derives batches, slots and pool from the options of a builder.
 
+use feedline_core::internal::source::RecordOrder;
 use feedline_core::internal::{self, named};
 use feedline_core::{
-    BatchSampler, BatchSamplerOptions, Error, ErrorKind, Fingerprint, LastBatch, Layout, Pad, Result, Spec,
+    BatchSampler, BatchSamplerOptions, Error, ErrorKind, Fingerprint, LastBatch, Layout, Pad, Result,
+    Sampler, Spec,
 };
 
-use super::LoaderBuilder;
+use super::options::refuse;
+use super::{LoaderBuilder, LoaderOptions};
 use crate::decode::filler::DataDescription;
 use crate::decode::{CACHED, Input, MAX_WORKERS, WorkerPool, Workers};
 use crate::transfer_mode::ChosenMode;
@@ -24,7 +27,7 @@ pub(super) enum RaggedForm {
     MaxPerBatch(usize),
 }
 
-impl LoaderBuilder {
+impl<T: ?Sized> LoaderBuilder<T> {
     /// Pads the rows of the ragged field `field` to one width per batch; read them by
     /// [`Ready::padded`](crate::Ready::padded). Only rows of that width cross the bus.
     ///
@@ -53,7 +56,7 @@ impl LoaderBuilder {
     /// # Ok::<(), feedline::Error>(())
     /// ```
     pub fn pad(mut self, field: &str, pad: Pad) -> Self {
-        self.forms.push((field.to_owned(), RaggedForm::Pad(pad)));
+        self.options.forms.push((field.to_owned(), RaggedForm::Pad(pad)));
         self
     }
 
@@ -61,10 +64,12 @@ impl LoaderBuilder {
     /// max of a sample. Slots have room for this number; a batch with more ends the run with an error of kind
     /// [`Budget`](crate::ErrorKind::Budget).
     pub fn max_per_batch(mut self, field: &str, items: usize) -> Self {
-        self.forms.push((field.to_owned(), RaggedForm::MaxPerBatch(items)));
+        self.options.forms.push((field.to_owned(), RaggedForm::MaxPerBatch(items)));
         self
     }
+}
 
+impl LoaderOptions {
     /// The given pool, or a new one. If the device gathers the rows, workers write ids only, about 100
     /// million per second each: one is enough if rows cross the bus.
     pub(crate) fn start_pool(&self, mode: &ChosenMode) -> Result<WorkerPool> {
@@ -93,8 +98,9 @@ impl LoaderBuilder {
         })
     }
 
-    pub(super) fn batch_sampler(&self, len: u64) -> Result<BatchSampler> {
-        let mut batch_sampler = BatchSampler::new(self.plan_options(len, self.batch_size, self.last_batch))?;
+    pub(super) fn batch_sampler(&self, len: u64, sampler: Sampler) -> Result<BatchSampler> {
+        let mut batch_sampler =
+            BatchSampler::new(self.plan_options(len, sampler, self.batch_size, self.last_batch))?;
         for (epoch, steps) in &self.skips {
             internal::batch_sampler::skip(&mut batch_sampler, *epoch, steps.clone())?;
         }
@@ -112,8 +118,7 @@ impl LoaderBuilder {
     }
 
     /// The batch sampler of a source: one shard per step.
-    pub(super) fn shard_plan(&self, shards: u64) -> Result<BatchSampler> {
-        let refuse = |why: &str| Err(Error::new(ErrorKind::Config, why));
+    pub(super) fn shard_plan(&self, shards: u64, sampler: Sampler) -> Result<BatchSampler> {
         if shards == 0 {
             return refuse("the source has no shards: there is nothing to read");
         }
@@ -125,18 +130,18 @@ impl LoaderBuilder {
                 "the last batch of a source cannot be padded: its samples are not kept; keep or drop it",
             );
         }
-        if !self.skips.is_empty() {
-            return refuse(
-                "steps of a source cannot be skipped: where they begin is known only after reading them",
-            );
+        if self.shuffle_buffer == Some(0) {
+            return refuse("shuffle_buffer is 0 bytes: give it memory for some batches, or leave it out");
         }
-        let batch_sampler = BatchSampler::new(self.plan_options(shards, 1, LastBatch::Keep))?;
-        let batch_sampler = internal::batch_sampler::with_records(batch_sampler, self.records);
+        let batch_sampler = BatchSampler::new(self.plan_options(shards, sampler, 1, LastBatch::Keep))?;
+        let records =
+            RecordOrder { split: self.splits_shards, buffer_bytes: self.shuffle_buffer.unwrap_or(0) };
+        let batch_sampler = internal::batch_sampler::with_records(batch_sampler, records);
         internal::source::check(&batch_sampler)?;
         let (shards, ranks) = (internal::batch_sampler::positions(&batch_sampler), self.world.size());
-        if shards < u64::from(ranks) && !self.records.split {
+        if shards < u64::from(ranks) && !self.splits_shards {
             let what = if shards == 1 { "1 shard" } else { &format!("{shards} shards") };
-            return refuse(&format!(
+            return refuse(format!(
                 "the source has {what} in an epoch for {ranks} ranks, so that some would get no batch: split \
                  the shards over the ranks ({}), write at least {ranks} shards, or use fewer ranks",
                 named("split_shards", "split_shards=True")
@@ -145,15 +150,14 @@ impl LoaderBuilder {
         Ok(batch_sampler)
     }
 
-    fn plan_options(&self, len: u64, batch: usize, last_batch: LastBatch) -> BatchSamplerOptions {
-        BatchSamplerOptions {
-            len,
-            sampler: self.sampler.clone(),
-            seed: self.seed,
-            batch,
-            last_batch,
-            world: self.world,
-        }
+    fn plan_options(
+        &self,
+        len: u64,
+        sampler: Sampler,
+        batch: usize,
+        last_batch: LastBatch,
+    ) -> BatchSamplerOptions {
+        BatchSamplerOptions { len, sampler, seed: self.seed, batch, last_batch, world: self.world }
     }
 
     /// Slots on the device. Small batches get more slots: a slot is refilled 100 to 200 us after its
@@ -242,7 +246,7 @@ impl LoaderBuilder {
 mod tests {
     use feedline_testkit::fixtures::Fine;
 
-    use super::super::PINNED_BUDGET;
+    use super::super::options::PINNED_BUDGET;
     use super::*;
     use crate::Loader;
 
@@ -251,7 +255,9 @@ mod tests {
         let builder = Loader::builder(Fine::new(10, 1024).unwrap()).batch_size(bytes / 1024);
         let builder = builder.pinned_budget(budget);
         let builder = if let Some(depth) = depth { builder.depth(depth) } else { builder };
-        builder.device_slots(&Layout::new(builder.input.spec(), builder.batch_size).unwrap())
+        builder
+            .options
+            .device_slots(&Layout::new(builder.options.input.spec(), builder.options.batch_size).unwrap())
     }
 
     #[test]
@@ -259,7 +265,9 @@ mod tests {
         let slots = |rows: usize, workers, budget| {
             let builder = Loader::builder(Fine::new(10, 1024).unwrap()).batch_size(rows).depth(3);
             let builder = builder.workers(Workers::Count(workers)).pinned_budget(budget);
-            builder.host_slots(&Layout::new(builder.input.spec(), builder.batch_size).unwrap())
+            builder
+                .options
+                .host_slots(&Layout::new(builder.options.input.spec(), builder.options.batch_size).unwrap())
         };
         for (rows, workers, wanted) in
             [(60, 8, 4), (80, 8, 17), (1000, 8, 17), (1030, 8, 4), (80, 1, 4), (80, 2, 5)]
@@ -274,11 +282,11 @@ mod tests {
         let slots = |lanes, depth: Option<usize>, budget| {
             let builder = Loader::builder(Fine::new(10, 1024).unwrap()).batch_size(40 << 10);
             let builder = builder.pinned_budget(budget).device_lanes(lanes);
-            let spec = builder.input.spec().clone();
+            let spec = builder.options.input.spec().clone();
             let builder = builder.produce(spec, |_| Ok(|_: &mut crate::batch::PinnedBatch<'_>| Ok(())));
             let builder = if let Some(depth) = depth { builder.depth(depth) } else { builder };
-            let layout = Layout::new(builder.input.spec(), builder.batch_size).unwrap();
-            (builder.host_slots(&layout), builder.device_slots(&layout))
+            let layout = Layout::new(builder.options.input.spec(), builder.options.batch_size).unwrap();
+            (builder.options.host_slots(&layout), builder.options.device_slots(&layout))
         };
         let (large, batch) = (8 << 30, 41 << 20);
         assert_eq!(

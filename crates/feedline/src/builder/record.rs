@@ -1,11 +1,14 @@
 //! The options about the record of a run.
 
+use std::ops::Range;
 use std::path::Path;
 
+use feedline_core::internal::source::RecordOrder;
 use feedline_core::source::place;
 use feedline_core::{BadSamples, BatchSampler, Dataset, Layout, Result};
 
-use super::LoaderBuilder;
+use super::{LoaderBuilder, LoaderOptions};
+use crate::TransferMode;
 use crate::decode::Input;
 use crate::record::{ContentHash, RankWriter, Recorder, Run};
 use crate::transfer_mode::ChosenMode;
@@ -18,7 +21,7 @@ pub(super) struct Recording {
     hashes: bool,
 }
 
-impl LoaderBuilder {
+impl LoaderOptions {
     /// The hash of rows, and the writer of the record; `None` for each that is not requested.
     pub(crate) fn open_record(
         &self,
@@ -44,31 +47,40 @@ impl LoaderBuilder {
         let (content, writer) = recorder.open(&run, mode)?;
         Ok((content, Some(writer)))
     }
+}
 
+impl<T: ?Sized> LoaderBuilder<T> {
     /// Records the steps of the loader into the folder of `recorder`: see [`record`](crate::record). Default:
     /// nothing is recorded.
     ///
     /// `build` then refuses to continue the record of a run with other data, and names the file that has
     /// changed.
     pub fn record(mut self, recorder: &Recorder) -> Self {
-        self.recording.recorder = Some(recorder.clone());
+        self.options.recording.recorder = Some(recorder.clone());
         self
     }
 
     /// The file of sample `id`, if known.
     #[doc(hidden)] // For feedline-record.
     pub fn sample_path(&self, id: u64) -> Option<&Path> {
-        match &self.input {
+        match &self.options.input {
             Input::Dataset(set) | Input::ZeroCopy(set, _) => set.path(id),
             Input::Source(source) => source.path(place(id).0),
         }
     }
 
-    /// Hashes the rows of every batch, without a record, and delivers them without a device map.
+    /// Reads as the run of a record did: `records` is the order of a source's records, and `skips` are the
+    /// steps that were skipped, by epoch. Hashes the rows of every batch, without a record, staged and
+    /// without a device map.
     #[doc(hidden)] // For feedline-record.
-    pub fn hash_content(mut self) -> Self {
-        self.recording.hashes = true;
-        self.device_map = None;
+    pub fn replays(mut self, records: RecordOrder, skips: Vec<(u64, Range<u64>)>) -> Self {
+        let options = &mut self.options;
+        options.splits_shards = records.split;
+        options.shuffle_buffer = Some(records.buffer_bytes).filter(|&bytes| bytes > 0);
+        options.skips = skips;
+        options.transfer_mode = TransferMode::Staged;
+        options.device_map = None;
+        options.recording.hashes = true;
         self
     }
 }

@@ -48,7 +48,7 @@ use crate::job::Requests;
 /// }
 ///
 /// let numbers = InMemory::new().field("x", [], (0..100_u8).collect::<Vec<_>>())?;
-/// let mut loader = Loader::builder(numbers).batch_size(8).shuffle(7).filler(Counts).build_host()?;
+/// let mut loader = Loader::builder(numbers).batch_size(8).shuffle().seed(7).filler(Counts).build_host()?;
 /// assert_eq!(loader.epoch(0)?.map(|batch| Ok(batch?.len())).sum::<Result<usize>>()?, 100);
 /// assert_eq!(loader.report().filler.map(|report| report.rejected), Some(0));
 /// # Ok::<(), feedline::Error>(())

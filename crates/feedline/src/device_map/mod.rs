@@ -125,7 +125,7 @@ impl DeviceMap {
     }
 }
 
-impl LoaderBuilder {
+impl<T: ?Sized> LoaderBuilder<T> {
     /// Makes another batch of each batch, on the device and ahead of the step: by kernels of your own, such
     /// as decompression, one-hot codes, masks or augmentations. The batches that you receive have the fields
     /// of `spec`. Default: batches are delivered as they were copied.
@@ -187,7 +187,7 @@ impl LoaderBuilder {
         M: FnMut(&mut DeviceBatch<'_>) -> Result<()> + Send + 'static,
     {
         let factory = move |stream: &Stream| make(stream).map(|map| Map::Copied(Box::new(map)));
-        self.device_map = Some(DeviceMap { spec, factory: Arc::new(factory), reads_host: false });
+        self.options.device_map = Some(DeviceMap { spec, factory: Arc::new(factory), reads_host: false });
         self
     }
 
@@ -235,7 +235,7 @@ impl LoaderBuilder {
         M: FnMut(&mut PinnedBatch<'_>) -> Result<()> + Send + 'static,
     {
         let factory = move |stream: &Stream| make(stream).map(|map| Map::Filled(Box::new(map)));
-        self.device_map = Some(DeviceMap { spec, factory: Arc::new(factory), reads_host: true });
+        self.options.device_map = Some(DeviceMap { spec, factory: Arc::new(factory), reads_host: true });
         self
     }
 
@@ -243,7 +243,7 @@ impl LoaderBuilder {
     /// each with its own stream and closure. Default: 1, which is enough for a closure that only queues
     /// kernels. Use more for a closure that blocks, or whose kernels do not fill the device.
     pub fn device_lanes(mut self, lanes: usize) -> Self {
-        self.device_lanes = lanes;
+        self.options.device_lanes = lanes;
         self
     }
 }

@@ -141,13 +141,13 @@ impl Loader {
     ///     }
     /// }
     /// let numbers = Numbers { spec: Spec::new().field("number", DType::I64, [])? };
-    /// let builder = Loader::source_builder(numbers).batch_size(8).shuffle_shards(7);
+    /// let builder = Loader::source_builder(numbers).batch_size(8).shuffle_shards().seed(7);
     /// let mut loader = builder.build(&Device::new_host())?;
     /// let rows = loader.epoch(0)?.map(|batch| Ok(batch?.len())).sum::<feedline::Result<usize>>()?;
     /// assert_eq!(rows, 30);
     /// # Ok::<(), feedline::Error>(())
     /// ```
-    pub fn source_builder(source: impl Source) -> LoaderBuilder {
+    pub fn source_builder(source: impl Source) -> LoaderBuilder<dyn Source> {
         LoaderBuilder::new(Input::Source(Arc::new(source)))
     }
 }

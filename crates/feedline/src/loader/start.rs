@@ -12,7 +12,7 @@ use feedline_device::{BackendKind, Device, Pinned, Priority, Stream};
 use feedline_slots::Ring;
 
 use super::{Loader, MemoryUse};
-use crate::builder::LoaderBuilder;
+use crate::builder::LoaderOptions;
 use crate::decode::{ActiveWorkers, CACHED, Decoder, Filling, WorkerPool, start_filling};
 use crate::device_map::{DeviceLanes, MapWork, Outcome, streams};
 use crate::job::{HostInfo, Requests, SourceReader};
@@ -27,7 +27,7 @@ use crate::tune::Tuner;
 
 impl Loader {
     pub(crate) fn start(
-        builder: LoaderBuilder,
+        builder: LoaderOptions,
         (mode, columns): Chosen,
         batch_sampler: BatchSampler,
         (layout, mapped): (Layout, Option<Layout>),
@@ -156,7 +156,7 @@ type Tuning = (Tuner, ActiveWorkers);
 
 /// Connects the ledger with the tuner of [`Workers::Auto`](crate::Workers::Auto) and the filler.
 fn observe(
-    builder: &LoaderBuilder,
+    builder: &LoaderOptions,
     setup: Setup,
     trace: Option<LoaderTrace>,
     pool: &WorkerPool,
@@ -200,7 +200,7 @@ fn start_threads(
 
 /// The setup that the report shows; `slots` are the numbers of host and device slots.
 fn setup(
-    builder: &LoaderBuilder,
+    builder: &LoaderOptions,
     mode: &ChosenMode,
     batch_sampler: &BatchSampler,
     layout: &Layout,
@@ -224,11 +224,11 @@ fn setup(
         is_zero_copy: mode.needs_no_decoding(),
         is_under_one_lock: builder.is_under_one_lock,
         table_rows: builder.input.stable_dataset().and_then(|set| set.table_rows()),
-        plain_shuffle: builder.plain_shuffle(),
+        plain_shuffle: builder.plain_shuffle(batch_sampler),
         block_shuffle: blocks.filter(|(_, window)| match batch_sampler.options().sampler {
             Sampler::Shuffle => true,
             // The windows of a plain shuffle do not depend on the cache.
-            _ => builder.plain_shuffle().is_some_and(|(_, plain)| plain > *window),
+            _ => builder.plain_shuffle(batch_sampler).is_some_and(|(_, plain)| plain > *window),
         }),
         // The window is half of the cache.
         groups_held: blocks.map(|(block, window)| (window / block.max(1)).max(1).saturating_mul(2)),
@@ -254,7 +254,7 @@ struct Slots {
 /// `layouts` are the layouts of batches as workers fill them, and as the consumer gets them. `host_readers`
 /// are the streams that read host slots, if not the copy stream does.
 fn allocate(
-    builder: &LoaderBuilder,
+    builder: &LoaderOptions,
     columns: Option<&StridedColumns>,
     (layout, delivered): (&Layout, &Layout),
     (device, host_readers): (&Device, Option<&[Stream]>),

@@ -31,12 +31,12 @@ impl Checkpoint {
     /// use feedline::{Checkpoint, InMemory, Loader};
     /// # let path = std::env::temp_dir().join(format!("feedline-doc-checkpoint-{}", std::process::id()));
     /// let numbers = || InMemory::new().field("x", [], (0..100_u8).collect::<Vec<_>>());
-    /// let mut loader = Loader::builder(numbers()?).batch_size(8).shuffle(7).build_host()?;
+    /// let mut loader = Loader::builder(numbers()?).batch_size(8).shuffle().seed(7).build_host()?;
     /// loader.epoch(0)?.next().transpose()?;
     /// loader.checkpoint()?.save(&path)?;
     ///
     /// let saved = Checkpoint::load(&path)?;
-    /// let mut loader = Loader::builder(numbers()?).batch_size(8).shuffle(7).build_host()?;
+    /// let mut loader = Loader::builder(numbers()?).batch_size(8).shuffle().seed(7).build_host()?;
     /// assert_eq!(loader.resume(saved.cursor)?.count(), 12);
     /// # std::fs::remove_file(&path).unwrap();
     /// # Ok::<(), feedline::Error>(())

@@ -11,7 +11,8 @@
 //! # let folder = std::env::temp_dir().join(format!("feedline-doc-record-{}", std::process::id()));
 //! let recorder = Recorder::new(&folder, RecordOptions::default());
 //! let numbers = InMemory::new().field("number", [], (0..100).collect::<Vec<u8>>())?;
-//! let mut loader = Loader::builder(numbers).batch_size(10).shuffle(7).record(&recorder).build_host()?;
+//! let builder = Loader::builder(numbers).batch_size(10).shuffle().seed(7);
+//! let mut loader = builder.record(&recorder).build_host()?;
 //! for batch in loader.epoch(0)? {
 //!     let loss = f64::from(batch?.field::<u8>("number")?[0]);
 //!     recorder.note("loss", loss)?;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use feedline_core::internal::{named, option};
+use feedline_core::internal::named;
 
 use serde::{Deserialize, Serialize};
 
@@ -69,18 +69,19 @@ impl Setup {
     pub fn by_blocks(&self) -> Option<String> {
         let (block, window) = self.block_shuffle?;
         let sampler = named("Sampler::block", "Sampler.block");
-        Some(in_place_of_shuffle(format!("{sampler}({block}, {window}){}", named("?", ""))))
+        Some(in_place_of_shuffle(&format!("{sampler}({block}, {window}){}", named("?", ""))))
     }
 }
 
 /// What to write to shuffle all samples at once, whatever the set.
 pub(crate) fn shuffle_at_once() -> String {
-    in_place_of_shuffle(named("Sampler::Shuffle", "Sampler.shuffled()").into())
+    in_place_of_shuffle(named("Sampler::Shuffle", "Sampler.shuffled()"))
 }
 
-fn in_place_of_shuffle(sampler: String) -> String {
-    let (sampler, seed) = (option("sampler", sampler), option("seed", "SEED"));
-    format!("write {sampler} and {seed} in place of {}", option("shuffle", "SEED"))
+fn in_place_of_shuffle(sampler: &str) -> String {
+    let before = named("sampler(", "sampler=");
+    let after = named(") in place of shuffle()", ", with the same seed, in place of shuffle");
+    format!("write {before}{sampler}{after}")
 }
 
 /// The working time of each stage for one batch, in nanoseconds.

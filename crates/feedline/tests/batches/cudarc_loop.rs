@@ -44,7 +44,7 @@ fn run(device: &Device, context: &Arc<CudaContext>, stream: &Arc<CudaStream>) {
 
     let fine = Fine::new(ROWS * STEPS, WIDTH as usize).expect("a spec");
     let compute = device.wrap_stream(stream.clone()).expect("a stream of this context");
-    let builder = Loader::builder(fine.clone()).batch_size(ROWS as usize).shuffle(3).depth(2);
+    let builder = Loader::builder(fine.clone()).batch_size(ROWS as usize).shuffle().seed(3).depth(2);
     let mut loader = builder.build(device).expect("a loader");
     for epoch in 0..2 {
         for batch in loader.epoch(epoch).expect("an epoch") {

@@ -54,7 +54,7 @@ impl Model {
 
 fn train(device: &Device, saved: Option<Checkpoint>, model: &mut Model) -> feedline::Result<()> {
     let compute = device.stream()?;
-    let mut loader = Loader::builder(data()?).batch_size(8).shuffle(7).build(device)?;
+    let mut loader = Loader::builder(data()?).batch_size(8).shuffle().seed(7).build(device)?;
     let progress = loader.progress(); // usable while an epoch borrows the loader
     let first = saved.as_ref().map_or(0, |saved| saved.cursor.epoch());
     if let Some(saved) = &saved {

@@ -18,7 +18,7 @@ fn a_file_truncated_during_a_run_is_an_error_with_file_and_byte() {
             let records =
                 Records::open_with(&path, spec.clone(), &OpenOptions::with_memory_limit(0)).expect("records");
             let builder =
-                Loader::builder(records).batch_size(10).shuffle(1).transfer_mode(TransferMode::Staged);
+                Loader::builder(records).batch_size(10).shuffle().seed(1).transfer_mode(TransferMode::Staged);
             let mut loader = builder.build(&device).expect("a loader");
             assert_eq!(loader.epoch(0).expect("an epoch").filter(Result::is_ok).count(), 10);
             File::options().write(true).open(&path).expect("the file").set_len(4096 * 50).expect("a cut");

@@ -17,7 +17,7 @@ fn fine() -> Fine {
 }
 
 fn builder(rows: usize) -> LoaderBuilder {
-    let builder = Loader::builder(fine()).batch_size(rows).shuffle(7).workers(Workers::Count(2));
+    let builder = Loader::builder(fine()).batch_size(rows).shuffle().seed(7).workers(Workers::Count(2));
     builder.depth(DEPTH).hands_over()
 }
 

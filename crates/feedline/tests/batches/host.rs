@@ -50,7 +50,7 @@ fn to_vec_and_into_host_have_the_bytes_of_the_batch_however_late_its_copy_is() {
             let device = late(seed);
             {
                 let compute = device.stream().unwrap();
-                let mut loader = builder(fine()).shuffle(seed).build(&device).unwrap();
+                let mut loader = builder(fine()).shuffle().seed(seed).build(&device).unwrap();
                 let mut steps = 0;
                 for epoch in 0..2 {
                     for batch in loader.epoch(epoch).unwrap() {
@@ -192,7 +192,7 @@ fn to_vec_works_on_the_simulated_device_without_a_race() {
 /// The ids of an epoch, batch by batch, as a loader on a device delivers them.
 fn on_device(epoch: u64) -> Vec<Vec<u64>> {
     let device = Device::new_host();
-    let mut loader = builder(fine()).batch_size(7).shuffle(5).build(&device).unwrap();
+    let mut loader = builder(fine()).batch_size(7).shuffle().seed(5).build(&device).unwrap();
     loader.epoch(epoch).unwrap().map(|batch| batch.unwrap().ids().to_vec()).collect()
 }
 
@@ -200,7 +200,7 @@ fn on_device(epoch: u64) -> Vec<Vec<u64>> {
 fn a_host_loader_delivers_the_batches_of_the_loader_in_its_order() {
     alone(|| {
         for (workers, depth) in [(1, 1), (2, 3)] {
-            let builder = builder(fine()).batch_size(7).shuffle(5);
+            let builder = builder(fine()).batch_size(7).shuffle().seed(5);
             let builder = builder.workers(Workers::Count(workers)).depth(depth);
             let mut loader = builder.build_host().unwrap();
             for epoch in 0..3 {
@@ -228,7 +228,7 @@ fn a_host_loader_has_the_bytes_of_its_batches_however_late_their_copies_are() {
     alone(|| {
         for seed in 0..10 {
             let device = late(seed);
-            let mut loader = builder(fine()).shuffle(seed).build_host_on(&device).unwrap();
+            let mut loader = builder(fine()).shuffle().seed(seed).build_host_on(&device).unwrap();
             let mut steps = 0;
             for epoch in 0..2 {
                 for batch in loader.epoch(epoch).unwrap() {
@@ -271,7 +271,7 @@ fn held_host_batches_keep_their_bytes_while_others_come() {
 #[test]
 fn a_host_loader_resumes_at_any_step() {
     alone(|| {
-        let builder = || builder(fine()).batch_size(7).shuffle(5);
+        let builder = || builder(fine()).batch_size(7).shuffle().seed(5);
         let whole = on_device(1);
         for steps in 0..=whole.len() {
             let mut loader = builder().build_host().unwrap();
@@ -328,7 +328,8 @@ fn a_host_loader_pads_gathers_and_stops() {
     alone(|| {
         let laid = Laid::records(&fine(), 0, 0).unwrap();
         let builder = Loader::builder(laid).batch_size(BATCH + 1).last_batch(LastBatch::Pad);
-        let mut loader = builder.shuffle(2).transfer_mode(TransferMode::ZeroCopy).build_host().unwrap();
+        let mut loader =
+            builder.shuffle().seed(2).transfer_mode(TransferMode::ZeroCopy).build_host().unwrap();
         let mut valid = 0;
         for batch in loader.epoch(0).unwrap() {
             let batch = batch.unwrap();

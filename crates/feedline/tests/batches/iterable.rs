@@ -10,7 +10,7 @@ use crate::common::{LONG, alone, alone_in_parts, wait_until};
 use crate::restoring::{Restored, implementors, sources};
 use crate::shuffled_sources::BUFFER;
 use feedline::sampler::BatchSampler;
-use feedline::{Device, LastBatch, Loader, LoaderBuilder, Sampler, TryNext, Workers, World, source};
+use feedline::{Device, LastBatch, Loader, LoaderBuilder, Sampler, Source, TryNext, Workers, World, source};
 use feedline_core::BatchSamplerOptions;
 use feedline_testkit::fixtures::streams::{
     Archive, Generator, Hooked, MOST, Server, Socket, append, finish, record, row,
@@ -40,17 +40,17 @@ fn grown(dir: &Path) -> Archive {
     archive.growing()
 }
 
-pub(crate) fn options(builder: LoaderBuilder) -> LoaderBuilder {
-    builder.batch_size(BATCH).shuffle_shards(SEED)
+pub(crate) fn options(builder: LoaderBuilder<dyn Source>) -> LoaderBuilder<dyn Source> {
+    builder.batch_size(BATCH).shuffle_shards().seed(SEED)
 }
 
-pub(crate) fn generator() -> LoaderBuilder {
+pub(crate) fn generator() -> LoaderBuilder<dyn Source> {
     options(Loader::source_builder(Generator::new(LENS).unwrap()))
 }
 
 /// Restores the loader at every step, and checks that it continues the same.
 #[track_caller]
-pub(crate) fn everywhere(builder: impl Fn() -> LoaderBuilder + Sync) {
+pub(crate) fn everywhere(builder: impl Fn() -> LoaderBuilder<dyn Source> + Sync) {
     let _watchdog = Watchdog::new(watchdog::LIMIT, "restored everywhere");
     let done = restore::everywhere(|mix| Restored::new(builder(), mix));
     assert!(done.steps >= 4 && done.restored >= 12 * done.steps, "{done:?}");
@@ -103,7 +103,7 @@ pub(crate) fn rows(step: &Step) -> Vec<(u64, u64)> {
         .collect()
 }
 
-pub(crate) fn epoch(builder: LoaderBuilder, epoch: u64) -> Vec<Step> {
+pub(crate) fn epoch(builder: LoaderBuilder<dyn Source>, epoch: u64) -> Vec<Step> {
     Restored::new(builder, MIXES[4]).run(From::Epoch(epoch), usize::MAX)
 }
 

@@ -24,7 +24,7 @@ type Calls = Arc<Mutex<BTreeMap<(u64, Vec<u64>), u64>>>;
 /// A loader whose hook counts its calls, and writes a random number into the first bytes of every row.
 fn stamped(set: impl Dataset, calls: &Calls) -> LoaderBuilder {
     let calls = calls.clone();
-    Loader::builder(set).batch_size(BATCH).shuffle(7).map_batch(
+    Loader::builder(set).batch_size(BATCH).shuffle().seed(7).map_batch(
         move |batch: &mut FilledBatch<'_>, context| {
             *calls.lock().expect("calls").entry((batch.epoch(), batch.ids().to_vec())).or_default() += 1;
             let stamp = context.random().next_u64().to_le_bytes();
@@ -166,7 +166,7 @@ fn the_hook_sees_substitutes_padding_and_batches_of_a_source() {
     alone(|| {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let note = seen.clone();
-        let note = move |builder: LoaderBuilder| {
+        let note = move |builder: LoaderBuilder<()>| {
             let note = note.clone();
             builder.map_batch(move |batch, _| {
                 note.lock().expect("batches").push((batch.ids().to_vec(), batch.valid_rows()));
@@ -175,7 +175,7 @@ fn the_hook_sees_substitutes_padding_and_batches_of_a_source() {
         };
         let tolerant = BadSamples::Substitute { budget: Budget::Count(1) };
         let builder = Loader::builder(failing(fine(), [2])).batch_size(60).epochs(1).bad_samples(tolerant);
-        let builder = note(builder.last_batch(LastBatch::Pad).workers(Workers::Count(1)));
+        let builder = note(builder.last_batch(LastBatch::Pad).workers(Workers::Count(1)).either());
         let mut loader = builder.build_host().expect("a loader");
         let batches: Vec<_> =
             loader.epoch(0).expect("an epoch").map(|batch| batch.expect("a batch")).collect();
@@ -187,7 +187,8 @@ fn the_hook_sees_substitutes_padding_and_batches_of_a_source() {
         drop((batches, loader));
 
         let source = Generator::new([3, 10]).expect("a source");
-        let builder = note(Loader::source_builder(source).batch_size(5).epochs(1).workers(Workers::Count(1)));
+        let builder = Loader::source_builder(source).batch_size(5).epochs(1).workers(Workers::Count(1));
+        let builder = note(builder.either());
         let mut loader = builder.build_host().expect("a loader");
         assert_eq!(loader.epoch(0).expect("an epoch").filter(Result::is_ok).count(), 3);
         assert_eq!(

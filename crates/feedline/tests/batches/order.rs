@@ -47,7 +47,7 @@ fn the_order_and_the_bytes_are_the_same_for_any_workers_and_depth() {
         for shuffled in [false, true] {
             let builder = || {
                 let builder = Loader::builder(fine.clone()).batch_size(8);
-                if shuffled { builder.shuffle(11) } else { builder }
+                if shuffled { builder.shuffle().seed(11) } else { builder }
             };
             let first = batches(&fine, builder().workers(Workers::Count(1)).depth(1), &[0, 1, 2]);
             assert_eq!(first.len(), 3 * 13);
@@ -64,7 +64,8 @@ fn a_shuffle_differs_per_epoch_and_seed() {
     alone(|| {
         let fine = Fine::new(103, 16).unwrap();
         let sampler = |seed, epoch| {
-            batches(&fine, Loader::builder(fine.clone()).batch_size(10).shuffle(seed), &[epoch]).concat()
+            batches(&fine, Loader::builder(fine.clone()).batch_size(10).shuffle().seed(seed), &[epoch])
+                .concat()
         };
         let orders: BTreeSet<Vec<u64>> =
             [(1, 0), (1, 1), (2, 0), (2, 7)].map(|(seed, epoch)| sampler(seed, epoch)).into();
@@ -77,7 +78,8 @@ fn a_shuffle_differs_per_epoch_and_seed() {
 fn any_epoch_can_be_requested_repeatedly() {
     alone(|| {
         let fine = Fine::new(57, 16).unwrap();
-        let builder = || Loader::builder(fine.clone()).batch_size(8).shuffle(5).workers(Workers::Count(2));
+        let builder =
+            || Loader::builder(fine.clone()).batch_size(8).shuffle().seed(5).workers(Workers::Count(2));
         let single = |epoch| batches(&fine, builder(), &[epoch]);
         let requested = [4, 4, 5, 0, 1 << 40, 4, u64::MAX, u64::MAX, 0];
         let wanted: Vec<_> = requested.iter().flat_map(|&epoch| single(epoch)).collect();
@@ -114,7 +116,7 @@ fn every_sample_is_read_and_delivered_once_per_epoch() {
             let fine = Fine::new(101, 16).unwrap();
             let (counted, reads) = fixtures::counting(fine.clone());
             let epochs = 3;
-            let builder = mix(Loader::builder(counted).batch_size(8).shuffle(3)).epochs(epochs);
+            let builder = mix(Loader::builder(counted).batch_size(8).shuffle().seed(3)).epochs(epochs);
             let mut delivered = batches(&fine, builder, &[0, 1, 2]).concat();
             delivered.sort_unstable();
             assert!(delivered.into_iter().eq((0..101).flat_map(|id| [id; 3])));
@@ -131,7 +133,8 @@ fn random_augmentation_is_bit_equal_for_any_workers_and_depth() {
             let device = Device::new_host();
             let compute = device.stream().unwrap();
             let data = Random::new(61, DRAWS).unwrap();
-            let mut loader = mix(Loader::builder(data).batch_size(9).shuffle(17)).build(&device).unwrap();
+            let mut loader =
+                mix(Loader::builder(data).batch_size(9).shuffle().seed(17)).build(&device).unwrap();
             for epoch in [0, 1, 0] {
                 for (batch, first) in loader.epoch(epoch).unwrap().zip((0..).step_by(9)) {
                     let batch = batch.unwrap().wait_on(&compute).unwrap();
@@ -151,7 +154,7 @@ fn a_field_of_every_type_arrives() {
         let device = Device::new_host();
         let compute = device.stream().unwrap();
         let mut loader =
-            Loader::builder(Wide::new(30).unwrap()).batch_size(7).shuffle(1).build(&device).unwrap();
+            Loader::builder(Wide::new(30).unwrap()).batch_size(7).shuffle().seed(1).build(&device).unwrap();
         let fields = loader.layout().spec().fields().to_vec();
         for batch in loader.epoch(0).unwrap() {
             let batch = batch.unwrap().wait_on(&compute).unwrap();

@@ -3,7 +3,7 @@
 
 use crate::common::alone;
 use feedline::dataset::{PackedSource, PackedSourceBuilder, Random};
-use feedline::{Cursor, DType, Loader, LoaderBuilder, Spec, Workers, World, source};
+use feedline::{Cursor, DType, Loader, LoaderBuilder, Source, Spec, Workers, World, source};
 
 const SHARDS: u64 = 3;
 const DOCUMENTS: u64 = 160;
@@ -32,13 +32,17 @@ const MODES: [Mode; 3] = [
     ("unpadded", |builder| builder.within(64).unpadded(), 0x9639_D8B4_64C1_8729),
 ];
 
-fn loader(order: fn(PackedSourceBuilder) -> PackedSourceBuilder) -> LoaderBuilder {
-    let builder = Loader::source_builder(packed(order)).batch_size(3).seed(5).shuffle_shards(5);
+fn loader(order: fn(PackedSourceBuilder) -> PackedSourceBuilder) -> LoaderBuilder<dyn Source> {
+    let builder = Loader::source_builder(packed(order)).batch_size(3).seed(5).shuffle_shards();
     builder.shuffle_buffer(12_000).workers(Workers::Count(1))
 }
 
 /// The ids of each batch of an epoch, from a cursor or from its beginning; and the cursor after them.
-fn deliver(builder: LoaderBuilder, from: Result<Cursor, u64>, max: usize) -> (Vec<Vec<i64>>, Cursor) {
+fn deliver(
+    builder: LoaderBuilder<dyn Source>,
+    from: Result<Cursor, u64>,
+    max: usize,
+) -> (Vec<Vec<i64>>, Cursor) {
     let mut loader = builder.build_host().unwrap();
     let mut batches = Vec::new();
     {

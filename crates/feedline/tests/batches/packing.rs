@@ -99,7 +99,7 @@ fn packed_windows_hold_every_item_once_in_any_world_and_after_resumes() {
                 let stream = device.stream().unwrap();
                 let mut cursor: Option<Cursor> = None;
                 loop {
-                    let builder = Loader::builder(Documents::packed(window)).batch_size(3).shuffle(5);
+                    let builder = Loader::builder(Documents::packed(window)).batch_size(3).shuffle().seed(5);
                     let mut loader = builder.world(World::new(rank, world).unwrap()).build(&device).unwrap();
                     let mut part = match cursor {
                         Some(cursor) => loader.resume(cursor).unwrap(),
@@ -155,7 +155,7 @@ fn packing_and_buckets_need_little_padding_on_lines_of_a_text() {
     alone(|| {
         let lines = || Ragged::new(open(&path).unwrap(), 200).unwrap();
         let lengths = lengths(&lines(), "text").unwrap();
-        let longest = padding(Loader::builder(lines()).shuffle(7), Pad::longest());
+        let longest = padding(Loader::builder(lines()).shuffle().seed(7), Pad::longest());
         let sampler = Sampler::bucketed(&lengths, 64, 16).unwrap();
         let in_buckets = |pad| padding(Loader::builder(lines()).sampler(sampler.clone()).seed(7), pad);
         let (buckets, multiples) = (in_buckets(Pad::longest()), in_buckets(Pad::multiple_of(8)));

@@ -45,7 +45,7 @@ fn unwritten_floats_are_nan_in_debug_builds() {
     alone(|| {
         let device = Device::new_host();
         let compute = device.stream().expect("a stream");
-        let builder = Loader::builder(Halves::new().expect("a set")).batch_size(4).shuffle(1);
+        let builder = Loader::builder(Halves::new().expect("a set")).batch_size(4).shuffle().seed(1);
         let mut loader = builder.transfer_mode(TransferMode::Staged).build(&device).expect("a loader");
         // More epochs than slots, so every slot still holds rows of older samples.
         for epoch in 0..10 {

@@ -169,7 +169,7 @@ fn whatever_a_set_answers_every_batch_arrives() {
             // A set that claims to prepare something at every call.
             ("prepared", always(Prefetched::Prepared), 3, usize::MAX),
         ] {
-            let mut loader = loader(set, workers).shuffle(1).epochs(1).build_host().expect("a loader");
+            let mut loader = loader(set, workers).shuffle().seed(1).epochs(1).build_host().expect("a loader");
             assert_eq!(sorted(ids(&mut loader, 0)), Vec::from_iter(0..LEN), "{what}");
             drop(loader);
             let calls = seen.calls.load(Ordering::SeqCst);
@@ -215,7 +215,8 @@ fn compositions_pass_the_ids_on() {
         ];
         for (name, compose) in compositions {
             let (set, seen) = Groups::new(Groups::prepare);
-            let mut loader = loader(compose(set), 2).shuffle(1).epochs(1).build_host().expect("a loader");
+            let mut loader =
+                loader(compose(set), 2).shuffle().seed(1).epochs(1).build_host().expect("a loader");
             assert!(!ids(&mut loader, 0).is_empty());
             assert_eq!(seen.unprepared.load(Ordering::SeqCst), 0, "{name}");
         }

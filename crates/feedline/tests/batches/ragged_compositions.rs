@@ -40,7 +40,7 @@ fn seen(batch: Result<HostBatch>, pads: bool) -> Seen {
 
 /// Two epochs of `set`.
 fn batches(set: impl Dataset, workers: usize, pads: bool) -> Vec<Seen> {
-    let builder = Loader::builder(set).batch_size(BATCH).shuffle(3).workers(Workers::Count(workers));
+    let builder = Loader::builder(set).batch_size(BATCH).shuffle().seed(3).workers(Workers::Count(workers));
     let builder = if pads { builder.pad("pairs", Pad::multiple_of(4)) } else { builder };
     let mut loader = builder.build_host().expect("a loader");
     let epoch = |epoch| {
@@ -83,7 +83,7 @@ fn caches_give_the_batches_of_the_set_behind_them() {
 
 /// A loader whose hook changes every second byte of a row to a capital, and adds one to all pairs.
 fn changed() -> LoaderBuilder {
-    Loader::builder(uneven()).batch_size(BATCH).shuffle(3).map_batch(|batch, _| {
+    Loader::builder(uneven()).batch_size(BATCH).shuffle().seed(3).map_batch(|batch, _| {
         let ids = batch.ids();
         let data = Uneven::new(LEN, MOST)?;
         let mut shorter = Vec::new();

@@ -320,7 +320,7 @@ fn a_gpu_gets_the_values_and_offsets_of_every_sample() {
         let data = Uneven::new(300, 700).unwrap().seed(5);
         let stream = device.stream().unwrap();
         let builder =
-            Loader::builder(data.clone()).batch_size(32).shuffle(3).pad("pairs", Pad::multiple_of(8));
+            Loader::builder(data.clone()).batch_size(32).shuffle().seed(3).pad("pairs", Pad::multiple_of(8));
         let mut loader = builder.build(&device).unwrap();
         for epoch in 0..3 {
             for batch in loader.epoch(epoch).unwrap() {

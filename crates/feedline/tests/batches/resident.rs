@@ -17,7 +17,6 @@ use feedline::{
 use feedline_device::host::Host;
 use feedline_device::launch_host;
 use feedline_sim::interceptors::{Count, Op};
-use feedline_testkit::fixtures::streams::Generator;
 use feedline_testkit::fixtures::{Fine, Laid, Random, counting, failing, slow};
 
 const LEN: u64 = 103;
@@ -73,23 +72,23 @@ fn batches_are_those_of_staged_mode() {
             }
         }
         for last_batch in [LastBatch::Drop, LastBatch::Pad] {
-            assert_same(fixed(), |b| b.last_batch(last_batch).shuffle(3));
+            assert_same(fixed(), |b| b.last_batch(last_batch).shuffle().seed(3));
         }
         for rank in 0..3 {
             let world = World::new(rank, 3).expect("a world");
-            assert_same(fixed(), |b| b.shuffle(9).world(world).skip(1, 2..4));
+            assert_same(fixed(), |b| b.shuffle().seed(9).world(world).skip(1, 2..4));
         }
         // With columns too, and composed sets, which have none.
-        assert_same(laid(), |b| b.shuffle(1));
+        assert_same(laid(), |b| b.shuffle().seed(1));
         let composed = fixed().take(40).concat(fixed().skip(70)).expect("two").repeat(2).expect("twice");
-        assert_same(composed, |b| b.shuffle(1));
+        assert_same(composed, |b| b.shuffle().seed(1));
     });
 }
 
 #[test]
 fn a_run_resumes_in_another_mode() {
     alone(|| {
-        let builder = || Loader::builder(fixed()).batch_size(8).shuffle(5);
+        let builder = || Loader::builder(fixed()).batch_size(8).shuffle().seed(5);
         let want = run(builder(), TransferMode::Staged);
         let modes = [
             (TransferMode::Resident, TransferMode::Staged, usize::MAX),
@@ -124,7 +123,7 @@ fn a_part_of_a_set_of_bools_is_resident() {
         });
         let set: Arc<dyn Dataset> = Arc::new(set);
         let loader = |mode| {
-            let builder = Loader::builder(set.clone()).batch_size(8).shuffle(2).resident_budget(4096);
+            let builder = Loader::builder(set.clone()).batch_size(8).shuffle().seed(2).resident_budget(4096);
             builder.transfer_mode(mode).build_host().expect("a loader")
         };
         assert!(matches!(*loader(TransferMode::Resident).transfer_mode(), ChosenMode::PartlyResident { .. }));
@@ -192,7 +191,7 @@ fn a_set_that_changes_its_length_or_spec_is_read_by_its_first_answers() {
         for (mode, budget) in modes {
             for (then, change) in changes.into_iter().flat_map(|then| (2..14).map(move |call| (then, call))) {
                 let set = Changing::new([(40, 256), then], change);
-                let builder = Loader::builder(set).batch_size(8).shuffle(3).resident_budget(budget);
+                let builder = Loader::builder(set).batch_size(8).shuffle().seed(3).resident_budget(budget);
                 let mut loader = builder.transfer_mode(mode).build_host().expect("a loader");
                 let batches = contents(loader.epoch(0).expect("an epoch"), usize::MAX);
                 assert_eq!(batches.iter().map(|(_, valid, _)| valid).sum::<usize>(), 40, "{then:?} {change}");
@@ -233,10 +232,10 @@ fn batches_of_a_set_of_which_a_part_fits_are_those_of_staged_mode() {
                 check(3, Duration::ZERO, &|b| b.sampler(sampler.clone()).seed(7).last_batch(LastBatch::Pad));
             }
             // Slow rows are split over the workers.
-            check(4, Duration::from_micros(100), &|b| b.shuffle(2).last_batch(LastBatch::Drop));
+            check(4, Duration::from_micros(100), &|b| b.shuffle().seed(2).last_batch(LastBatch::Drop));
             for rank in 0..2 {
                 let world = World::new(rank, 2).expect("a world");
-                check(2, Duration::ZERO, &|b| b.shuffle(9).world(world).skip(1, 2..4));
+                check(2, Duration::ZERO, &|b| b.shuffle().seed(9).world(world).skip(1, 2..4));
             }
         }
     });
@@ -248,7 +247,7 @@ fn a_bad_sample_of_the_rest_gets_its_substitute() {
         let run = |mode| {
             let tolerant = BadSamples::Substitute { budget: Budget::Count(1000) };
             let set = failing(fixed(), [64, 65, 70, 99, 100, 101, 102]);
-            let builder = Loader::builder(set).batch_size(8).shuffle(4).bad_samples(tolerant);
+            let builder = Loader::builder(set).batch_size(8).shuffle().seed(4).bad_samples(tolerant);
             run(builder.resident_budget(3072).workers(Workers::Count(2)), mode)
         };
         assert!(run(TransferMode::Resident) == run(TransferMode::Staged));
@@ -350,7 +349,7 @@ fn on_a_gpu_batches_of_a_set_and_of_a_part_of_it_are_those_of_staged_mode() {
         for (len, row_bytes, batch) in [(5000, 784, 256), (300, 150_528, 32)] {
             let records = Laid::records(&Fine::new(len, row_bytes).expect("a set"), 5, 3).expect("columns");
             let set: Arc<dyn Dataset> = Arc::new(counting(records).0);
-            let builder = || Loader::builder(set.clone()).batch_size(batch).shuffle(4).depth(3);
+            let builder = || Loader::builder(set.clone()).batch_size(batch).shuffle().seed(4).depth(3);
             let want = run(builder().last_batch(LastBatch::Pad), TransferMode::Staged);
             let whole = len as usize * row_bytes;
             for budget in [whole / 4, whole / 2, 3 * whole / 4, usize::MAX] {
@@ -370,7 +369,7 @@ fn a_loop_over_a_resident_set_has_no_race_in_any_schedule() {
             let (device, sim) = feedline_sim::device(seed).expect("a device");
             {
                 let compute = device.stream().expect("a stream");
-                let builder = Loader::builder(fixed()).batch_size(16).shuffle(seed).depth(2).epochs(2);
+                let builder = Loader::builder(fixed()).batch_size(16).shuffle().seed(seed).depth(2).epochs(2);
                 let builder = builder.workers(Workers::Count(2)).transfer_mode(TransferMode::Resident);
                 // In every second schedule only a part of the set fits.
                 let budget = if seed % 2 == 0 { usize::MAX } else { 3072 };
@@ -413,8 +412,6 @@ fn what_cannot_be_resident_is_refused_with_the_reason() {
         );
         let error = refused(Loader::builder(Random::new(20, 2).expect("a set")));
         assert!(error.kind() == ErrorKind::Config && error.message().contains("random numbers"), "{error}");
-        let error = refused(Loader::source_builder(Generator::new([3, 10]).expect("a source")));
-        assert!(error.message().contains("a source is read in sequence"), "{error}");
         let error = refused(Loader::builder(fixed()).map_batch(|_, _| Ok(())));
         assert!(error.message().contains("map_batch needs the batch in host memory"), "{error}");
         let error = refused(Loader::builder(failing(fixed(), [50])));

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::common::{alone, alone_in_parts};
 use crate::iterable::{LENS, SEED, archive, epoch, everywhere, generator, options, rows};
 use crate::restoring::Restored;
-use feedline::{Device, LastBatch, Loader, LoaderBuilder, Sampler, World, source};
+use feedline::{Device, LastBatch, Loader, LoaderBuilder, Sampler, Source, World, source};
 use feedline_core::internal;
 use feedline_testkit::fixtures::streams::Generator;
 use feedline_testkit::restore::{From, MIXES, Pipeline};
@@ -36,7 +36,7 @@ fn a_shuffled_source_resumes_at_every_step() {
 #[test]
 fn a_shuffle_buffer_delivers_every_record_once_in_another_order_each_epoch() {
     alone(|| {
-        let places = |builder: LoaderBuilder, number| -> Vec<_> {
+        let places = |builder: LoaderBuilder<dyn Source>, number| -> Vec<_> {
             epoch(builder, number).iter().flat_map(rows).collect()
         };
         let mut orders = BTreeSet::new();
@@ -48,7 +48,7 @@ fn a_shuffle_buffer_delivers_every_record_once_in_another_order_each_epoch() {
             assert_eq!((delivered.len(), sorted(&delivered)), (plain.len(), sorted(&plain)));
             assert!(orders.insert(delivered));
         }
-        let other = generator().shuffle_buffer(BUFFER).shuffle_shards(SEED + 1);
+        let other = generator().shuffle_buffer(BUFFER).shuffle_shards().seed(SEED + 1);
         // `rows` checks random numbers of SEED, so only ids are compared here.
         let ids = |builder| -> Vec<u64> { epoch(builder, 0).into_iter().flat_map(|step| step.ids).collect() };
         assert_ne!(ids(other), ids(generator().shuffle_buffer(BUFFER)), "another seed");
@@ -100,7 +100,11 @@ struct Quality {
     apart: f64,
 }
 
-fn quality(shards: u64, records: u64, options: impl Fn(LoaderBuilder) -> LoaderBuilder) -> Quality {
+fn quality(
+    shards: u64,
+    records: u64,
+    options: impl Fn(LoaderBuilder<dyn Source>) -> LoaderBuilder<dyn Source>,
+) -> Quality {
     let source = Generator::new(vec![records; shards as usize]).unwrap();
     let builder = options(Loader::source_builder(source).batch_size(500).seed(SEED));
     let mut loader = builder.build(&Device::new_host()).unwrap();
@@ -131,7 +135,7 @@ fn a_buffer_mixes_records_and_many_shards_bring_it_near_a_full_shuffle() {
         println!("49 degrees of freedom, full shuffle: {full:.0}");
         assert!(full < 80.0);
         for (shards, near) in [(64, 200.0), (1600, 10.0)] {
-            let quality = |options: fn(LoaderBuilder, u64) -> LoaderBuilder| {
+            let quality = |options: fn(LoaderBuilder<dyn Source>, u64) -> LoaderBuilder<dyn Source>| {
                 quality(shards, RECORDS / shards, |builder| options(builder, buffer))
             };
             let none = quality(|builder, _| builder);
@@ -158,7 +162,7 @@ fn three_shards_on_four_ranks_are_split_within_the_shards() {
         let lens = [40, 7, 25];
         let loader = |rank, ranks| {
             let builder = Loader::source_builder(Generator::new(lens).unwrap()).batch_size(4);
-            builder.shuffle_shards(SEED).world(World::new(rank, ranks).unwrap())
+            builder.shuffle_shards().seed(SEED).world(World::new(rank, ranks).unwrap())
         };
         let refused = loader(0, 4).build(&Device::new_host()).unwrap_err();
         let message = refused.message();

@@ -111,7 +111,7 @@ fn every_mode_delivers_each_item_once_after_200_resumes_and_in_worlds_of_1_2_3_a
         for (name, build, golden) in modes() {
             let builder = || match name {
                 "token budget" => build().batch_size(1),
-                _ => build().batch_size(3).shuffle(5),
+                _ => build().batch_size(3).shuffle().seed(5),
             };
             let builder = || builder().workers(Workers::Count(1));
             let epochs: Vec<Vec<Delivered>> =

@@ -20,7 +20,7 @@ fn no_byte_is_wrong_under_chaos() {
                 let builder = |transfer_mode| {
                     let builder =
                         Loader::builder(set.clone()).batch_size(8).depth(2).transfer_mode(transfer_mode);
-                    if shuffled { builder.shuffle(seed) } else { builder }
+                    if shuffled { builder.shuffle().seed(seed) } else { builder }
                 };
                 let driver = Chaos::new(Host::new(), Options { seed, ..Options::default() }).unwrap();
                 let chaos = driver.handle();
@@ -48,7 +48,7 @@ fn nothing_races_on_the_simulator() {
                 let compute = device.stream().expect("a stream");
                 let set = if seed % 2 == 0 { columns(40, 0) } else { records(40, 1, 1) };
                 let builder = Loader::builder(set).batch_size(8).depth(1 + seed as usize % 3).epochs(2);
-                let builder = if seed % 3 == 0 { builder } else { builder.shuffle(seed) };
+                let builder = if seed % 3 == 0 { builder } else { builder.shuffle().seed(seed) };
                 let mut loader =
                     builder.transfer_mode(TransferMode::ZeroCopy).build(&device).expect("a loader");
                 for epoch in 0..2 {
@@ -73,7 +73,8 @@ fn three_batches(device: &Device, depth: usize) -> Result<()> {
         .batch_size(4)
         .depth(depth)
         .epochs(1)
-        .shuffle(1)
+        .shuffle()
+        .seed(1)
         .transfer_mode(TransferMode::ZeroCopy);
     let compute = device.stream()?;
     let mut loader = builder.build(device)?;
@@ -123,7 +124,8 @@ fn an_early_end_leaves_nothing_behind() {
                     let set = records(200, 0, 1);
                     let builder = Loader::builder(set.clone())
                         .batch_size(4)
-                        .shuffle(1)
+                        .shuffle()
+                        .seed(1)
                         .depth(2)
                         .transfer_mode(TransferMode::ZeroCopy);
                     let mut loader = builder.build(&device).expect("a loader");

@@ -37,7 +37,7 @@ fn run(builder: LoaderBuilder) -> Vec<(Vec<u64>, i64)> {
 }
 
 fn builder() -> LoaderBuilder {
-    Loader::builder(fine(LEN)).batch_size(BATCH).shuffle(3)
+    Loader::builder(fine(LEN)).batch_size(BATCH).shuffle().seed(3)
 }
 
 #[test]
@@ -67,7 +67,8 @@ fn a_set_that_the_device_gathers_is_mapped_too() {
         for mode in [TransferMode::ZeroCopy, TransferMode::Resident, TransferMode::Staged] {
             // A set in memory has the same bytes in every epoch, so only the first one is compared.
             let set = Laid::columns(&fine(LEN), 0).unwrap();
-            let builder = Loader::builder(set).batch_size(BATCH).shuffle(3).transfer_mode(mode).epochs(1);
+            let builder =
+                Loader::builder(set).batch_size(BATCH).shuffle().seed(3).transfer_mode(mode).epochs(1);
             let (device, fine) = (Device::new_host(), fine(LEN));
             let compute = device.stream().unwrap();
             let mut loader = Way::Map.inverted(builder, 2).build(&device).unwrap();
@@ -212,7 +213,7 @@ fn ragged_fields_are_passed_on_by_a_lane_that_reads_host_slots() {
         let spec = Spec::new().ragged("text", DType::U8, [], 9).unwrap().field("id", DType::I64, []).unwrap();
         let spec = spec.ragged("sums", DType::U32, [], 4).unwrap();
         let produced = |pad: Option<Pad>| {
-            let builder = Loader::builder(set()).batch_size(2).shuffle(5);
+            let builder = Loader::builder(set()).batch_size(2).shuffle().seed(5);
             let builder = pad.into_iter().fold(builder, |builder, pad| builder.pad("text", pad));
             builder.device_lanes(2).produce(spec.clone(), |_: &Stream| {
                 Ok(|batch: &mut PinnedBatch<'_>| {

@@ -13,7 +13,7 @@ const EPOCHS: u64 = 5;
 const KILLS: u64 = 200;
 
 fn builder() -> LoaderBuilder {
-    Loader::builder(fine(LEN)).batch_size(BATCH).shuffle(11).epochs(EPOCHS)
+    Loader::builder(fine(LEN)).batch_size(BATCH).shuffle().seed(11).epochs(EPOCHS)
 }
 
 /// A batch: its epoch, ids and random number.

@@ -112,7 +112,7 @@ fn tolerate(budget: Budget) -> BadSamples {
 }
 
 fn builder(files: Files, budget: Budget) -> LoaderBuilder {
-    Loader::builder(files).batch_size(BATCH).shuffle(SEED).bad_samples(tolerate(budget)).epochs(2)
+    Loader::builder(files).batch_size(BATCH).shuffle().seed(SEED).bad_samples(tolerate(budget)).epochs(2)
 }
 
 /// The sample order of an epoch, from the definition of the shuffle.
@@ -387,7 +387,7 @@ fn by_default_the_first_bad_file_in_order_ends_the_run() {
         let sampler = order_of(0);
         let first = sampler.iter().position(|id| BAD.contains(id)).unwrap();
         for mix in MIXES {
-            let files = Loader::builder(Files::open(dir.path())).batch_size(BATCH).shuffle(SEED);
+            let files = Loader::builder(Files::open(dir.path())).batch_size(BATCH).shuffle().seed(SEED);
             let mut loader = Restored::new(files, mix).loader;
             let (delivered, error) = until_error(&mut loader, 1);
             let error = error.expect("a bad file");

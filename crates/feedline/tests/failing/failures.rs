@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use crate::common::small::{BATCH, LEN, STEPS, builder, fine, on_a_device, take_epoch};
 use crate::common::{LONG, alone, assert_intact, hush_planned_panics, wait_until, wait_until_gone};
 use feedline::{
-    Context, Dataset, Device, Error, ErrorKind, LastBatch, Loader, ReadError, Row, Sampler, Spec, Stage,
-    Stream, TryNext, WorkerPool, Workers, World,
+    Context, Dataset, Device, Error, ErrorKind, LastBatch, Loader, LoaderBuilder, ReadError, Row, Sampler,
+    Spec, Stage, Stream, TryNext, WorkerPool, Workers, World,
 };
 use feedline_device::Backend;
 use feedline_device::host::Host;
@@ -344,7 +344,7 @@ fn a_loader_that_cannot_be_built_leaves_nothing_behind() {
 
 /// No call of a builder is silently ignored because of another one; the error names both.
 #[test]
-fn calls_that_contradict_each_other_are_refused() {
+fn options_that_contradict_each_other_are_refused() {
     let _one = crate::common::one_at_a_time();
     let set = || Loader::builder(fine()).batch_size(4);
     let source =
@@ -355,40 +355,61 @@ fn calls_that_contradict_each_other_are_refused() {
     let pool = WorkerPool::new(Workers::Count(3)).unwrap();
     let device = Device::new_host();
     for (builder, words) in [
-        (set().shuffle(5).seed(9), ["shuffle(5)", "seed(9)"]),
-        (set().seed(9).shuffle(5), ["shuffle(5)", "seed(9)"]),
-        (set().shuffle(1).sampler(Sampler::Sequential), ["shuffle(1)", "sampler"]),
-        (set().sampler(Sampler::block(2, 4).unwrap()).shuffle(1), ["shuffle(1)", "sampler"]),
-        (set().shuffle_shards(3), ["shuffle_shards(3)", "shuffle(3)"]),
-        (source(2).shuffle(3), ["shuffle(3)", "shuffle_shards(3)"]),
-        (source(2).shuffle_shards(3).seed(4), ["shuffle_shards(3)", "seed(4)"]),
-        (source(2).shuffle_shards(3).sampler(Sampler::Sequential), ["shuffle_shards(3)", "sampler"]),
-        (source(2).world(world(3)), ["2 shards", "3 ranks"]),
-        (source(1).world(world(2)), ["1 shard ", "2 ranks"]),
-        (set().sampler(buckets(6)), ["batches of 6", "batch_size is 4"]),
-        (set().sampler(buckets(8)), ["batches of 8", "batch_size is 4"]),
-        (set().sampler(buckets(12)).world(world(2)), ["batches of 12", "give it 4, or 8 if the 2 ranks"]),
-        (set().sampler(listed(2)), ["batches of 2", "batch_size is 4"]),
-        (set().epochs(3).skip(3, 0..1), ["epoch 3", "epochs is 3"]),
+        (source(2).world(world(3)).either(), ["2 shards", "3 ranks"]),
+        (source(1).world(world(2)).either(), ["1 shard ", "2 ranks"]),
+        (source(2).shuffle_buffer(0).either(), ["shuffle_buffer is 0 bytes", "leave it out"]),
+        (set().sampler(buckets(6)).either(), ["batches of 6", "batch_size is 4"]),
+        (set().sampler(buckets(8)).either(), ["batches of 8", "batch_size is 4"]),
+        (
+            set().sampler(buckets(12)).world(world(2)).either(),
+            ["batches of 12", "give it 4, or 8 if the 2 ranks"],
+        ),
+        (set().sampler(listed(2)).either(), ["batches of 2", "batch_size is 4"]),
+        (set().epochs(3).skip(3, 0..1).either(), ["epoch 3", "epochs is 3"]),
     ] {
         let error = builder.build(&device).map(drop).expect_err(words[0]);
         assert_eq!(error.kind(), ErrorKind::Config, "{error}");
         assert!(words.iter().all(|word| error.message().contains(word)), "{error}: {words:?}");
         assert!(!error.message().contains('\n'), "{error}");
     }
-    // Options that agree with each other, the last call of a method, and an option that another one implies.
+    // Options that agree with each other, and an option that another one implies.
     for builder in [
-        set().shuffle(5).seed(5).sampler(Sampler::Shuffle),
-        set().seed(9).seed(5).shuffle(7).shuffle(5),
-        set().sampler(buckets(4)),
-        set().sampler(buckets(8)).world(world(2)),
-        set().workers(Workers::Count(9)).pool(&pool),
-        set().epochs(3).skip(2, 0..1),
-        source(2).shuffle_shards(3).world(world(2)),
-        source(2).sampler(Sampler::Shuffle).seed(3),
+        set().sampler(buckets(4)).either(),
+        set().sampler(buckets(8)).world(world(2)).either(),
+        set().workers(Workers::Count(9)).pool(&pool).either(),
+        set().epochs(3).skip(2, 0..1).either(),
+        source(2).shuffle_shards().seed(3).world(world(2)).either(),
     ] {
         builder.build(&device).expect("a loader");
     }
     let loader = set().workers(Workers::AutoUpTo(1)).build(&device).expect("a loader");
     assert_eq!(loader.report().setup.workers, 1);
+}
+
+/// `shuffle`, `sampler` and `seed` say one thing each: the last order counts, and so does the last seed,
+/// whatever stands between them.
+#[test]
+fn the_last_order_and_the_last_seed_count() {
+    let _one = crate::common::one_at_a_time();
+    let order = |builder: LoaderBuilder| {
+        let loader = builder.batch_size(4).build(&Device::new_host()).unwrap();
+        let options = loader.batch_sampler().options();
+        (format!("{:?}", options.sampler), options.seed)
+    };
+    let set = || Loader::builder(fine());
+    let block = || Sampler::block(2, 4).unwrap();
+    assert_eq!(order(set()), (format!("{:?}", Sampler::Sequential), 0));
+    assert_eq!(order(set().seed(9)), (format!("{:?}", Sampler::Sequential), 9));
+    let shuffled = (format!("{:?}", Sampler::Shuffle), 5);
+    assert_eq!(order(set().seed(9).shuffle().seed(5)), shuffled);
+    assert_eq!(order(set().seed(5).sampler(block()).shuffle()), shuffled);
+    assert_eq!(order(set().shuffle().seed(5).sampler(block())), (format!("{:?}", block()), 5));
+    let of_shards = |sampler: Option<Sampler>| {
+        let source = Loader::source_builder(Generator::new([3, 4, 5]).unwrap()).seed(5).shuffle_shards();
+        let source = if let Some(sampler) = sampler { source.sampler(sampler) } else { source };
+        let loader = source.build(&Device::new_host()).unwrap();
+        feedline_core::internal::batch_sampler::digest(loader.batch_sampler())
+    };
+    assert_eq!(of_shards(None), of_shards(Some(Sampler::Shuffle)));
+    assert_ne!(of_shards(None), of_shards(Some(Sampler::Sequential)));
 }

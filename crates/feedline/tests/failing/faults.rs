@@ -224,7 +224,8 @@ fn delivered(workers: usize, rows_slow: bool) -> (Vec<Vec<u64>>, u64) {
         fixtures::slow(data, if rows_slow { 0..40 } else { 40..41 }, std::time::Duration::from_micros(100));
     let device = Device::new_host();
     let compute = device.stream().expect("a stream");
-    let builder = Loader::builder(data).shuffle(5).batch_size(10).workers(Workers::Count(workers)).depth(2);
+    let builder =
+        Loader::builder(data).shuffle().seed(5).batch_size(10).workers(Workers::Count(workers)).depth(2);
     let bad_samples = BadSamples::Substitute { budget: Budget::Count(BAD.len() as u64) };
     let mut loader = builder.bad_samples(bad_samples).build(&device).expect("a loader");
     let mut batches = Vec::new();

@@ -123,7 +123,7 @@ fn train(folder: &Path) {
     let device = Device::new_host();
     let compute = device.stream().unwrap();
     let data = Line(Spec::new().field("x", DType::F32, []).unwrap().field("y", DType::F32, []).unwrap());
-    let builder = Loader::builder(data).batch_size(BATCH).shuffle(7).workers(Workers::Count(2));
+    let builder = Loader::builder(data).batch_size(BATCH).shuffle().seed(7).workers(Workers::Count(2));
     let mut loader = builder.depth(AHEAD as usize + 2).build(&device).unwrap();
     let progress = loader.progress();
     let saved = Saved::read(folder);

@@ -163,7 +163,7 @@ fn nothing_of_a_bad_sample_stays_in_its_batch() {
         ] {
             let device = Device::new_host();
             let stream = device.stream().unwrap();
-            let mut loader = builder.shuffle(bad as u64).build(&device).unwrap();
+            let mut loader = builder.shuffle().seed(bad as u64).build(&device).unwrap();
             let mut substituted = 0;
             for batch in loader.epoch(0).unwrap() {
                 let ready = batch.unwrap().wait_on(&stream).unwrap();
@@ -217,7 +217,7 @@ fn composed_sets_keep_ragged_fields_and_their_limits() {
         });
         let zipped = words(good).concat(words(good)).unwrap().zip(twice.unwrap()).unwrap();
         let builder = Loader::builder(zipped).batch_size(8).pad("words", Pad::longest());
-        let mut loader = builder.max_per_batch("words", 24).shuffle(1).build_host().unwrap();
+        let mut loader = builder.max_per_batch("words", 24).shuffle().seed(1).build_host().unwrap();
         let mut rows = 0;
         for batch in loader.epoch(0).unwrap() {
             let batch = batch.unwrap();

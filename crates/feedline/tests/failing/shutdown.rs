@@ -18,7 +18,7 @@ fn an_epoch_abandoned_at_any_step_is_followed_by_a_complete_one() {
     alone(|| {
         for (workers, depth) in [(1, 1), (2, 2), (3, 4)] {
             on_a_device(|device, compute| {
-                let builder = builder(fine()).shuffle(3).workers(Workers::Count(workers)).depth(depth);
+                let builder = builder(fine()).shuffle().seed(3).workers(Workers::Count(workers)).depth(depth);
                 let mut loader = builder.build(device).unwrap();
                 for abandoned_at in 0..=STEPS as usize {
                     for next in [0, 1, 7] {
@@ -66,7 +66,7 @@ fn a_loader_can_be_dropped_at_any_moment() {
             {
                 let compute = device.stream().unwrap();
                 let depth = 1 + random.below(3) as usize;
-                let mut loader = builder(fine()).shuffle(seed).depth(depth).build(&device).unwrap();
+                let mut loader = builder(fine()).shuffle().seed(seed).depth(depth).build(&device).unwrap();
                 let taken = random.below(STEPS + 1) as usize;
                 let mut held = Vec::new();
                 for batch in loader.epoch(seed).unwrap().take(taken) {
@@ -167,8 +167,8 @@ fn two_loaders_on_one_device_do_not_mix() {
     alone(|| {
         on_a_device(|device, compute| {
             let (one, two) = (fine().seed(1), fine().seed(2));
-            let mut first = builder(one.clone()).shuffle(1).build(device).unwrap();
-            let mut second = builder(two.clone()).shuffle(2).depth(1).build(device).unwrap();
+            let mut first = builder(one.clone()).shuffle().seed(1).build(device).unwrap();
+            let mut second = builder(two.clone()).shuffle().seed(2).depth(1).build(device).unwrap();
             for epoch in 0..20 {
                 for (a, b) in first.epoch(epoch).unwrap().zip(second.epoch(epoch).unwrap()) {
                     let (a, b) = (a.unwrap().wait_on(compute).unwrap(), b.unwrap().wait_on(compute).unwrap());

@@ -22,7 +22,7 @@ pub struct Restored {
 impl Restored {
     /// Builds it with the workers and depth of `mix`.
     #[track_caller]
-    pub fn new(builder: LoaderBuilder, mix: Mix) -> Self {
+    pub fn new<T: ?Sized>(builder: LoaderBuilder<T>, mix: Mix) -> Self {
         let device = Device::new_host();
         let builder = builder.workers(Workers::Count(mix.workers)).depth(mix.depth);
         Self {

@@ -24,7 +24,7 @@ const STEP: Duration = Duration::from_millis(3);
 
 fn loader(device: &Device) -> Loader {
     let data = Fine::new(LEN, 4).expect("a data set");
-    let builder = Loader::builder(data).batch_size(BATCH).shuffle(11).workers(Workers::Count(1));
+    let builder = Loader::builder(data).batch_size(BATCH).shuffle().seed(11).workers(Workers::Count(1));
     builder.depth(AHEAD + 2).build(device).expect("a loader")
 }
 

@@ -51,7 +51,7 @@ fn a_source_of_3_shards_on_4_ranks() {
                 row.field_mut::<f64>(1)?[0] = half.parse()?;
                 Ok(())
             });
-            let builder = Loader::source_builder(source).batch_size(32).shuffle_shards(7);
+            let builder = Loader::source_builder(source).batch_size(32).shuffle_shards().seed(7);
             let loader = builder.shuffle_buffer(1 << 20).split_shards().world(world).build_host()?;
 
             Ok(loader)
@@ -94,7 +94,11 @@ fn a_run_resumes_from_a_copy_of_its_file_and_not_from_another_file() {
         // Reads row by row, as from a file that does not fit in memory.
         let loader = |path: &Path| {
             let options = OpenOptions::with_memory_limit(0);
-            Loader::builder(Fixed::new(open_with(path, &options)?)?).batch_size(16).shuffle(7).build_host()
+            Loader::builder(Fixed::new(open_with(path, &options)?)?)
+                .batch_size(16)
+                .shuffle()
+                .seed(7)
+                .build_host()
         };
         let sum = |batch: feedline::Result<feedline::HostBatch>| {
             batch.unwrap().field::<i64>("array").unwrap().iter().sum::<i64>()
@@ -128,7 +132,7 @@ fn a_version_that_the_user_states_stands_for_the_data() {
             feedline::InMemory::new().field("x", [], (first..first + 40).collect::<Vec<_>>()).unwrap()
         };
         let loader = |first, version: Option<&str>| {
-            let builder = Loader::builder(numbers(first)).batch_size(8).shuffle(7);
+            let builder = Loader::builder(numbers(first)).batch_size(8).shuffle().seed(7);
             let builder = version.into_iter().fold(builder, |builder, version| builder.data_version(version));
             builder.build_host().unwrap()
         };

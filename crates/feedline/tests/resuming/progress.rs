@@ -50,7 +50,7 @@ fn train(from: Option<(Cursor, u64)>, stop_after: usize) -> Result<(Vec<(Checkpo
     let compute = device.stream()?;
     let model = Model::new(Mutex::new(from.as_ref().map_or(0, |from| from.1)));
     let mut saved = Vec::new();
-    let mut loader = builder(fine()).shuffle(7).epochs(2).build(&device)?;
+    let mut loader = builder(fine()).shuffle().seed(7).epochs(2).build(&device)?;
     let progress = loader.progress();
     let first = from.as_ref().map_or(0, |from| from.0.epoch());
     'run: for epoch in first..2 {

@@ -62,7 +62,7 @@ fn every_sampler_and_last_batch_resumes_with_random_augmentation() {
 #[test]
 fn every_rank_and_a_run_with_skipped_steps_resume() {
     alone_in_parts(|| {
-        let data = || Loader::builder(Random::new(61, 2).unwrap()).batch_size(5).shuffle(3);
+        let data = || Loader::builder(Random::new(61, 2).unwrap()).batch_size(5).shuffle().seed(3);
         for rank in 0..3 {
             everywhere(|| data().world(World::new(rank, 3).unwrap()));
         }
@@ -107,7 +107,7 @@ fn another_batch_size_and_last_batch_resume_at_every_step() {
     alone(|| {
         let loader = |batch, last_batch| {
             let data = Loader::builder(Random::new(LEN, 2).unwrap());
-            Restored::new(data.batch_size(batch).shuffle(8).last_batch(last_batch), MIXES[4])
+            Restored::new(data.batch_size(batch).shuffle().seed(8).last_batch(last_batch), MIXES[4])
         };
         let rows = |steps: &[restore::Step]| -> Vec<u64> {
             steps.iter().flat_map(|step| step.ids[..step.valid].to_vec()).collect()
@@ -130,7 +130,7 @@ fn another_batch_size_and_last_batch_resume_at_every_step() {
 /// A loader of `len` samples, and its cursor after two steps.
 fn after_two_steps(len: u64, seed: u64) -> (Loader, Cursor) {
     let data = Fine::new(len, 4).unwrap();
-    let builder = Loader::builder(data).batch_size(4).shuffle(seed).workers(Workers::Count(2));
+    let builder = Loader::builder(data).batch_size(4).shuffle().seed(seed).workers(Workers::Count(2));
     let mut loader = builder.build(&Device::new_host()).unwrap();
     let batches = loader.epoch(0).unwrap();
     assert_eq!(batches.take(2).filter(Result::is_ok).count(), 2);

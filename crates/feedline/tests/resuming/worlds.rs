@@ -153,7 +153,8 @@ fn builder(last_batch: LastBatch) -> LoaderBuilder {
     let data = Fine::new(LEN, 8).unwrap();
     Loader::builder(data)
         .batch_size(BATCH)
-        .shuffle(SEED)
+        .shuffle()
+        .seed(SEED)
         .last_batch(last_batch)
         .workers(Workers::Count(2))
         .epochs(2)

@@ -25,7 +25,7 @@ fn builder(reads: &Arc<Mutex<Vec<u64>>>) -> LoaderBuilder {
         reads.lock().unwrap().push(id);
         Ok(())
     });
-    Loader::builder(noted).batch_size(BATCH).shuffle(7).depth(2).epochs(2)
+    Loader::builder(noted).batch_size(BATCH).shuffle().seed(7).depth(2).epochs(2)
 }
 
 /// The ids of each batch of each device in epoch 0, taken in turns; every byte is checked.

@@ -101,7 +101,7 @@ impl Case {
         (Device::with_backend(backend), delays)
     }
 
-    fn builder(&self, slept: &Sleep) -> LoaderBuilder {
+    fn builder(&self, slept: &Sleep) -> LoaderBuilder<()> {
         let (read, decode) = (self.time_of(Slow::Source), self.decode + self.time_of(Slow::Decode));
         if read > 0 {
             let end = BATCH * self.steps;
@@ -113,7 +113,7 @@ impl Case {
                 }
                 Ok(())
             });
-            return Loader::source_builder(records);
+            return Loader::source_builder(records).either();
         }
         let (slept, fine) = (slept.clone(), Fine::new(BATCH * self.steps, 100).unwrap());
         Loader::builder(fixtures::Before::new(fine, move |id| {
@@ -122,6 +122,7 @@ impl Case {
             }
             Ok(())
         }))
+        .either()
     }
 
     /// Runs an epoch. Returns the account, the wall time of the epoch in milliseconds, and the time in
@@ -429,7 +430,7 @@ fn the_setup_has_the_block_shuffle_of_a_set_that_is_shuffled_by_samples() {
         let builder = || Loader::builder(Grouped(Fine::new(40, 100).unwrap(), None)).batch_size(4);
         let blocks = Sampler::block(10, 20).unwrap();
         for (builder, expected) in [
-            (builder().shuffle(7), Some((10, 20))),
+            (builder().shuffle().seed(7), Some((10, 20))),
             (builder().sampler(blocks).seed(7), None),
             (builder(), None),
         ] {
@@ -437,7 +438,7 @@ fn the_setup_has_the_block_shuffle_of_a_set_that_is_shuffled_by_samples() {
             let report = loader.report();
             assert_eq!(report.setup.block_shuffle, expected);
             assert_eq!(report.setup.groups_held, Some(4), "twice a window of two");
-            let line = "write sampler(Sampler::block(10, 20)?) and seed(SEED) in place of shuffle(SEED)";
+            let line = "write sampler(Sampler::block(10, 20)?) in place of shuffle()";
             assert_eq!(report.to_string().contains(line), expected.is_some(), "{report}");
             loader.stop(LONG).unwrap();
         }
@@ -456,7 +457,7 @@ fn a_large_set_is_shuffled_by_blocks_and_the_report_says_what_shuffles_all_at_on
             (batches.concat(), loader.report())
         };
         let blocks = |window| Sampler::block(10, window).unwrap();
-        let (plain, report) = run(large().shuffle(7));
+        let (plain, report) = run(large().shuffle().seed(7));
         assert_eq!(plain, run(builder(None).sampler(blocks(30)).seed(7)).0);
         assert_eq!(
             (report.setup.plain_shuffle, report.setup.block_shuffle),
@@ -464,18 +465,18 @@ fn a_large_set_is_shuffled_by_blocks_and_the_report_says_what_shuffles_all_at_on
         );
         let text = report.to_string();
         let line = "of 10 samples, in windows of 30, as the set is large; to shuffle all at once, write \
-                    sampler(Sampler::Shuffle) and seed(SEED) in place of shuffle(SEED)";
+                    sampler(Sampler::Shuffle) in place of shuffle()";
         assert!(text.contains(line), "{text}");
         // Its cache holds two windows of 20 samples.
-        let line = "decoded again and again: write sampler(Sampler::block(10, 20)?) and seed(SEED)";
+        let line = "decoded again and again: write sampler(Sampler::block(10, 20)?) in place";
         assert!(text.contains(line), "{text}");
-        let (_, report) = run(builder(Some((10, 20))).shuffle(7));
+        let (_, report) = run(builder(Some((10, 20))).shuffle().seed(7));
         assert_eq!((report.setup.plain_shuffle, report.setup.block_shuffle), (Some((10, 20)), None));
         // What the user writes counts.
-        let at_once = run(builder(None).shuffle(7)).0;
+        let at_once = run(builder(None).shuffle().seed(7)).0;
         assert_ne!(plain, at_once);
         for builder in
-            [large().sampler(Sampler::Shuffle).seed(7), large().sampler(Sampler::Shuffle).shuffle(7)]
+            [large().sampler(Sampler::Shuffle).seed(7), large().sampler(Sampler::Shuffle).shuffle().seed(7)]
         {
             let (ids, report) = run(builder);
             assert_eq!((ids, report.setup.plain_shuffle), (at_once.clone(), None));
@@ -495,15 +496,15 @@ fn a_cursor_of_a_shuffle_of_all_samples_is_refused_by_one_by_blocks_with_what_to
     alone(|| {
         let builder = |plain| Loader::builder(Grouped(Fine::new(40, 100).unwrap(), plain)).batch_size(4);
         // As before large sets were shuffled by blocks.
-        let mut before = builder(None).shuffle(7).build_host().unwrap();
+        let mut before = builder(None).shuffle().seed(7).build_host().unwrap();
         let batches: Vec<_> =
             before.epoch(0).unwrap().take(3).map(|batch| batch.unwrap().ids().to_vec()).collect();
         let (read, cursor) = (batches.concat(), before.cursor());
-        let mut now = builder(Some((10, 20))).shuffle(7).build_host().unwrap();
+        let mut now = builder(Some((10, 20))).shuffle().seed(7).build_host().unwrap();
         let error = now.resume(cursor).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Cursor);
         let advice = "shuffled all samples at once, and this one shuffles them by blocks; to go on with that \
-                      run, write sampler(Sampler::Shuffle) and seed(SEED) in place of shuffle(SEED)";
+                      run, write sampler(Sampler::Shuffle) in place of shuffle()";
         assert!(error.to_string().contains(advice), "{error}");
         let mut same = builder(Some((10, 20))).sampler(Sampler::Shuffle).seed(7).build_host().unwrap();
         let rest: Vec<_> = same.resume(cursor).unwrap().map(|batch| batch.unwrap().ids().to_vec()).collect();
@@ -511,8 +512,8 @@ fn a_cursor_of_a_shuffle_of_all_samples_is_refused_by_one_by_blocks_with_what_to
         whole.sort_unstable();
         assert_eq!(whole, Vec::from_iter(0..40), "every sample once");
         // Another order is no such run.
-        let mut other = builder(Some((10, 30))).shuffle(7).build_host().unwrap();
-        let mut first = builder(Some((10, 20))).shuffle(7).build_host().unwrap();
+        let mut other = builder(Some((10, 30))).shuffle().seed(7).build_host().unwrap();
+        let mut first = builder(Some((10, 20))).shuffle().seed(7).build_host().unwrap();
         assert!(first.epoch(0).unwrap().next().unwrap().is_ok());
         let error = other.resume(first.cursor()).unwrap_err();
         assert!(

@@ -43,7 +43,11 @@ fn two_loaders_share_the_workers_and_keep_their_orders() {
                 };
                 let (one, two) = (Fine::new(101, 300).unwrap().seed(1), Fine::new(57, 5000).unwrap().seed(2));
                 let builder = |data: &Fine, seed| {
-                    Loader::builder(record_threads(data.clone())).batch_size(BATCH).shuffle(seed).pool(&pool)
+                    Loader::builder(record_threads(data.clone()))
+                        .batch_size(BATCH)
+                        .shuffle()
+                        .seed(seed)
+                        .pool(&pool)
                 };
                 let mut first = builder(&one, 5).depth(3).build(device).unwrap();
                 let mut second = builder(&two, 6).depth(1).build(device).unwrap();

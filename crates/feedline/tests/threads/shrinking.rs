@@ -61,8 +61,13 @@ impl Dataset for Shrinking {
 
 /// Builds a loader and reads one epoch.
 fn epoch(set: Shrinking, transfer_mode: TransferMode, device: &Device) -> Result<(), Error> {
-    let mut loader =
-        Loader::builder(set).batch_size(8).shuffle(1).epochs(1).transfer_mode(transfer_mode).build(device)?;
+    let mut loader = Loader::builder(set)
+        .batch_size(8)
+        .shuffle()
+        .seed(1)
+        .epochs(1)
+        .transfer_mode(transfer_mode)
+        .build(device)?;
     loader.epoch(0)?.try_for_each(|batch| batch.map(drop))
 }
 

@@ -152,10 +152,10 @@ fn the_order_is_the_same_while_workers_go_to_sleep_and_wake_up() {
     with_watchdog(LIMIT, || {
         let load = Load { name: "", decode: 1, copy: 0, step: 0 };
         let host = Device::new_host();
-        let fixed = load.builder(50).shuffle(3).workers(Workers::Count(2)).build(&host);
+        let fixed = load.builder(50).shuffle().seed(3).workers(Workers::Count(2)).build(&host);
         let wanted = ids(&mut fixed.expect("a loader"), &host, 30);
         let device = Device::new_host();
-        let tuned = load.builder(50).shuffle(3).workers(Workers::AutoUpTo(BUDGET)).build(&device);
+        let tuned = load.builder(50).shuffle().seed(3).workers(Workers::AutoUpTo(BUDGET)).build(&device);
         let mut tuned = tuned.expect("a loader");
         let used = tuned.memory_use();
         assert_eq!(ids(&mut tuned, &device, 30), wanted);

@@ -36,7 +36,7 @@ impl Entry {
     pub fn resumes(&self, mixes: &[Mix]) {
         let _watchdog = Watchdog::new(watchdog::LIMIT, self.name);
         println!("{}", self.name);
-        let builder = || (self.build)().batch_size(BATCH).shuffle(5);
+        let builder = || (self.build)().batch_size(BATCH).shuffle().seed(5);
         let done = restore::everywhere_in(mixes, |mix| Restored::new(builder(), mix));
         let min = (mixes.len() + 3) * done.steps;
         assert!(done.steps >= 4 && done.restored >= min, "{}: {done:?}", self.name);
@@ -51,7 +51,7 @@ impl Entry {
             let folder = dir.path().join(world.to_string());
             for rank in 0..world {
                 let recorder = Recorder::new(&folder, RecordOptions::default());
-                let builder = (self.build)().batch_size(batch).shuffle(5).record(&recorder);
+                let builder = (self.build)().batch_size(batch).shuffle().seed(5).record(&recorder);
                 let builder = builder.world(World::new(rank, world).unwrap());
                 let mut loader = Restored::new(builder, MIXES[rank as usize]);
                 (0..2).for_each(|epoch| drop(loader.run(From::Epoch(epoch), usize::MAX)));
@@ -85,7 +85,7 @@ impl Entry {
         let steps = |world: u32| -> Vec<Vec<(u64, Vec<u8>)>> {
             let mut steps = Vec::new();
             for rank in 0..world {
-                let builder = (self.build)().batch_size(8 / world as usize).shuffle(5);
+                let builder = (self.build)().batch_size(8 / world as usize).shuffle().seed(5);
                 let builder = builder.world(World::new(rank, world).unwrap());
                 let mut loader = Restored::new(builder, MIXES[(rank + world) as usize]);
                 for (number, rows) in rows(&mut loader).into_iter().enumerate() {

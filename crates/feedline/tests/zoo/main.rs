@@ -93,7 +93,7 @@ fn a_run_over_files_that_have_changed_does_not_resume() {
         for index in 0..count {
             let dir = tempfile::tempdir().unwrap();
             let Entry { name, build, .. } = formats(dir.path()).nth(index).unwrap();
-            let loader = || Restored::new(build().batch_size(BATCH).shuffle(5), MIXES[0]);
+            let loader = || Restored::new(build().batch_size(BATCH).shuffle().seed(5), MIXES[0]);
             let mut first = loader();
             first.run(From::Epoch(0), 1);
             let cursor = first.cursor();
@@ -123,7 +123,7 @@ fn a_run_over_a_folder_with_other_files_does_not_resume() {
             let dir = tempfile::tempdir().unwrap();
             let entry =
                 || files::readers(dir.path()).into_iter().find(|entry| entry.name == "Folder").unwrap();
-            let build = || (entry().build)().batch_size(BATCH).shuffle(5);
+            let build = || (entry().build)().batch_size(BATCH).shuffle().seed(5);
             let mut first = Restored::new(build(), MIXES[0]);
             first.run(From::Epoch(0), 1);
             let cursor = first.cursor();
@@ -131,7 +131,7 @@ fn a_run_over_a_folder_with_other_files_does_not_resume() {
             change(&dir.path().join("folder"));
             let folder = feedline_datasets::Folder::open(dir.path().join("folder")).unwrap();
             let builder = feedline::Loader::builder(files::of_any_size(Box::new(folder)));
-            let mut loader = Restored::new(builder.batch_size(BATCH).shuffle(5), MIXES[0]);
+            let mut loader = Restored::new(builder.batch_size(BATCH).shuffle().seed(5), MIXES[0]);
             let refused = loader.loader.resume(cursor).map(drop).map_err(|error| error.to_string());
             let why = refused.expect_err(what);
             assert!(why.contains("the cursor belongs to another data set"), "{what}: {why}");

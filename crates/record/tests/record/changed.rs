@@ -52,7 +52,7 @@ fn one_flipped_byte_is_named_with_its_sample_and_file_although_the_time_is_put_b
     with_watchdog(2 * LIMIT, || {
         let folder = tempfile::tempdir().unwrap();
         let (data, run) = (shards(folder.path()), folder.path().join("run"));
-        record(Loader::builder(set(&data)).batch_size(16).shuffle(9), &run, 2).unwrap();
+        record(Loader::builder(set(&data)).batch_size(16).shuffle().seed(9), &run, 2).unwrap();
         let run = Run::open(&run).unwrap();
         let manifest = Manifest::of(Loader::builder(set(&data)), |_, _| ()).unwrap();
         assert!(run.verify(&Loader::builder(set(&data)), |_, _| ()).unwrap().is_equal());
@@ -92,7 +92,7 @@ fn two_changed_samples_of_a_batch_are_told_apart_by_other_epochs() {
     with_watchdog(LIMIT, || {
         let folder = tempfile::tempdir().unwrap();
         let (data, run) = (shards(folder.path()), folder.path().join("run"));
-        record(Loader::builder(set(&data)).batch_size(8).shuffle(9), &run, 3).unwrap();
+        record(Loader::builder(set(&data)).batch_size(8).shuffle().seed(9), &run, 3).unwrap();
         let run = Run::open(&run).unwrap();
         // Two samples of the first batch that come in different batches later.
         let ids = run.ids(0, 0).unwrap();
@@ -115,22 +115,22 @@ fn a_run_is_not_continued_on_data_that_has_changed() {
     with_watchdog(LIMIT, || {
         let folder = tempfile::tempdir().unwrap();
         let (data, recorded) = (shards(folder.path()), folder.path().join("run"));
-        record(Loader::builder(set(&data)).batch_size(16).shuffle(9), &recorded, 1).unwrap();
+        record(Loader::builder(set(&data)).batch_size(16).shuffle().seed(9), &recorded, 1).unwrap();
         let run = Run::open(&recorded).unwrap();
         let device = Device::new_host();
-        let mut loader = Loader::builder(set(&data)).batch_size(16).shuffle(9).build(&device).unwrap();
+        let mut loader = Loader::builder(set(&data)).batch_size(16).shuffle().seed(9).build(&device).unwrap();
         assert_eq!(run.resume(&mut loader, 3).unwrap().steps(), Some(5));
 
         let shard = data.join("part-1.npy");
         flip(&shard, 0, modified(&shard) + std::time::Duration::from_secs(5));
         let changed = format!("{} was written after the run had begun", shard.display());
-        let mut loader = Loader::builder(set(&data)).batch_size(16).shuffle(9).build(&device).unwrap();
+        let mut loader = Loader::builder(set(&data)).batch_size(16).shuffle().seed(9).build(&device).unwrap();
         let refused = run.resume(&mut loader, 3).map(drop).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Cursor);
         assert!(refused.to_string().contains(&changed), "{refused}");
         // A loader does not continue the record either.
         let recorder = Recorder::new(&recorded, RecordOptions::default());
-        let builder = Loader::builder(set(&data)).batch_size(16).shuffle(9).record(&recorder);
+        let builder = Loader::builder(set(&data)).batch_size(16).shuffle().seed(9).record(&recorder);
         let refused = builder.build(&device).map(drop).unwrap_err();
         assert!(refused.to_string().contains(&changed), "{refused}");
         let paths = [shard.as_path()];
@@ -143,7 +143,7 @@ fn a_record_of_other_options_is_not_continued() {
     with_watchdog(LIMIT, || {
         let folder = tempfile::tempdir().unwrap();
         let data = shards(folder.path());
-        let builder = |seed| Loader::builder(set(&data)).batch_size(16).shuffle(seed);
+        let builder = |seed| Loader::builder(set(&data)).batch_size(16).shuffle().seed(seed);
         let run = folder.path().join("run");
         record(builder(9), &run, 1).unwrap();
         let other_seed = record(builder(10), &run, 1).unwrap_err().to_string();
@@ -187,7 +187,7 @@ fn the_data_is_opened_by_its_path_in_the_form_of_the_batches() {
         let recorder =
             Recorder::new(&run, RecordOptions { data: Some(table.clone()), ..RecordOptions::default() });
         let mut loader =
-            Loader::builder(set).batch_size(6).shuffle(1).record(&recorder).build_host().unwrap();
+            Loader::builder(set).batch_size(6).shuffle().seed(1).record(&recorder).build_host().unwrap();
         loader.epoch(0).unwrap().for_each(|batch| drop(batch.unwrap()));
         drop(loader);
         let run = Run::open(&run).unwrap();

@@ -19,7 +19,8 @@ use crate::record;
 fn builder(seed: u64) -> LoaderBuilder {
     Loader::builder(failing(Fine::new(40, 20).unwrap(), [3]))
         .batch_size(8)
-        .shuffle(seed)
+        .shuffle()
+        .seed(seed)
         .bad_samples(BadSamples::Substitute { budget: Budget::Count(100) })
 }
 
@@ -123,7 +124,7 @@ fn the_files_of_ranks_are_of_one_run() {
         let numbers = |from: u8| InMemory::new().field("x", [], Vec::from_iter(from..from + 40)).unwrap();
         let of = |name: &str, rank: u32, seed: u64, batch: usize, from: u8| -> PathBuf {
             let folder = dir.path().join(name);
-            let builder = Loader::builder(numbers(from)).batch_size(batch).shuffle(seed);
+            let builder = Loader::builder(numbers(from)).batch_size(batch).shuffle().seed(seed);
             record(builder.world(World::new(rank, 2).unwrap()), &folder, 2).unwrap();
             folder.join(format!("rank-{rank}.rec"))
         };
@@ -144,7 +145,7 @@ fn the_files_of_ranks_are_of_one_run() {
             assert!(error.to_string().contains(part), "{name}: {error}");
             // A rank does not begin to write beside the file of another run.
             std::fs::remove_file(&second).unwrap();
-            let builder = Loader::builder(numbers(from)).batch_size(batch).shuffle(seed);
+            let builder = Loader::builder(numbers(from)).batch_size(batch).shuffle().seed(seed);
             let built = record(builder.world(World::new(1, 2).unwrap()), folder, 1);
             assert_eq!(built.is_err(), name != "batch", "{name}");
             std::fs::remove_file(&second).ok();

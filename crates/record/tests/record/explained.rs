@@ -27,14 +27,14 @@ fn run(name: &str, dir: &tempfile::TempDir, builder: LoaderBuilder) -> Run {
 fn the_first_step_that_differs_is_named_with_its_reason() {
     with_watchdog(LIMIT, || {
         let dir = tempfile::tempdir().unwrap();
-        let builder = |set| Loader::builder(set).batch_size(4).shuffle(7);
+        let builder = |set| Loader::builder(set).batch_size(4).shuffle().seed(7);
         let base = run("base", &dir, builder(numbers(40, None)));
         assert!(base.compare(&run("again", &dir, builder(numbers(40, None)))).unwrap().is_equal());
         let differs = |name: &str, builder: LoaderBuilder| {
             base.compare(&run(name, &dir, builder)).unwrap().difference.expect(name)
         };
 
-        let seed = differs("seed", builder(numbers(40, None)).shuffle(8));
+        let seed = differs("seed", builder(numbers(40, None)).shuffle().seed(8));
         assert_eq!(
             (seed.step, seed.part, &seed.causes[..]),
             (0, Part::Samples, &["seed: 7 and 8".to_owned()][..])
@@ -61,9 +61,9 @@ fn the_same_samples_on_other_ranks_are_only_another_order() {
     with_watchdog(LIMIT, || {
         let dir = tempfile::tempdir().unwrap();
         let [alone, two] = ["alone", "two"].map(|name| dir.path().join(name));
-        record(Loader::builder(numbers(40, None)).batch_size(8).shuffle(7), &alone, 1).unwrap();
+        record(Loader::builder(numbers(40, None)).batch_size(8).shuffle().seed(7), &alone, 1).unwrap();
         for rank in 0..2 {
-            let builder = Loader::builder(numbers(40, None)).batch_size(4).shuffle(7);
+            let builder = Loader::builder(numbers(40, None)).batch_size(4).shuffle().seed(7);
             record(builder.world(World::new(rank, 2).unwrap()), &two, 1).unwrap();
         }
         let compared = Run::open(&alone).unwrap().compare(&Run::open(&two).unwrap()).unwrap();
@@ -79,7 +79,8 @@ fn a_sample_is_found_wherever_it_was_seen_and_where_it_could_not_be_read() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("run");
         for rank in 0..2 {
-            let builder = Loader::builder(failing(Fine::new(40, 20).unwrap(), [9])).batch_size(4).shuffle(7);
+            let builder =
+                Loader::builder(failing(Fine::new(40, 20).unwrap(), [9])).batch_size(4).shuffle().seed(7);
             let builder = builder.bad_samples(BadSamples::Substitute { budget: Budget::Count(10) });
             record(builder.world(World::new(rank, 2).unwrap()), &folder, 3).unwrap();
         }

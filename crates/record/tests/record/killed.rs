@@ -26,7 +26,8 @@ const FOLDER: &str = "FEEDLINE_RECORDED_FOLDER";
 fn builder() -> LoaderBuilder {
     Loader::builder(failing(Fine::new(100, 60).unwrap(), [3, 50]))
         .batch_size(8)
-        .shuffle(5)
+        .shuffle()
+        .seed(5)
         .workers(Workers::Count(2))
         .bad_samples(BadSamples::Substitute { budget: Budget::Count(10_000) })
 }

@@ -15,7 +15,7 @@ use feedline::record::{RecordOptions, Recorder};
 use feedline::{HostLoader, LoaderBuilder, Result};
 
 /// Records `epochs` epochs of `builder` into `folder`, with the first id of each batch as its loss.
-fn record(builder: LoaderBuilder, folder: &Path, epochs: u64) -> Result<()> {
+fn record<T: ?Sized>(builder: LoaderBuilder<T>, folder: &Path, epochs: u64) -> Result<()> {
     let recorder = Recorder::new(folder, RecordOptions::default());
     let mut loader = builder.record(&recorder).build_host()?;
     for epoch in 0..epochs {

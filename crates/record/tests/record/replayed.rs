@@ -3,7 +3,7 @@
 use feedline::record::{RecordOptions, Recorder};
 use feedline::{
     BadSampleReport, BadSamples, Checkpoint, Device, HostBatch, InMemory, LastBatch, Loader, LoaderBuilder,
-    Pad, Sampler, TransferMode, Workers, World,
+    Pad, Sampler, Source, TransferMode, Workers, World,
 };
 use feedline_core::source::place;
 use feedline_core::{Budget, Random};
@@ -120,10 +120,10 @@ fn runs_with_substitutes_ranks_and_resumes_are_replayed_by_other_workers() {
 }
 
 /// Orders of a source's records.
-const ORDERS: [fn(LoaderBuilder) -> LoaderBuilder; 4] = [
+const ORDERS: [fn(LoaderBuilder<dyn Source>) -> LoaderBuilder<dyn Source>; 4] = [
     |builder| builder,
-    |builder| builder.shuffle_shards(5),
-    |builder| builder.shuffle_shards(5).shuffle_buffer(1 << 14),
+    |builder| builder.shuffle_shards().seed(5),
+    |builder| builder.shuffle_shards().seed(5).shuffle_buffer(1 << 14),
     |builder| builder.split_shards().shuffle_buffer(1 << 13).last_batch(LastBatch::Drop),
 ];
 
@@ -219,12 +219,12 @@ fn a_run_continues_from_its_record_with_its_bad_samples() {
         let bad = || failing(Fine::new(90, 20).unwrap(), [3, 40, 41, 77]);
         // How often a sample failed as a substitute is not in a record.
         let own = |report: &BadSampleReport| Vec::from_iter(report.samples().iter().map(|bad| bad.sample));
-        let builders: [Box<dyn Fn() -> LoaderBuilder>; 2] = [
+        let builders: [Box<dyn Fn() -> LoaderBuilder<()>>; 2] = [
             Box::new(|| {
                 let substitute = BadSamples::Substitute { budget: Budget::Count(4) };
-                Loader::builder(bad()).shuffle(9).bad_samples(substitute).batch_size(4)
+                Loader::builder(bad()).shuffle().seed(9).bad_samples(substitute).batch_size(4).either()
             }),
-            Box::new(|| Loader::source_builder(source()).shuffle_buffer(1 << 13).batch_size(9)),
+            Box::new(|| Loader::source_builder(source()).shuffle_buffer(1 << 13).batch_size(9).either()),
         ];
         for (name, builder) in ["set", "source"].into_iter().zip(builders) {
             let folder = folder.path().join(name);
@@ -276,7 +276,7 @@ fn the_device_gathers_what_workers_copy() {
             ("resident", TransferMode::Resident),
         ];
         for (name, mode) in modes {
-            let builder = Loader::builder(laid()).batch_size(8).shuffle(3).transfer_mode(mode);
+            let builder = Loader::builder(laid()).batch_size(8).shuffle().seed(3).transfer_mode(mode);
             record(builder, &folder.path().join(name), 2).unwrap();
         }
         let [staged, zero_copy, resident] =
@@ -321,7 +321,7 @@ fn steps_that_are_done_again_in_another_way_replace_the_former_ones() {
     with_watchdog(LIMIT, || {
         let folder = tempfile::tempdir().unwrap();
         let set = || InMemory::new().field("x", [], Vec::from_iter(0..60_u8)).unwrap();
-        let builder = |batch| Loader::builder(set()).batch_size(batch).shuffle(3);
+        let builder = |batch| Loader::builder(set()).batch_size(batch).shuffle().seed(3);
         let recorder = Recorder::new(folder.path(), RecordOptions::default());
         let mut first = builder(4).record(&recorder).build_host().unwrap();
         let mut batches = first.epoch(0).unwrap();

@@ -51,7 +51,7 @@ fn the_rows_are_hashed_as_they_are_delivered_after_map_batch() {
     with_watchdog(LIMIT, || {
         let dir = tempfile::tempdir().unwrap();
         let recorder = Recorder::new(dir.path(), RecordOptions::default());
-        let builder = Loader::builder(Uneven::new(50, 30).unwrap()).batch_size(8).shuffle(4);
+        let builder = Loader::builder(Uneven::new(50, 30).unwrap()).batch_size(8).shuffle().seed(4);
         let builder = builder.map_batch(|batch, context| {
             for row in 0..batch.len() {
                 let shift = context.random().below(100) as u8;
@@ -123,7 +123,8 @@ fn the_ranks_of_one_process_write_their_own_files_and_a_value_is_noted_once() {
         let early = recorder.note("loss", 1.0).unwrap_err();
         assert_eq!(early.kind(), ErrorKind::Config);
         let devices = [Device::new_host(), Device::new_host(), Device::new_host()];
-        let builder = Loader::builder(Fine::new(60, 20).unwrap()).batch_size(4).shuffle(1).record(&recorder);
+        let builder =
+            Loader::builder(Fine::new(60, 20).unwrap()).batch_size(4).shuffle().seed(1).record(&recorder);
         let mut loaders = builder.build_each(&devices).unwrap();
         let streams: Vec<Stream> = devices.iter().map(|device| device.stream().unwrap()).collect();
         let mut epochs = loaders.iter_mut().map(|loader| loader.epoch(0).unwrap()).collect::<Vec<_>>();
@@ -194,7 +195,12 @@ fn a_source_is_recorded_and_resumed_within_an_epoch() {
 fn golden() -> LoaderBuilder {
     let set = InMemory::new().field("number", [2], Vec::from_iter(0..80_u16)).unwrap();
     let set = set.ragged("text", [], 9, (0..40).map(|id| vec![id as u8; id % 10])).unwrap();
-    Loader::builder(set).batch_size(6).shuffle(5).last_batch(LastBatch::Pad).pad("text", Pad::longest())
+    Loader::builder(set)
+        .batch_size(6)
+        .shuffle()
+        .seed(5)
+        .last_batch(LastBatch::Pad)
+        .pad("text", Pad::longest())
 }
 
 /// If the format changes on purpose, it gets a new number in its first line, and `FEEDLINE_BLESS=1` writes

@@ -50,7 +50,7 @@ type Seen = (Vec<u64>, Vec<(usize, Vec<u64>, u64)>);
 
 /// The batches of one rank of `world`, and the bad samples of its report.
 fn run(builder: LoaderBuilder, world: World) -> (Vec<Seen>, Vec<u64>) {
-    let builder = builder.batch_size(8 / world.size() as usize).shuffle(5).epochs(EPOCHS).world(world);
+    let builder = builder.batch_size(8 / world.size() as usize).shuffle().seed(5).epochs(EPOCHS).world(world);
     let budget = BadSamples::Substitute { budget: Budget::Count(100) };
     let device = Device::new_host();
     let compute = device.stream().unwrap();

@@ -21,13 +21,13 @@ fn batches_have_the_workers_pixels_in_order_on_any_number_of_lanes() {
     let _watchdog = Watchdog::new(4 * LIMIT, "pictures on lanes");
     let files = Files::new(all(), crops());
     let (rows, epochs) = (7, 2);
-    let wanted = files.wanted(plain(&files).batch_size(rows).shuffle(3), epochs);
+    let wanted = files.wanted(plain(&files).batch_size(rows).shuffle().seed(3), epochs);
     assert!(wanted.len() as u64 == epochs * files.len().div_ceil(rows as u64) && wanted.len() > 8);
     let device = Device::new_host();
     for (decode, lanes, depth, workers) in
         [(Decode::Cpu, 1, 1, 1), (Decode::Cpu, 3, 2, 4), (Decode::Auto, 2, 3, 2), (Decode::Auto, 8, 1, 3)]
     {
-        let builder = files.builder(decode).batch_size(rows).shuffle(3).epochs(epochs);
+        let builder = files.builder(decode).batch_size(rows).shuffle().seed(3).epochs(epochs);
         let builder = builder.device_lanes(lanes).depth(depth).workers(Workers::Count(workers));
         assert!(run(builder, &device, epochs) == wanted, "{decode:?}, {lanes} lanes, depth {depth}");
     }

@@ -21,7 +21,7 @@ fn baseline() -> Files {
 /// The batches with `decode` on the GPU, and its counts of pictures; `None` without nvJPEG.
 fn on_gpu(device: &Device, files: &Files, decode: Decode, test: &str) -> Option<(Vec<Made>, [u64; 2])> {
     let stage = PictureStage::new(&crops(), decode).unwrap();
-    let builder = || stage.builder(files.clone()).unwrap().batch_size(ROWS).shuffle(5).epochs(EPOCHS);
+    let builder = || stage.builder(files.clone()).unwrap().batch_size(ROWS).shuffle().seed(5).epochs(EPOCHS);
     match builder().build(device) {
         Err(error) => {
             assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
@@ -45,8 +45,8 @@ fn the_gpu_and_both_processors_give_the_batches_of_the_cpu_but_for_a_few_levels(
     let test = "the GPU and both processors give the batches of the CPU";
     let Some(device) = gpu(test) else { return };
     let files = baseline();
-    let wanted = files.wanted(plain(&files).batch_size(ROWS).shuffle(5), EPOCHS);
-    assert!(run(files.builder(Decode::Cpu).batch_size(ROWS).shuffle(5), &device, EPOCHS) == wanted);
+    let wanted = files.wanted(plain(&files).batch_size(ROWS).shuffle().seed(5), EPOCHS);
+    assert!(run(files.builder(Decode::Cpu).batch_size(ROWS).shuffle().seed(5), &device, EPOCHS) == wanted);
     let Some((by_gpu, counts)) = on_gpu(&device, &files, Decode::Gpu, test) else { return };
     assert_eq!(counts, [EPOCHS * 160, 0]);
     let (again, _) = on_gpu(&device, &files, Decode::Gpu, test).expect("nvJPEG");

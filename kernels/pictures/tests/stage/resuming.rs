@@ -38,8 +38,8 @@ fn stretch(builder: LoaderBuilder, cursor: Option<Cursor>, max: usize, seen: &mu
 fn a_run_that_is_killed_and_resumed_at_random_is_the_whole_run() {
     let _watchdog = Watchdog::new(10 * LIMIT, "pictures killed and resumed");
     let files = Files::new(all(), crops());
-    let wanted = files.wanted(plain(&files).batch_size(ROWS).shuffle(11), EPOCHS);
-    let whole = |decode| files.builder(decode).batch_size(ROWS).shuffle(11).epochs(EPOCHS);
+    let wanted = files.wanted(plain(&files).batch_size(ROWS).shuffle().seed(11), EPOCHS);
+    let whole = |decode| files.builder(decode).batch_size(ROWS).shuffle().seed(11).epochs(EPOCHS);
     let (mut random, mut seen, mut cursor, mut kills) = (Random::from_key(7), Vec::new(), None, 0);
     while seen.len() < wanted.len() {
         let mut draw = |bound| random.below(bound) as usize;
@@ -55,7 +55,7 @@ fn a_run_that_is_killed_and_resumed_at_random_is_the_whole_run() {
     assert!(kills >= KILLS, "{kills}");
     assert!(seen == wanted, "another run");
     // Samples come in the order of the files, whichever decoder is used.
-    let mut loader = plain(&files).batch_size(ROWS).shuffle(11).epochs(EPOCHS).build_host().unwrap();
+    let mut loader = plain(&files).batch_size(ROWS).shuffle().seed(11).epochs(EPOCHS).build_host().unwrap();
     for epoch in 0..EPOCHS {
         loader.epoch(epoch).unwrap().for_each(|batch| drop(batch.unwrap()));
     }

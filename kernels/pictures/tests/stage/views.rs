@@ -31,7 +31,7 @@ fn run(builder: LoaderBuilder, device: &Device) -> Vec<Seen> {
 /// The batches, or why there is no loader.
 fn try_run(builder: LoaderBuilder, device: &Device) -> Result<Vec<Seen>> {
     let budget = BadSamples::Substitute { budget: Budget::Count(1000) };
-    let builder = builder.batch_size(7).shuffle(4).epochs(EPOCHS).bad_samples(budget);
+    let builder = builder.batch_size(7).shuffle().seed(4).epochs(EPOCHS).bad_samples(budget);
     let (compute, mut loader) = (device.stream().unwrap(), builder.build(device)?);
     let mut seen = Vec::new();
     for epoch in 0..EPOCHS {

@@ -15,7 +15,8 @@ pub(super) fn stream() -> Done {
         row.field_mut::<f64>(1)?[0] = half.parse()?;
         Ok(())
     });
-    let builder = Loader::source_builder(source).batch_size(32).shuffle_shards(7).shuffle_buffer(1 << 20);
+    let builder =
+        Loader::source_builder(source).batch_size(32).shuffle_shards().seed(7).shuffle_buffer(1 << 20);
     let mut loader = builder.split_shards().world(world).build_host()?; // 3 shards on 4 ranks
     let mut samples = 0;
     for batch in delivered(&mut loader)? {
@@ -90,7 +91,8 @@ pub(super) fn mix() -> Done {
 }
 
 pub(super) fn resume() -> Done {
-    let mut loader = Loader::builder(Fixed::new(open("x.npy")?)?).batch_size(1).shuffle(7).build_host()?;
+    let mut loader =
+        Loader::builder(Fixed::new(open("x.npy")?)?).batch_size(1).shuffle().seed(7).build_host()?;
     for batch in loader.epoch(0)?.take(1) {
         assert_eq!(batch?.step(), 0); // then the run ends
     }
@@ -98,7 +100,8 @@ pub(super) fn resume() -> Done {
 
     std::fs::copy("x.npy", "copy.npy")?; // the same bytes: another name or time makes no difference
     let saved = Checkpoint::load("run.checkpoint")?;
-    let mut loader = Loader::builder(Fixed::new(open("copy.npy")?)?).batch_size(1).shuffle(7).build_host()?;
+    let mut loader =
+        Loader::builder(Fixed::new(open("copy.npy")?)?).batch_size(1).shuffle().seed(7).build_host()?;
     for batch in loader.resume(saved.cursor)? {
         let batch = batch?; // the first one that the saved run had not delivered
         assert_eq!(batch.len(), 1);

@@ -8,7 +8,7 @@ pub(super) fn classes() -> Done {
     let val = open_with("pictures/val", &OpenOptions { classes, ..Default::default() })?; // lacks "bee"
     let train = ImageDataset::new(train, Transforms::new().random_resized_crop(8).flip(0.5))?;
     let val = ImageDataset::new(val, Transforms::new().center_crop(8))?;
-    let mut loader = Loader::builder(train).batch_size(2).shuffle(7).build_host()?;
+    let mut loader = Loader::builder(train).batch_size(2).shuffle().seed(7).build_host()?;
     for batch in loader.epoch(0)? {
         let batch = batch?;
         let (images, labels) = (batch.field::<u8>("image")?, batch.field::<i64>("label")?);
@@ -29,7 +29,7 @@ pub(super) fn masks() -> Done {
     let pairs = Paired::open("photographs", "masks")?; // the files of one name
     let transforms = Transforms::new().random_resized_crop(8).flip(0.5).color_jitter(0.2, 0.2, 0.2, 0.0);
     let data = JointDataset::new(Box::new(pairs), Parts::new().mask("mask"), transforms)?;
-    let mut loader = Loader::builder(data).batch_size(2).shuffle(7).build_host()?;
+    let mut loader = Loader::builder(data).batch_size(2).shuffle().seed(7).build_host()?;
     for batch in loader.epoch(0)? {
         let batch = batch?;
         let (images, masks) = (batch.field::<u8>("image")?, batch.field::<u8>("mask")?);
@@ -47,7 +47,7 @@ pub(super) fn boxes() -> Done {
     let photographs = Annotated::open("photographs", "instances.json")?; // or a folder of .xml, or of .txt
     let transforms = Transforms::new().random_resized_crop(8).flip(0.5);
     let data = JointDataset::annotated(photographs, transforms)?;
-    let mut loader = Loader::builder(data).batch_size(2).shuffle(7).build_host()?;
+    let mut loader = Loader::builder(data).batch_size(2).shuffle().seed(7).build_host()?;
     for batch in loader.epoch(0)? {
         let batch = batch?;
         let (boxes, of) = batch.ragged::<f32>("boxes")?; // sample n has the boxes of[n]..of[n + 1]
@@ -69,7 +69,7 @@ pub(super) fn views() -> Done {
     let large = Transforms::new().random_resized_crop(8).flip(0.5).color_jitter(0.4, 0.4, 0.2, 0.1);
     let small = Transforms::new().random_resized_crop(4).flip(0.5);
     let data = ViewsDataset::new(open("photographs")?, Views::new().add(2, large).add(4, small))?;
-    let mut loader = Loader::builder(data).batch_size(2).shuffle(7).build_host()?;
+    let mut loader = Loader::builder(data).batch_size(2).shuffle().seed(7).build_host()?;
     for batch in loader.epoch(0)? {
         let batch = batch?;
         let (one, other) = (batch.field::<u8>("view0")?, batch.field::<u8>("view1")?); // to `view5`
@@ -158,7 +158,7 @@ pub(super) fn hub() -> Done {
 pub(super) fn webdataset() -> Done {
     let reader = open("pictures-{000..001}.tar")?; // 0.jpg beside 0.cls, 1.jpg beside 1.cls, ...
     let data = ImageDataset::new(reader, Transforms::new().center_crop(8))?; // `cls` is the field `label`
-    let mut loader = Loader::builder(data).batch_size(2).shuffle(7).build_host()?;
+    let mut loader = Loader::builder(data).batch_size(2).shuffle().seed(7).build_host()?;
     let mut labels = Vec::new();
     for batch in delivered(&mut loader)? {
         labels.extend_from_slice(batch.field::<i64>("label")?);

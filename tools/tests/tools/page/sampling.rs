@@ -39,7 +39,7 @@ pub(super) fn folds() -> Done {
     let data = Table::open("flowers.csv").select(["length", "kind"]).build()?;
     let kinds = [0, 0, 1]; // the label of each sample; `None` does not stratify
     for [train, val] in data.folds(2, Some(&kinds), 7)? {
-        let mut loader = Loader::builder(train).batch_size(2).shuffle(7).build_host()?;
+        let mut loader = Loader::builder(train).batch_size(2).shuffle().seed(7).build_host()?;
         assert_eq!(loader.epoch(0)?.count(), 1);
         println!("{:?}", val.ids()); // their ids in `data`
     }
@@ -69,7 +69,7 @@ pub(super) fn predictions() -> Done {
     let kept = data.clone().filter(|sample| sample.field::<i64>(1).is_ok_and(|kind| kind[0] > 0))?;
     let rows = kept.ids().to_vec(); // sample n of `kept` is row rows[n]
     let mut predicted = vec![None; data.len() as usize];
-    let mut loader = Loader::builder(kept).batch_size(2).shuffle(7).build_host()?;
+    let mut loader = Loader::builder(kept).batch_size(2).shuffle().seed(7).build_host()?;
     for batch in loader.epoch(0)? {
         let batch = batch?;
         for (&id, &length) in batch.ids().iter().zip(batch.field::<f64>("length")?) {

@@ -36,7 +36,7 @@ pub(super) fn speech() -> Done {
 pub(super) fn words() -> Done {
     let words = open_sounds("words", &ManifestOptions::default())?; // words/no/1.wav, words/yes/1.wav
     let data = SoundDataset::new(words, Sounds::new().rate(16_000).crop(8_000, Crop::Random))?;
-    let mut loader = Loader::builder(data).batch_size(2).shuffle(7).build_host()?;
+    let mut loader = Loader::builder(data).batch_size(2).shuffle().seed(7).build_host()?;
     for batch in loader.epoch(0)? {
         let batch = batch?;
         let (sounds, labels) = (batch.field::<f32>("sound")?, batch.field::<i64>("label")?);

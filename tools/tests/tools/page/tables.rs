@@ -4,7 +4,7 @@ use super::*;
 
 pub(super) fn table() -> Done {
     let data = Table::open("flowers.csv").stack("x", ["length", "width"]).select(["x", "kind"]).build()?;
-    let mut loader = Loader::builder(data).batch_size(2).shuffle(7).build_host()?;
+    let mut loader = Loader::builder(data).batch_size(2).shuffle().seed(7).build_host()?;
     for batch in loader.epoch(0)? {
         let batch = batch?;
         let (x, kind) = (batch.field::<f32>("x")?, batch.field::<i64>("kind")?); // two of x for one kind
@@ -37,8 +37,8 @@ pub(super) fn beyond_memory() -> Done {
     let options = OpenOptions { cache_bytes: 1, ..Default::default() };
     let data = Table::open_with("flowers.parquet", options).stack("x", ["length", "width"]).build()?;
     assert_eq!(data.block_shuffle(), Some((1, 1)));
-    let shuffled = Loader::builder(data).batch_size(2).shuffle(7).build_host()?.report().to_string();
-    let line = "write sampler(Sampler::block(1, 1)?) and seed(SEED) in place of shuffle(SEED)";
+    let shuffled = Loader::builder(data).batch_size(2).shuffle().seed(7).build_host()?.report().to_string();
+    let line = "write sampler(Sampler::block(1, 1)?) in place of shuffle()";
     assert!(shuffled.contains(line), "{shuffled}");
     Ok(())
 }
@@ -67,7 +67,7 @@ pub(super) fn forecasting() -> Done {
     let data = windows.x(["sold", "price"]).y(["sold"]).build()?;
     println!("{}", data.fate()); // also how many are left out
     let (train, val) = (data.targets_in(..6.0)?, data.targets_in(6.0..)?);
-    let mut loader = Loader::builder(train).batch_size(2).shuffle(7).build_host()?;
+    let mut loader = Loader::builder(train).batch_size(2).shuffle().seed(7).build_host()?;
     for batch in loader.epoch(0)? {
         let batch = batch?;
         let (x, y) = (batch.field::<f32>("x")?, batch.field::<f32>("y")?); // [2, 3, 2] and [2, 1, 1]
@@ -89,7 +89,7 @@ pub(super) fn forecasting() -> Done {
 pub(super) fn lists() -> Done {
     let table = Table::open("sessions.jsonl").last("history", 3); // the most recent items; `max`: the first
     let data = table.build()?.negatives(&["next", "history"], 4, 10, 7)?; // of 10 items, those it has not
-    let builder = Loader::builder(data).batch_size(2).shuffle(7).pad("history", Pad::longest());
+    let builder = Loader::builder(data).batch_size(2).shuffle().seed(7).pad("history", Pad::longest());
     let mut loader = builder.build_host()?;
     for batch in loader.epoch(0)? {
         let batch = batch?;

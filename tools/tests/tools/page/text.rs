@@ -71,7 +71,8 @@ pub(super) fn streams() -> Done {
     let texts = source::from_iter(1, spec, lines, |line, row, _| Ok(row.write_ragged(0, line)?));
     let ids = TokenizedSource::new(texts, "text", "tokenizer.json")?;
     let windows = PackedSource::builder(ids, 4).field("ids").within(1000).build()?; // best fit of each 1,000
-    let builder = Loader::source_builder(windows).batch_size(1).shuffle_shards(7).shuffle_buffer(1 << 20);
+    let builder =
+        Loader::source_builder(windows).batch_size(1).shuffle_shards().seed(7).shuffle_buffer(1 << 20);
     let mut loader = builder.build_host()?;
     for batch in loader.epoch(0)? {
         let batch = batch?;
@@ -115,7 +116,7 @@ pub(super) fn chats() -> Done {
     let builder = Packed::builder(data, &lengths, 8).field("ids").labels("labels");
     let windows = builder.long(Long::Cut).build()?; // best fit; `.in_order()` keeps their order
     println!("{}", windows.fate()); // what became of the conversations
-    let mut loader = Loader::builder(windows).batch_size(1).shuffle(7).build_host()?;
+    let mut loader = Loader::builder(windows).batch_size(1).shuffle().seed(7).build_host()?;
     for batch in loader.epoch(0)? {
         let batch = batch?;
         let (ids, labels) = (batch.field::<i64>("ids")?, batch.field::<i64>("labels")?);
@@ -152,7 +153,7 @@ pub(super) fn preferences() -> Done {
     let (zeros, ignored) = (Pad::longest(), Pad::longest().fill_value(-100i64));
     let builder = Loader::builder(data).batch_size(2).pad("chosen", zeros).pad("rejected", zeros);
     let builder = builder.pad("chosen.labels", ignored).pad("rejected.labels", ignored);
-    let mut loader = builder.shuffle(7).build_host()?;
+    let mut loader = builder.shuffle().seed(7).build_host()?;
     for batch in loader.epoch(0)? {
         let batch = batch?;
         let (chosen, lengths) = batch.padded::<i64>("chosen")?; // also `rejected`, and the labels of both

@@ -48,9 +48,9 @@ impl BatchFiller for Records {
 fn the_records_of_a_source_are_read_in_sequence_and_decoded_by_the_filler() {
     alone_in_parts(|| {
         let source = || Generator::new([30, 0, 41, 7, 90, 12]).unwrap();
-        let orders: [fn(LoaderBuilder) -> LoaderBuilder; 4] = [
+        let orders: [fn(LoaderBuilder<dyn Source>) -> LoaderBuilder<dyn Source>; 4] = [
             |builder| builder,
-            |builder| builder.shuffle_shards(3).shuffle_buffer(1 << 10),
+            |builder| builder.shuffle_shards().seed(3).shuffle_buffer(1 << 10),
             |builder| builder.split_shards().world(World::new(1, 3).unwrap()),
             |builder| builder.last_batch(LastBatch::Drop),
         ];
@@ -116,8 +116,12 @@ fn ragged_fields_are_filled_in_order_and_padded_by_the_loader() {
         let texts = vec!["one", "", "three", "fourteen", "5", "sixteen", "", "eight", "nine"];
         let set = || InMemory::new().ragged("text", [], 9, texts.iter().map(|text| text.as_bytes())).unwrap();
         let batches = |filler: bool| {
-            let builder =
-                Loader::builder(set()).batch_size(2).shuffle(3).epochs(40).pad("text", Pad::multiple_of(4));
+            let builder = Loader::builder(set())
+                .batch_size(2)
+                .shuffle()
+                .seed(3)
+                .epochs(40)
+                .pad("text", Pad::multiple_of(4));
             let builder =
                 if filler { builder.filler(Texts(texts.clone(), AtomicU64::new(0))) } else { builder };
             let mut loader = builder.workers(Workers::Count(1)).build_host().expect("a loader");

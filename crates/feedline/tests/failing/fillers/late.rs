@@ -105,7 +105,7 @@ fn a_filler_helps_while_every_worker_is_blocked() {
     alone(|| {
         let (whole, (blocked, gate)) = (fine(), blocking(Fine::new(LEN, 16).unwrap(), 0..LEN));
         // The same data, but blocked for the loader's workers.
-        let builder = Loader::builder(blocked).batch_size(BATCH).shuffle(7).workers(Workers::Count(1));
+        let builder = Loader::builder(blocked).batch_size(BATCH).shuffle().seed(7).workers(Workers::Count(1));
         let filler = Fake { set: whole, lanes: 2, calls: AtomicU64::new(0), plan: Box::new(|_| Plan::Right) };
         let mut loader = builder.filler(filler).build(&Device::new_host()).expect("a loader");
         wait_until("the filler has filled batches", || {

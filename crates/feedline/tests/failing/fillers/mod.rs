@@ -151,14 +151,14 @@ fn fine() -> Arc<Fine> {
 }
 
 fn builder(set: &Arc<impl Dataset>) -> LoaderBuilder {
-    Loader::builder(set.clone()).batch_size(BATCH).shuffle(7).epochs(2).workers(Workers::Count(2))
+    Loader::builder(set.clone()).batch_size(BATCH).shuffle().seed(7).epochs(2).workers(Workers::Count(2))
 }
 
 /// The ids of a batch, and its bytes.
 type IdsAndBytes = (Vec<u64>, Vec<u8>);
 
 /// The ids and bytes of every batch of two epochs, the cursor, and the work of the filler.
-fn run(builder: LoaderBuilder) -> (Vec<IdsAndBytes>, Cursor, Option<FillerReport>) {
+fn run<T: ?Sized>(builder: LoaderBuilder<T>) -> (Vec<IdsAndBytes>, Cursor, Option<FillerReport>) {
     let mut loader = builder.build_host().expect("a loader");
     let mut all = Vec::new();
     for epoch in 0..2 {
@@ -172,7 +172,7 @@ fn run(builder: LoaderBuilder) -> (Vec<IdsAndBytes>, Cursor, Option<FillerReport
 
 /// Repeats the run until the filler was asked for a batch: on a busy machine quick workers may leave none for
 /// it.
-fn run_filled(builder: impl Fn() -> LoaderBuilder) -> (Vec<IdsAndBytes>, Cursor, FillerReport) {
+fn run_filled<T: ?Sized>(builder: impl Fn() -> LoaderBuilder<T>) -> (Vec<IdsAndBytes>, Cursor, FillerReport) {
     loop {
         let (batches, cursor, filler) = run(builder());
         let filler = filler.expect("a report");

@@ -41,24 +41,30 @@ mod source;
 /// # Ok::<(), feedline::Error>(())
 /// ```
 ///
-/// The records of a source are read in sequence: `shuffle_shards` orders its shards, `shuffle` is for sets.
+/// The records of a source are read in sequence, and a data set has no shards:
 ///
-/// ```compile_fail,E0599
-/// # fn main() -> feedline::Result<()> {
-/// # let source = feedline::source::concat(Vec::<std::sync::Arc<dyn feedline::Source>>::new())?;
-/// feedline::Loader::source_builder(source).batch_size(32).shuffle();
-/// # Ok(())
-/// # }
+/// ```
+/// use feedline::{Dataset, Loader, LoaderBuilder, Source};
+/// fn of_source(source: impl Source) -> LoaderBuilder<dyn Source> {
+///     Loader::source_builder(source).batch_size(32).shuffle_shards().shuffle_buffer(1 << 20)
+/// }
+/// fn of_set(set: impl Dataset) -> LoaderBuilder {
+///     Loader::builder(set).batch_size(32).shuffle()
+/// }
 /// ```
 ///
-/// A data set has random access, and no shards: `shuffle` needs no buffer.
+/// ```compile_fail,E0599
+/// # use feedline::{Dataset, Loader, LoaderBuilder, Source};
+/// fn of_source(source: impl Source) -> LoaderBuilder<dyn Source> {
+///     Loader::source_builder(source).batch_size(32).shuffle() // shuffle_shards
+/// }
+/// ```
 ///
 /// ```compile_fail,E0599
-/// # fn main() -> feedline::Result<()> {
-/// # let set = feedline::InMemory::new().field("number", [], [1_u8, 2, 3])?;
-/// feedline::Loader::builder(set).batch_size(32).shuffle().shuffle_buffer(1 << 20);
-/// # Ok(())
-/// # }
+/// # use feedline::{Dataset, Loader, LoaderBuilder, Source};
+/// fn of_set(set: impl Dataset) -> LoaderBuilder {
+///     Loader::builder(set).batch_size(32).shuffle().shuffle_buffer(1 << 20) // no buffer
+/// }
 /// ```
 #[must_use = "a builder does nothing until `build`"]
 pub struct LoaderBuilder<T: ?Sized = dyn Dataset> {

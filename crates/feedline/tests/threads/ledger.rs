@@ -476,7 +476,7 @@ fn a_large_set_is_shuffled_by_blocks_and_the_report_says_what_shuffles_all_at_on
         let at_once = run(builder(None).shuffle().seed(7)).0;
         assert_ne!(plain, at_once);
         for builder in
-            [large().sampler(Sampler::Shuffle).seed(7), large().sampler(Sampler::Shuffle).shuffle().seed(7)]
+            [large().sampler(Sampler::Shuffle).seed(7), large().shuffle().sampler(Sampler::Shuffle).seed(7)]
         {
             let (ids, report) = run(builder);
             assert_eq!((ids, report.setup.plain_shuffle), (at_once.clone(), None));

@@ -156,7 +156,7 @@ pub use nulls::Nulls;
 pub use open::open_url;
 pub use open::{OpenOptions, Split, open, open_with};
 #[cfg(feature = "arrow")]
-pub use pack::{PackOptions, Packed, PackedTokens, TokenPackOptions, pack, pack_tokens};
+pub use pack::{PackOptions, PackSummary, PackedTokens, TokenPackOptions, pack, pack_tokens};
 #[cfg(feature = "parquet")]
 pub use parquet::ParquetFile;
 pub use ragged::Ragged;

@@ -41,7 +41,7 @@ pub struct PackOptions {
 
 /// Outcome of [`pack`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Packed {
+pub struct PackSummary {
     /// Samples, in all files.
     pub samples: u64,
     /// Files, without the index.
@@ -85,7 +85,7 @@ pub fn pack(
     to: impl AsRef<Path>,
     options: PackOptions,
     mut progress: impl FnMut(u64),
-) -> Result<Packed> {
+) -> Result<PackSummary> {
     let to = to.as_ref();
     let at = |error: Error| if error.path().is_some() { error } else { error.at_path(to) };
     if reader.is_empty() {
@@ -123,7 +123,7 @@ fn one_file(
     columns: &Columns,
     to: &Path,
     progress: &mut dyn FnMut(u64),
-) -> Result<Packed> {
+) -> Result<PackSummary> {
     if to.exists() {
         return Err(refuse("this exists already: remove it, or choose another name"));
     }
@@ -131,7 +131,7 @@ fn one_file(
     let partial = Partial::open(to.to_path_buf())?;
     let (shard, kept_samples) = file(reader, columns, (partial, Some(&journal)), (0, u64::MAX), progress)?;
     journal.end()?;
-    Ok(Packed { samples: shard.samples, files: 1, bytes: shard.bytes, kept: 0, kept_samples })
+    Ok(PackSummary { samples: shard.samples, files: 1, bytes: shard.bytes, kept: 0, kept_samples })
 }
 
 fn shards(
@@ -140,7 +140,7 @@ fn shards(
     to: &Path,
     bytes: u64,
     progress: &mut dyn FnMut(u64),
-) -> Result<Packed> {
+) -> Result<PackSummary> {
     fs::create_dir_all(to).map_err(|error| cannot("make the folder", error))?;
     let _lock = partial::lock(to)?;
     let mut index = Index::resume_or_new(to, reader, bytes)?;
@@ -158,7 +158,7 @@ fn shards(
     }
     index.finish(to)?;
     let bytes = index.shards.iter().map(|shard| shard.bytes).sum();
-    Ok(Packed { samples: index.samples(), files: index.shards.len() as u64, bytes, kept, kept_samples })
+    Ok(PackSummary { samples: index.samples(), files: index.shards.len() as u64, bytes, kept, kept_samples })
 }
 
 /// Writes the samples from `first` on, about `bytes` of them, to a file.

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use feedline_core::DType;
 use feedline_datasets::{
-    Missing, Nulls, OpenOptions, PackOptions, Packed, PackedTokens, Reader, Split, Table, TokenPackOptions,
-    Tokenized, open_with, pack, pack_tokens,
+    Missing, Nulls, OpenOptions, PackOptions, PackSummary, PackedTokens, Reader, Split, Table,
+    TokenPackOptions, Tokenized, open_with, pack, pack_tokens,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use lexopt::prelude::{Long, Short, Value, ValueExt as _};
@@ -133,7 +133,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> Result<String, Box<dyn 
     }
     let packed = pack(&*reader, &to, PackOptions { shard_bytes }, |samples| bar.set_position(samples));
     bar.finish_and_clear();
-    let Packed { samples, files, bytes, kept, kept_samples } = packed?;
+    let PackSummary { samples, files, bytes, kept, kept_samples } = packed?;
     let files = match (files, kept_samples) {
         (1, 0) => "1 file".into(),
         (1, _) => format!("1 file ({kept_samples} samples were there)"),

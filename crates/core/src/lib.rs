@@ -95,7 +95,7 @@ pub use packed::{Cost, Fate, Long, Packed, PackedBuilder, PackedOptions, PackedS
 pub use panics::{catch_panic, panic_text};
 pub use prefetch::Prefetched;
 pub use proof::{BatchProof, OrderHash, Proof};
-pub use ragged::{Extent, Pad, Ragged};
+pub use ragged::{Extent, Pad, RaggedField};
 pub use random::Random;
 pub use rows::{Row, RowFields, Rows};
 pub use sampler::Sampler;

@@ -17,8 +17,8 @@ pub const MAX_ITEMS: usize = i32::MAX as usize;
 /// The limits of a field of variable length, and its form in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(try_from = "stored::Ragged"))]
-pub struct Ragged {
+#[cfg_attr(feature = "serde", serde(try_from = "stored::RaggedField"))]
+pub struct RaggedField {
     pub(crate) per_sample: usize,
     /// `None` for `per_sample` items in every row of a full batch.
     pub(crate) per_batch: Option<usize>,
@@ -135,7 +135,7 @@ impl Form {
     }
 }
 
-impl Ragged {
+impl RaggedField {
     /// Whether the limits are possible.
     pub(crate) fn check(&self) -> Result<(), String> {
         let Self { per_sample, per_batch, .. } = *self;
@@ -192,7 +192,7 @@ mod stored {
     use super::Form;
 
     #[derive(serde::Deserialize)]
-    pub(super) struct Ragged {
+    pub(super) struct RaggedField {
         per_sample: usize,
         per_batch: Option<usize>,
         form: Form,
@@ -204,10 +204,10 @@ mod stored {
         element: ([u8; 8], usize),
     }
 
-    impl TryFrom<Ragged> for super::Ragged {
+    impl TryFrom<RaggedField> for super::RaggedField {
         type Error = String;
 
-        fn try_from(Ragged { per_sample, per_batch, form }: Ragged) -> Result<Self, String> {
+        fn try_from(RaggedField { per_sample, per_batch, form }: RaggedField) -> Result<Self, String> {
             let ragged = Self { per_sample, per_batch, form };
             ragged.check().map(|()| ragged)
         }

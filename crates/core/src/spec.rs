@@ -1,7 +1,7 @@
 //! The fields of a sample, each with a name, a data type and a shape, or a length that varies.
 
 use crate::ragged::Form;
-use crate::{DType, Error, ErrorKind, Pad, Ragged, Result, named};
+use crate::{DType, Error, ErrorKind, Pad, RaggedField, Result, named};
 
 mod widened;
 
@@ -18,12 +18,12 @@ pub struct Field {
     shape: Vec<usize>,
     row_bytes: usize,
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
-    ragged: Option<Ragged>,
+    ragged: Option<RaggedField>,
 }
 
 impl Field {
     /// A field, of a shape that fits the address space.
-    fn new(name: &str, dtype: DType, shape: Vec<usize>, ragged: Option<Ragged>) -> Result<Self> {
+    fn new(name: &str, dtype: DType, shape: Vec<usize>, ragged: Option<RaggedField>) -> Result<Self> {
         if name.is_empty() {
             return Err(in_field(name, "a field needs a name"));
         }
@@ -70,7 +70,7 @@ impl Field {
     }
 
     /// How the field varies in length; `None` if every sample has the same.
-    pub fn as_ragged(&self) -> Option<&Ragged> {
+    pub fn as_ragged(&self) -> Option<&RaggedField> {
         self.ragged.as_ref()
     }
 
@@ -148,7 +148,7 @@ impl Spec {
         item_shape: impl Into<Vec<usize>>,
         max_per_sample: usize,
     ) -> Result<Self> {
-        let ragged = Ragged { per_sample: max_per_sample, per_batch: None, form: Form::Rows };
+        let ragged = RaggedField { per_sample: max_per_sample, per_batch: None, form: Form::Rows };
         self.add(Field::new(name, dtype, item_shape.into(), Some(ragged))?)
     }
 
@@ -158,7 +158,7 @@ impl Spec {
     /// # Errors
     /// As for [`ragged`](Self::ragged).
     pub fn cumulative(self, name: &str, max_per_sample: usize) -> Result<Self> {
-        let ragged = Ragged { per_sample: max_per_sample, per_batch: None, form: Form::Cumulative };
+        let ragged = RaggedField { per_sample: max_per_sample, per_batch: None, form: Form::Cumulative };
         self.add(Field::new(name, DType::U32, Vec::new(), Some(ragged))?)
     }
 
@@ -171,7 +171,7 @@ impl Spec {
     /// `Config` for a field that does not exist or is not ragged, and for a maximum below that of one sample.
     pub(crate) fn max_per_batch(mut self, name: &str, items: usize) -> Result<Self> {
         let ragged = self.ragged_mut(name)?;
-        let stated = Ragged { per_batch: Some(items), ..*ragged };
+        let stated = RaggedField { per_batch: Some(items), ..*ragged };
         stated.check().map_err(|why| in_field(name, &why))?;
         *ragged = stated;
         Ok(self)
@@ -209,7 +209,7 @@ impl Spec {
         self.fields.iter().any(|field| field.ragged.is_some())
     }
 
-    fn ragged_mut(&mut self, name: &str) -> Result<&mut Ragged> {
+    fn ragged_mut(&mut self, name: &str) -> Result<&mut RaggedField> {
         let index = self.index_of(name)?;
         self.fields[index].ragged.as_mut().ok_or_else(|| {
             let why = format!("field \"{name}\" is not ragged: every sample has the same length");
@@ -263,7 +263,7 @@ fn in_field(name: &str, why: &str) -> Error {
 /// The serialized form, which passes the checks of [`Spec::field`] and the other methods again.
 #[cfg(feature = "serde")]
 mod stored {
-    use crate::{DType, Error, Ragged, Result};
+    use crate::{DType, Error, RaggedField, Result};
 
     #[derive(serde::Deserialize)]
     pub(super) struct Field {
@@ -272,7 +272,7 @@ mod stored {
         shape: Vec<usize>,
         row_bytes: usize,
         #[serde(default)]
-        ragged: Option<Ragged>,
+        ragged: Option<RaggedField>,
     }
 
     #[derive(serde::Deserialize)]

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use feedline::dataset::{Element, Field, Form, Ragged};
+use feedline::dataset::{Element, Field, Form, RaggedField};
 use feedline::device::BackendKind;
 use feedline::internal;
 use feedline::{DType, Error, ErrorKind, Ready, Result, Stream, View};
@@ -158,7 +158,7 @@ macro_rules! by_dtype {
 fn memory(batch: &Ready, field: &Field) -> Result<Memory> {
     fn typed<T: Element>(batch: &Ready, field: &Field) -> Result<Memory> {
         let name = field.name();
-        let (values, lead) = match field.as_ragged().map(Ragged::form) {
+        let (values, lead) = match field.as_ragged().map(RaggedField::form) {
             None => (batch.field::<T>(name)?, vec![batch.len()]),
             Some(Form::Padded(_)) => {
                 let padded = batch.padded::<T>(name)?;

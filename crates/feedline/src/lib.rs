@@ -187,7 +187,7 @@ pub mod batch {
 /// The parts of a data set of your own: fields, rows, random numbers, fingerprints.
 pub mod dataset {
     pub use feedline_core::packed::Piece;
-    pub use feedline_core::ragged::{Form, Ragged};
+    pub use feedline_core::ragged::{Form, RaggedField};
     pub use feedline_core::{
         Cost, Element, Fate, Field, Long, Packed, PackedBuilder, PackedOptions, PackedSource,
         PackedSourceBuilder, Prefetched, Random, RowFields, Rows, Sample, StridedColumn, Unpadded,

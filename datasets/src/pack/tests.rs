@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use feedline_core::{DType, Result};
 use tempfile::tempdir;
 
-use super::{PackOptions, Packed, TokenPackOptions, data, pack, pack_tokens};
+use super::{PackOptions, PackSummary, TokenPackOptions, data, pack, pack_tokens};
 use crate::{ElementType, Reader, Schema, SchemaField, Values, open};
 
 const LEN: u64 = 60;
@@ -72,7 +72,7 @@ impl Reader for Source {
 }
 
 /// Packs into one file; returns the number of samples read, and the result.
-fn run(source: &Source, to: &Path) -> (u64, Result<Packed>) {
+fn run(source: &Source, to: &Path) -> (u64, Result<PackSummary>) {
     let packed = pack(source, to, PackOptions::default(), |_| ());
     (source.reads.load(Ordering::Relaxed), packed)
 }

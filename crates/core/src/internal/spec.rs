@@ -1,9 +1,9 @@
 //! Specs as a loader changes them, and sizes of ragged fields.
 
-use crate::{Field, Pad, Ragged, Result, Spec};
+use crate::{Field, Pad, RaggedField, Result, Spec};
 
 /// The stated limit per batch, if any.
-pub fn stated_per_batch(ragged: &Ragged) -> Option<usize> {
+pub fn stated_per_batch(ragged: &RaggedField) -> Option<usize> {
     ragged.stated_per_batch()
 }
 

@@ -263,9 +263,9 @@ fn the_check_ends_early_when_every_sample_is_wrong() {
 }
 
 /// Samples of `id % 4` bytes, and a number, with a defect of their own.
-struct Ragged(Spec, fn(u64, u64, &mut Row<'_, '_>) -> Result<(), ReadError>, AtomicU64);
+struct Letters(Spec, fn(u64, u64, &mut Row<'_, '_>) -> Result<(), ReadError>, AtomicU64);
 
-impl Ragged {
+impl Letters {
     fn checked(read: fn(u64, u64, &mut Row<'_, '_>) -> Result<(), ReadError>) -> Report {
         let spec =
             Spec::new().ragged("bytes", DType::U8, [], 3).unwrap().field("id", DType::I64, []).unwrap();
@@ -273,7 +273,7 @@ impl Ragged {
     }
 }
 
-impl Dataset for Ragged {
+impl Dataset for Letters {
     fn len(&self) -> u64 {
         20
     }
@@ -290,21 +290,21 @@ impl Dataset for Ragged {
 
 #[test]
 fn ragged_fields_are_checked() {
-    let good = Ragged::checked(|id, _, row| Ok(row.write_ragged(0, &[id as u8; 3][..id as usize % 4])?));
+    let good = Letters::checked(|id, _, row| Ok(row.write_ragged(0, &[id as u8; 3][..id as usize % 4])?));
     assert!(good.is_clean() && good.samples == 20, "{good}");
-    let partial = Ragged::checked(|id, _, row| {
+    let partial = Letters::checked(|id, _, row| {
         row.ragged_mut::<u8>(0)?[..1].fill(7);
         Ok(row.set_ragged_len(0, 1 + usize::from(id == 9))?)
     });
     assert_eq!(partial.findings[0].to_string(), "sample 9: field \"bytes\": byte 1 was not written");
-    let lengths = Ragged::checked(|_, read, row| Ok(row.write_ragged(0, &[7u8; 3][..read as usize % 3])?));
+    let lengths = Letters::checked(|_, read, row| Ok(row.write_ragged(0, &[7u8; 3][..read as usize % 3])?));
     assert!(lengths.findings[0].to_string().contains("differs between two reads"), "{lengths}");
-    let unwritten = Ragged::checked(|id, _, row| match id {
+    let unwritten = Letters::checked(|id, _, row| match id {
         5 => Ok(()),
         _ => Ok(row.write_ragged(0, &[1u8])?),
     });
     let wanted = "sample 5: the read failed: ragged field \"bytes\" was not written, not even as empty";
     assert_eq!(unwritten.findings[0].to_string(), wanted);
-    let too_long = Ragged::checked(|id, _, row| Ok(row.write_ragged(0, &[1u8; 5][..id as usize % 5])?));
+    let too_long = Letters::checked(|id, _, row| Ok(row.write_ragged(0, &[1u8; 5][..id as usize % 5])?));
     assert!(too_long.findings[0].to_string().contains("at most 3 per sample"), "{too_long}");
 }

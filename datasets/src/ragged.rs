@@ -259,7 +259,7 @@ impl Ragged {
             let slice = slice(held, id, index);
             // For other values the reader reports the error.
             let Some(bytes) =
-                slice.filter(|bytes| bytes.len().is_multiple_of(internal::spec::item_bytes(&field)))
+                slice.filter(|bytes| bytes.len().is_multiple_of(internal::spec::item_bytes(field)))
             else {
                 return Ok(false);
             };

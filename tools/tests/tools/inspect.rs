@@ -232,7 +232,7 @@ fn missing_values_are_counted_and_the_lines_load_the_table() {
         Ok(data)
     };
     let own = include_str!("inspect.rs");
-    let printed = text.split("\n  let table").nth(1).unwrap().split("\n  let mut loader").next().unwrap();
+    let printed = text.split("\n  let table").nth(1).unwrap().split("\n  let builder").next().unwrap();
     let printed = format!("let table{printed}").replace(&format!("{path:?}"), "&path");
     let expected: Vec<_> = printed.lines().map(str::trim).collect();
     let lines: Vec<_> = own.lines().map(str::trim).collect();

@@ -44,7 +44,7 @@ impl Reader<'_> {
             self.decoder.stop.clone(),
         );
         worker.read(context, draws, |context| {
-            self.read(rows, context).map(|()| internal::context::elsewhere_ns(&context))
+            self.read(rows, context).map(|()| internal::context::elsewhere_ns(context))
         })
     }
 

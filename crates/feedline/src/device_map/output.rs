@@ -67,7 +67,7 @@ impl<'a> Output<'a> {
         }
         let offsets = self.slot.view_mut(self.layout.offset(index), (rows + 1) * size_of::<u32>())?;
         let values = self.layout.values(index).start;
-        Ok([offsets, self.slot.view_mut(values, items * internal::spec::item_bytes(&field))?])
+        Ok([offsets, self.slot.view_mut(values, items * internal::spec::item_bytes(field))?])
     }
 
     /// Random numbers for the batch of `info`.

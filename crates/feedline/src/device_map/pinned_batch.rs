@@ -145,7 +145,7 @@ impl<'a> PinnedBatch<'a> {
             return Err(refuse(field, "is not ragged: read it by field"));
         };
         let Extent { items, .. } = self.info.extents.get(place).copied().unwrap_or_default();
-        let elements = items * internal::spec::item_bytes(&field) / size_of::<T>();
+        let elements = items * internal::spec::item_bytes(field) / size_of::<T>();
         Ok((index, self.elements(self.layout.values(index).start, elements), ragged.form()))
     }
 

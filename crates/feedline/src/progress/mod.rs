@@ -287,7 +287,7 @@ impl Progress {
         }
         // Only if there are bad samples, because the check allocates.
         if !bad_sample_report.samples().is_empty() {
-            internal::bad_samples::check(&bad_sample_report, self.bad_samples)
+            internal::bad_samples::check(bad_sample_report, self.bad_samples)
                 .map_err(|error| internal::error::at_batch(error, batch.step()))?;
         }
         let info = &**batch;

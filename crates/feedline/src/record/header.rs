@@ -27,13 +27,13 @@ pub(super) fn describe(options: &RecordOptions, run: &Run<'_>, content: &str) ->
         Input::Dataset(set) | Input::ZeroCopy(set, _) => (Some(set.len()), None, files(&**set)),
         Input::Source(source) => (None, Some(source.shards()), shard_files(&**source)),
     };
-    let order = internal::batch_sampler::records(&batch_sampler);
+    let order = internal::batch_sampler::records(batch_sampler);
     // Counted without skips, as the steps of a run are.
     let per_step = sampling.batch as u64 * u64::from(world);
     let steps = match run.last_batch {
-        LastBatch::Drop => internal::batch_sampler::positions(&batch_sampler) / per_step,
+        LastBatch::Drop => internal::batch_sampler::positions(batch_sampler) / per_step,
         LastBatch::Keep | LastBatch::Pad => {
-            internal::batch_sampler::positions(&batch_sampler).div_ceil(per_step)
+            internal::batch_sampler::positions(batch_sampler).div_ceil(per_step)
         }
     };
     let skips: Vec<_> =
@@ -49,7 +49,7 @@ pub(super) fn describe(options: &RecordOptions, run: &Run<'_>, content: &str) ->
         "files": files,
         "spec": spec(layout.spec()),
         "sampler": sampler(&sampling.sampler),
-        "sampler_digest": hex(internal::batch_sampler::digest(&batch_sampler)),
+        "sampler_digest": hex(internal::batch_sampler::digest(batch_sampler)),
         "seed": sampling.seed,
         "draws_version": DRAWS_VERSION,
         "batch": run.batch_size,

@@ -166,7 +166,7 @@ fn memory(batch: &Ready, field: &Field) -> Result<Memory> {
             }
             Some(_) => {
                 let values = batch.ragged::<T>(name)?.values;
-                (values, vec![values.len() * size_of::<T>() / internal::spec::item_bytes(&field)])
+                (values, vec![values.len() * size_of::<T>() / internal::spec::item_bytes(field)])
             }
         };
         Ok(Memory { address: values.address().0, bytes: values.len() * size_of::<T>(), lead })

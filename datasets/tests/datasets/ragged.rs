@@ -70,7 +70,7 @@ fn a_reader_of_one_size_is_as_before_with_its_column() {
     let idx = made::write(dir.path(), "a.idx", &[0, 0, 8, 2, 0, 0, 0, 2, 0, 0, 0, 3, 1, 2, 3, 7, 8, 9]);
     let data = Ragged::new(open(&idx).unwrap(), 1).unwrap();
     check(&data);
-    assert!(!internal::spec::is_ragged(&data.spec()));
+    assert!(!internal::spec::is_ragged(data.spec()));
     assert_eq!(
         data.column(0).map(|column: StridedColumn<'_>| internal::column::row(&column, 1)),
         Some(Some(&[7, 8, 9][..]))

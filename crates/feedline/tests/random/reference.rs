@@ -31,7 +31,7 @@ pub struct Expected {
 impl Reference<'_> {
     /// The samples of an epoch in order, without skipped ones.
     pub fn samples(&self, epoch: u64) -> Vec<u64> {
-        let positions = 0..internal::sampler::len(&self.sampler, self.len);
+        let positions = 0..internal::sampler::len(self.sampler, self.len);
         // The steps, as if there were no skips.
         let all: Vec<u64> = positions.clone().collect();
         let steps: Vec<u64> =
@@ -42,7 +42,7 @@ impl Reference<'_> {
         };
         let samples = positions.filter(|&position| !is_skipped(position));
         samples
-            .map(|position| internal::sampler::id(&self.sampler, self.len, self.seed, epoch, position))
+            .map(|position| internal::sampler::id(self.sampler, self.len, self.seed, epoch, position))
             .collect()
     }
 

@@ -119,8 +119,10 @@ fn runs_with_substitutes_ranks_and_resumes_are_replayed_by_other_workers() {
     });
 }
 
+type Builder = LoaderBuilder<dyn Source>;
+
 /// Orders of a source's records.
-const ORDERS: [fn(LoaderBuilder<dyn Source>) -> LoaderBuilder<dyn Source>; 4] = [
+const ORDERS: [fn(Builder) -> Builder; 4] = [
     |builder| builder,
     |builder| builder.shuffle_shards().seed(5),
     |builder| builder.shuffle_shards().seed(5).shuffle_buffer(1 << 14),

@@ -48,7 +48,8 @@ impl BatchFiller for Records {
 fn the_records_of_a_source_are_read_in_sequence_and_decoded_by_the_filler() {
     alone_in_parts(|| {
         let source = || Generator::new([30, 0, 41, 7, 90, 12]).unwrap();
-        let orders: [fn(LoaderBuilder<dyn Source>) -> LoaderBuilder<dyn Source>; 4] = [
+        type Builder = LoaderBuilder<dyn Source>;
+        let orders: [fn(Builder) -> Builder; 4] = [
             |builder| builder,
             |builder| builder.shuffle_shards().seed(3).shuffle_buffer(1 << 10),
             |builder| builder.split_shards().world(World::new(1, 3).unwrap()),

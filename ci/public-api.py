@@ -27,8 +27,9 @@ import shutil
 import subprocess
 import sys
 
-# Raise them only for items that a user would miss.
-LIMIT = 378
+# Raise them only for items that a user would miss. 378 until six methods were counted that had been hidden: three that
+# authors of `read_many` and of fillers call, and three of errors, orders and random numbers.
+LIMIT = 384
 ROOT_LIMIT = 45
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -47,8 +48,8 @@ def is_internal(page, folder):
 
 
 def pages(folder):
-    """The page of each item by its kind and name, without the module `internal`. A re-export in a module is the item itself; of two items of one
-    name, those beyond the first have the name of their module too, as `check::Report`."""
+    """The page of each item by its kind and name, without the module `internal`. A re-export in a module is the item
+    itself; of two items of one name, those beyond the first have the name of their module too, as `check::Report`."""
     found = {}
     for page in sorted(folder.rglob("*.html"), key=lambda page: (len(page.parts), page)):
         kind, _, name = page.stem.partition(".")

@@ -13,8 +13,9 @@ impl Transforms {
     /// Decodes only the region of a JPEG that the first transform needs.
     ///
     /// # Errors
-    /// `Data` if the picture cannot be decoded, see [`Decoder::decode`]; `Sample` if a transform makes a
-    /// picture beyond [`Limits::pixels`], or if `image` does not have the length of the result.
+    /// `Data` if the picture cannot be decoded, see [`Decoder::decode`](crate::Decoder::decode); `Sample` if a
+    /// transform makes a picture beyond [`Limits::pixels`](crate::Limits::pixels), or if `image` does not have
+    /// the length of the result.
     pub fn read(
         &self,
         encoded: &[u8],
@@ -74,8 +75,8 @@ impl Transforms {
     /// Applies the transforms to decoded pixels, and writes the bytes of the field to `image`.
     ///
     /// # Errors
-    /// `Sample` if a transform makes a picture beyond [`Limits::pixels`], or if `image` does not have the
-    /// length of the result.
+    /// `Sample` if a transform makes a picture beyond [`Limits::pixels`](crate::Limits::pixels), or if `image`
+    /// does not have the length of the result.
     ///
     /// # Panics
     /// If `pixels` does not have `size.bytes()` bytes.

@@ -75,8 +75,8 @@ impl Transforms {
     /// Applies the transforms to decoded pixels, and writes the bytes of the field to `image`.
     ///
     /// # Errors
-    /// `Sample` if a transform makes a picture beyond [`Limits::pixels`](crate::Limits::pixels), or if `image`
-    /// does not have the length of the result.
+    /// `Sample` if a transform makes a picture beyond [`Limits::pixels`](crate::Limits::pixels), or if
+    /// `image` does not have the length of the result.
     ///
     /// # Panics
     /// If `pixels` does not have `size.bytes()` bytes.

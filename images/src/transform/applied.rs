@@ -13,9 +13,9 @@ impl Transforms {
     /// Decodes only the region of a JPEG that the first transform needs.
     ///
     /// # Errors
-    /// `Data` if the picture cannot be decoded, see [`Decoder::decode`](crate::Decoder::decode); `Sample` if a
-    /// transform makes a picture beyond [`Limits::pixels`](crate::Limits::pixels), or if `image` does not have
-    /// the length of the result.
+    /// `Data` if the picture cannot be decoded, see [`Decoder::decode`](crate::Decoder::decode); `Sample` if
+    /// a transform makes a picture beyond [`Limits::pixels`](crate::Limits::pixels), or if `image` does not
+    /// have the length of the result.
     pub fn read(
         &self,
         encoded: &[u8],

@@ -161,7 +161,7 @@ impl FlightService for Service {
             let found = tokio::task::spawn_blocking(move || sets.find(&data)).await;
             let set = found.map_err(|_| Status::internal("the data cannot be opened"))?;
             let set = set.map_err(|error| refused(&error))?;
-            let order = internal::proof::order(&BatchProof::of(ticket.epoch, &ticket.ids));
+            let order = BatchProof::of(ticket.epoch, &ticket.ids).order();
             let first = stream::iter([Ok(schema_message(set.spec(), order, ticket_hash(&bytes)))]);
             if ticket.ids.is_empty() {
                 return Ok(Box::pin(first) as Self::DoGetStream);

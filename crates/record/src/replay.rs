@@ -162,7 +162,7 @@ impl std::fmt::Debug for Replayer<'_> {
 }
 
 fn verdict(step: &Step, batch: &HostBatch) -> Verdict {
-    if internal::proof::order(&batch.proof) != step.order {
+    if batch.proof.order() != step.order {
         return Verdict::OtherSamples;
     }
     match (step.content, batch.content) {

@@ -232,7 +232,7 @@ impl Run {
             }
         }
         let proof = BatchProof::of(place.epoch(), &ids[..valid]);
-        if internal::proof::order(&proof) == place.step().order {
+        if proof.order() == place.step().order {
             return Ok(proof);
         }
         let step = place.segment.number + place.index as u64;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::{BatchProof, BatchSampler, Proof};
+use crate::{BatchSampler, Proof};
 
 /// The expected proof of the global `positions` of one epoch: for an epoch that was left early, or that
 /// drops its last batch and was resumed with another world size.
@@ -18,9 +18,4 @@ pub fn add(proof: &mut Proof, epoch: u64, id: u64) {
 /// Adds samples of one epoch.
 pub fn add_all(proof: &mut Proof, epoch: u64, ids: &[u64]) {
     proof.add_all(epoch, ids)
-}
-
-/// The order hash of these ids alone, from 0 on.
-pub fn order(proof: &BatchProof) -> u64 {
-    proof.order()
 }

@@ -232,8 +232,7 @@ fn write(
 fn is_right(batch: &mut Job, outcome: &FillOutcome, decoder: &Decoder) -> bool {
     let (bytes, HostInfo { batch: info, .. }) = batch.lease.parts_mut();
     let content = ContentHash::EVERY.of_slab(&decoder.layout, bytes, info.ids.len());
-    outcome.order == internal::proof::order(&BatchProof::of(info.epoch, &info.ids))
-        && outcome.content == content
+    outcome.order == BatchProof::of(info.epoch, &info.ids).order() && outcome.content == content
 }
 
 /// Finishes `batch` as a worker does.

@@ -132,8 +132,7 @@ impl Writer {
             Frame::Substitute(Substitute { row, substitute, sample }).write(&mut self.buffer);
         }
         let substitutes = info.substituted.len().min(usize::from(u16::MAX)) as u16;
-        Frame::Step { order: internal::proof::order(&info.proof), content: info.content, substitutes }
-            .write(&mut self.buffer);
+        Frame::Step { order: info.proof.order(), content: info.content, substitutes }.write(&mut self.buffer);
         self.next += 1;
         if let Some(place) = info.source_position.filter(|_| self.next.is_multiple_of(PLACES)) {
             Frame::Place(place).write(&mut self.buffer);

@@ -258,7 +258,7 @@ impl BatchFiller for Reads {
             for (row, bytes) in rows.column_mut(0).chunks(24).enumerate() {
                 content.add(row, field_hash(0, bytes));
             }
-            let order = internal::proof::order(&BatchProof::of(request.epoch(), request.ids()));
+            let order = BatchProof::of(request.epoch(), request.ids()).order();
             Ok(FillOutcome { order, content, network: Duration::ZERO, servers: 1 })
         }))
     }

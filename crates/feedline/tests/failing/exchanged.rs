@@ -213,7 +213,7 @@ impl BatchFiller for Filler {
             for (row, &id) in request.ids().iter().enumerate() {
                 write(id, &mut rows.row(row))?;
             }
-            let order = internal::proof::order(&BatchProof::of(request.epoch(), request.ids()));
+            let order = BatchProof::of(request.epoch(), request.ids()).order();
             let content = BatchContent::new();
             Ok(FillOutcome { order, content, network: Duration::ZERO, servers: 1 })
         }))

@@ -38,7 +38,7 @@ impl BatchFiller for Records {
                 context.begin(index, id);
                 self.source.decode(record, &mut rows.row(index), &mut context)?;
             }
-            let order = internal::proof::order(&BatchProof::of(request.epoch(), request.ids()));
+            let order = BatchProof::of(request.epoch(), request.ids()).order();
             Ok(FillOutcome { order, content: content(rows), network: Duration::ZERO, servers: 1 })
         }))
     }
@@ -109,7 +109,7 @@ fn ragged_fields_are_filled_in_order_and_padded_by_the_loader() {
                     rows.row(row).write_ragged_bytes(0, text)?;
                 }
             }
-            let order = internal::proof::order(&BatchProof::of(request.epoch(), request.ids()));
+            let order = BatchProof::of(request.epoch(), request.ids()).order();
             Ok(FillOutcome { order, content, network: Duration::ZERO, servers: 1 })
         }
     }

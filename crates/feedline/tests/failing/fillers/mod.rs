@@ -115,7 +115,7 @@ impl<D: Dataset> Fake<D> {
         if plan != Plan::Nothing {
             self.read(&ids, rows, request)?;
         }
-        let order = internal::proof::order(&BatchProof::of(request.epoch(), &ids));
+        let order = BatchProof::of(request.epoch(), &ids).order();
         let outcome = |content| FillOutcome { order, content, network: Duration::from_micros(1), servers: 1 };
         Ok(match plan {
             Plan::WrongByte => {

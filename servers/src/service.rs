@@ -13,7 +13,7 @@ use arrow_flight::{
 use bytes::Bytes;
 use feedline::filler::BatchProof;
 use feedline::{Error, ErrorKind, Result};
-use feedline_core::{Layout, internal};
+use feedline_core::Layout;
 use futures_util::stream::{self, Stream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::{Request, Response, Status, Streaming};

@@ -73,7 +73,7 @@ impl Resampler {
         u64::try_from(outputs).unwrap_or(u64::MAX)
     }
 
-    /// The inputs, of `len`, that the outputs `range` need.
+    /// The range of inputs that the outputs `range` are computed from; the sound has `len` inputs.
     pub fn inputs(&self, range: Range<u64>, len: u64) -> Range<u64> {
         if range.is_empty() {
             return 0..0;

@@ -322,8 +322,8 @@ impl Stream {
     }
 }
 
-/// The ids of a file: bare ones of type `dtype`, or those whose type the header or the index beside it
-/// states.
+/// The ids of a file. With `dtype`, the file is an array of that type without a header. Without `dtype`, the
+/// header or the index beside the file states the type.
 fn ids(
     path: PathBuf,
     content: Content,

@@ -149,7 +149,7 @@ struct Branch {
     output: Layer,
     a: Buffer<f32>,
     da: Buffer<f32>,
-    /// Read by the main stream: the output, and the gradient of the branch's input.
+    /// The output of the branch. The main stream reads it and `dh`, the gradient of the branch's input.
     y: SharedBuffer<f32>,
     dh: SharedBuffer<f32>,
     times: [[Event; 2]; 2],

@@ -85,7 +85,8 @@ impl Canvas {
         Ok(())
     }
 
-    /// Makes it a picture of `size` without pixels, to record the moves for a [`Plane`](crate::Plane).
+    /// Turns the canvas into a picture of `size` without pixels. It then only records its moves, for a
+    /// [`Plane`](crate::Plane).
     pub(crate) fn set_blank(&mut self, size: Size) {
         self.pixels.clear();
         self.restart(size, Region::whole(size));

@@ -119,7 +119,7 @@ fn run(queue: &Queue) {
     }
 }
 
-/// Reads rows `range` of `batch` as the workers of a loader do: all of them by one call, after a panic with
+/// Reads rows `range` of `batch` by one call, as the workers of a loader do. After a panic, the next call has
 /// new scratch memory.
 fn decode(batch: &Batch, range: std::ops::Range<usize>, scratch: &mut Scratch) -> Result<Piece> {
     let Batch { set, asked: Asked { seed, epoch, ids, draws, records }, .. } = batch;

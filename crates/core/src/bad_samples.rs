@@ -125,7 +125,7 @@ pub struct BadSampleReport {
     failures: u64,
     delivered: u64,
     /// Samples that were replaced.
-    // The names of earlier versions.
+    // Serialized under the names of earlier versions.
     #[cfg_attr(feature = "serde", serde(rename = "due"))]
     replaced: Proof,
     /// The substitutes that were delivered.
@@ -259,8 +259,8 @@ impl BadSampleReport {
         Err(Error::new(ErrorKind::Sample, message).at_stage(Stage::Sampler))
     }
 
-    /// Exchanges the replaced samples for their substitutes in `expected`, the batch sampler's proof, which
-    /// then is the proof expected of this run.
+    /// Replaces the bad samples by their substitutes in `expected`, the proof of the batch sampler.
+    /// `expected` is then the proof that this run should have.
     pub fn adjust(&self, expected: &mut Proof) {
         expected.merge(&self.substitutes);
         expected.unmerge(&self.replaced);

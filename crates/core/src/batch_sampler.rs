@@ -123,12 +123,12 @@ impl BatchSampler {
         Ok(Self { options, global, positions, skips: Vec::new(), records: RecordOrder::default() })
     }
 
-    /// The same shards, with their records in another order.
+    /// Sets the order of a source's records; the order of the shards stays.
     pub(crate) fn with_records(self, records: RecordOrder) -> Self {
         Self { records, ..self }
     }
 
-    /// The same samples on a single rank.
+    /// This batch sampler for one rank alone, which gets the samples of all ranks.
     pub(crate) fn on_one_rank(&self) -> Self {
         let options = BatchSamplerOptions { world: World::single(), ..self.options.clone() };
         Self { global: options.batch as u64, options, ..self.clone() }
@@ -240,8 +240,8 @@ impl BatchSampler {
         valid as usize
     }
 
-    /// Replaces `draws` by the global positions of the rows of this rank's batch, in their order: those that
-    /// key random numbers. A row of padding has the position of the sample that it repeats.
+    /// Replaces `draws` by the global position of each row of this rank's batch. Random numbers are keyed by
+    /// it. A row of padding has the position of the sample that it repeats.
     ///
     /// Does not allocate once `draws` has the capacity for a batch.
     pub(crate) fn draws(&self, epoch: u64, start: u64, step: u64, draws: &mut Vec<u64>) {

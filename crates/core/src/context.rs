@@ -62,9 +62,10 @@ enum Within {
     Loader,
     /// Within [`Context::delegate`]: the samples in `Scratch::places` from this index on.
     Delegate(usize),
-    /// Within the read of one sample: ignored. Samples of another set that are begun are parts of this one.
+    /// Within the read of one sample: the index is ignored. A sample of another set that is begun here is a
+    /// part of this sample.
     Sample {
-        /// The part of the sample itself.
+        /// The part number of the sample itself.
         part: u64,
         /// The number of parts that were begun.
         begun: u64,
@@ -206,8 +207,9 @@ impl Context {
         })
     }
 
-    /// Begins sample `id` as [`begin`](Self::begin) does, and runs `work`, its read. Samples of another set
-    /// that `work` begins are parts of this one: they have its draw, and random numbers of their own.
+    /// Begins sample `id` as [`begin`](Self::begin) does, and runs `work`, which reads it. Samples of another
+    /// set that `work` begins are parts of sample `id`: they have the same draw, but different random
+    /// numbers.
     pub(crate) fn sample<R>(&mut self, index: usize, id: u64, work: impl FnOnce(&mut Self) -> R) -> R {
         self.begin(index, id);
         let part = self.current.map_or(0, |current| current.part);
@@ -218,8 +220,8 @@ impl Context {
     }
 
     /// For a [`Dataset::read_many`](crate::Dataset::read_many) that reads some of its samples from another
-    /// set under other ids. `ids` are those samples' own ids; the first is at index `first` of the requested
-    /// ids. `work` calls `read_many` of the other set.
+    /// set, where they have other ids. `ids` are their ids in this set; the first is at index `first` of the
+    /// requested ids. `work` calls `read_many` of the other set.
     ///
     /// Within `work`, [`begin`](Self::begin) of the `n`-th sample begins the `n`-th of `ids`: random
     /// numbers and error messages stay those of the sample that the loader asked for.
@@ -285,7 +287,7 @@ impl Context {
         key(&[self.seed, self.epoch, draw, self.stream, part, u64::from_le_bytes(*b"own data")])
     }
 
-    /// Marks sample `index`, which was begun before, as the one being read, for error messages.
+    /// Names sample `index` in error messages from now on. The sample was begun before.
     pub(crate) fn mark(&mut self, index: usize, id: u64) {
         if matches!(self.within, Within::Sample { .. }) {
             return;

@@ -80,16 +80,16 @@ pub trait Dataset: Send + Sync + 'static {
         None
     }
 
-    /// The block and window to use with [`Sampler::block`](crate::Sampler::block), for a set that decodes
-    /// samples in groups, if its cache cannot hold all groups: a full shuffle would decode a group for most
-    /// samples. `None`, the default, if the order makes no difference.
+    /// The block and window to use with [`Sampler::block`](crate::Sampler::block) if the set decodes samples
+    /// in groups and its cache cannot hold all of them. A full shuffle would decode a group for nearly every
+    /// sample. `None`, the default, if the order makes no difference.
     fn block_shuffle(&self) -> Option<(u64, u64)> {
         None
     }
 
-    /// Block and window of the [`Sampler::block`](crate::Sampler::block) that a plain shuffle of this set
-    /// is, such as `LoaderBuilder::shuffle`: for a set that is decoded in groups and too large to be
-    /// shuffled as a whole. `None`, the default, if all samples are shuffled at once.
+    /// The block and window of the [`Sampler::block`](crate::Sampler::block) that `LoaderBuilder::shuffle`
+    /// uses for this set, if the set is decoded in groups and too large to be shuffled as a whole. `None`,
+    /// the default, if all samples are shuffled at once.
     ///
     /// Unlike [`block_shuffle`](Self::block_shuffle), it must depend on the data alone, not on a cache, a
     /// machine or an option of how the data are held: the order of a seed would change with it.

@@ -130,7 +130,7 @@ impl Error {
     fn with(self, change: impl FnOnce(&mut Inner)) -> Self {
         let mut inner = match Arc::try_unwrap(self.0) {
             Ok(inner) => inner,
-            // Shared: copy everything, and keep the text of the source.
+            // The error is shared: copies everything, but only the text of the source.
             Err(shared) => Inner {
                 kind: shared.kind,
                 message: shared.message.clone(),

@@ -75,8 +75,8 @@ impl Fingerprint {
     }
 
     /// Adds a file's name (without its folder), size and time of the last write. Does not read the file. A
-    /// copy that keeps the time has the same value. So has a file that was overwritten and then got its old
-    /// time back; use [`file_content`](Self::file_content) if that may happen.
+    /// copy that keeps the time has the same value. A file that was overwritten and given its old time also
+    /// has the same value; use [`file_content`](Self::file_content) if that may happen.
     ///
     /// # Errors
     /// `Data` when the file does not exist or is not a regular file, or the file system does not report its
@@ -181,7 +181,7 @@ thread_local! {
 
 /// `Dataset::fingerprint` returns a number, whatever happens: errors come beside it.
 impl Fingerprint {
-    /// Leaves out data that could not be read for it. [`checked`](Self::checked) returns the `error`.
+    /// Leaves out data that could not be read. [`checked`](Self::checked) returns the `error`.
     pub fn unread(self, error: Error) -> Self {
         UNREAD.with_borrow_mut(|unread| {
             unread.get_or_insert(error);
@@ -189,8 +189,8 @@ impl Fingerprint {
         self.bytes(b"unread")
     }
 
-    /// The fingerprint that `compute` returns, which is that of all of the data: a cursor with any other
-    /// would be refused by equal data, or accepted by changed data.
+    /// The fingerprint that `compute` returns, if it covers all of the data. With one of a part of the data,
+    /// a cursor would be refused by equal data, or accepted by changed data.
     ///
     /// # Errors
     /// The first error that `compute`, on this thread, has given to [`unread`](Self::unread).

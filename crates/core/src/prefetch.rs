@@ -37,8 +37,8 @@ impl Prefetched {
     }
 
     /// The outcome for a composed set if only some of its parts were called. `others` are the outcomes of all
-    /// parts for no samples: a part that this batch does not use may have something to prepare for another
-    /// batch.
+    /// parts, each called without samples: a part that this batch does not use may have something to prepare
+    /// for another batch.
     pub(crate) fn beside(self, others: impl IntoIterator<Item = Self>) -> Self {
         let may_prepare = || others.into_iter().any(|other| other != Self::Never);
         if self == Self::Never && may_prepare() { Self::Ready } else { self }

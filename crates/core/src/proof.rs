@@ -59,13 +59,13 @@ impl Proof {
         proof
     }
 
-    /// The expected proof of the global `positions` of one epoch: for an epoch that was left early, or that
-    /// drops its last batch and was resumed with another world size.
+    /// The expected proof of the global `positions` of one epoch. Use it for an epoch that ended early, or
+    /// that drops its last batch and was resumed with another world size.
     pub(crate) fn expected_part(batch_sampler: &BatchSampler, epoch: u64, positions: Range<u64>) -> Self {
         let mut proof = Self::default();
         let (len, sampler) = (batch_sampler.options().len, &batch_sampler.options().sampler);
         if sampler.is_permutation() && positions == (0..len) && batch_sampler.skipped(epoch, 0..len) == 0 {
-            // Every sample once: computed without the sampler, so that a bug in the sampler shows.
+            // Adds every sample once, without using the sampler: so a bug in the sampler is detected.
             for first in (0..len).step_by(CHUNK) {
                 let ids: [u64; CHUNK] = std::array::from_fn(|index| first + index as u64);
                 proof.add_all(epoch, &ids[..CHUNK.min((len - first) as usize)]);

@@ -20,7 +20,7 @@ pub const MAX_ITEMS: usize = i32::MAX as usize;
 #[cfg_attr(feature = "serde", serde(try_from = "stored::RaggedField"))]
 pub struct RaggedField {
     pub(crate) per_sample: usize,
-    /// `None` for `per_sample` items in every row of a full batch.
+    /// `None` if every row of a full batch may have `per_sample` items.
     pub(crate) per_batch: Option<usize>,
     pub(crate) form: Form,
 }

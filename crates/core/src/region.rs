@@ -35,7 +35,7 @@ impl<'r> Region<'r> {
     /// The region in `bytes`; the layout's room for values is at their end.
     pub(crate) fn new(field: &'r Field, bytes: &'r mut [u8], Room { values_at, rows }: Room) -> Self {
         let (offsets, values) = bytes.split_at_mut(values_at);
-        // One item is reserved for the sum of all values.
+        // One item is reserved for the last running sum.
         let sum = field.as_ragged().is_some_and(|ragged| ragged.form == Form::Cumulative);
         let max = (values.len() / field.item_bytes()).saturating_sub(usize::from(sum));
         Self { field, offsets: &mut offsets[..(rows + 1) * OFFSET_BYTES], values, max }

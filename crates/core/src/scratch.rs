@@ -21,7 +21,7 @@ use crate::context::Current;
 #[derive(Default)]
 pub struct Scratch {
     values: Vec<Box<dyn Any + Send>>,
-    /// The loader's samples for the ids that composed sets read under other ids.
+    /// The samples that the loader asked for, where composed sets read them under other ids.
     pub(crate) places: Vec<Current>,
     /// The draws of the requested samples.
     pub(crate) draws: Vec<u64>,

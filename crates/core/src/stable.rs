@@ -66,7 +66,7 @@ impl Dataset for StableDataset {
         }
         match Fingerprint::watched(|| self.inner.fingerprint()) {
             (fingerprint, None) => *self.fingerprint.get_or_init(|| fingerprint),
-            // It is not kept: the next call tries again.
+            // The fingerprint is not kept; the next call computes it again.
             (fingerprint, Some(error)) => {
                 let _ = Fingerprint::new().unread(error);
                 fingerprint

@@ -16,9 +16,9 @@ pub fn now() -> u64 {
 pub struct Timeline {
     /// The number of the batch, counted over all batches of a loader.
     pub number: u64,
-    /// The time since which no host slot was free for this batch.
+    /// The time from which the batch waited for a host slot.
     pub no_slot: u64,
-    /// Whether copies held the host slots then; otherwise work on an abandoned request did.
+    /// Whether copies held the host slots while it waited; otherwise work on an abandoned request held them.
     pub held_by_copies: bool,
     /// The batch got its host slot and was queued for the workers.
     pub handed_out: u64,
@@ -32,25 +32,25 @@ pub struct Timeline {
     pub decoded: u64,
     /// Every earlier batch had been sent to the consumer.
     pub ordered: u64,
-    /// It got its device slot.
+    /// The batch got its device slot.
     pub device_slot: u64,
     /// The batch's copy was queued, and the batch was sent to the consumer or to the device map.
     pub sent: u64,
     /// Nanoseconds that workers spent decoding it, summed over the workers.
     pub decode_ns: u64,
-    /// The worker that began it.
+    /// The worker that began to read the batch.
     pub worker: u32,
-    /// The time since which that worker was idle.
+    /// The time from which that worker was idle.
     pub idle_since: u64,
     /// Nanoseconds that the last timed copy took on the device.
     pub copy_ns: u64,
     /// Nanoseconds that the last timed copy waited, on the device, for the readers of its slot.
     pub readers_ns: u64,
-    /// A lane of the device map took it.
+    /// A lane of the device map took the batch.
     pub map_taken: u64,
-    /// It got the device slot for the lane's output.
+    /// The lane's output got its device slot.
     pub map_slot: u64,
-    /// The lane's work was queued, and it was sent to the consumer.
+    /// The lane's work was queued, and the batch was sent to the consumer.
     pub mapped: u64,
     /// The lane.
     pub map_lane: u32,
@@ -66,8 +66,8 @@ impl Timeline {
         self.sent.max(self.mapped)
     }
 
-    /// `worker`, idle since `idle_since`, begins the batch at `begun`, unless another worker has begun it
-    /// before.
+    /// Records that `worker`, idle since `idle_since`, began the batch at `begun`. Does nothing if another
+    /// worker has begun it before.
     pub fn begin(&mut self, begun: u64, worker: usize, idle_since: u64) {
         if self.begun == 0 {
             (self.begun, self.worker, self.idle_since) = (begun, worker as u32, idle_since);

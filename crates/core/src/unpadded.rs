@@ -12,7 +12,7 @@ use crate::{
     StableDataset,
 };
 
-/// Documents whose batches are one sequence each; a [`Dataset`] itself.
+/// A [`Dataset`] of documents. Each batch is one sequence: its documents one after another.
 ///
 /// A batch has the fields
 ///
@@ -104,7 +104,7 @@ impl UnpaddedBuilder {
 }
 
 impl Unpadded {
-    /// Documents without fields yet.
+    /// Starts a set of these documents. It has no fields: add at least one.
     pub fn builder(documents: impl Dataset) -> UnpaddedBuilder {
         UnpaddedBuilder { documents: StableDataset::new(Arc::new(documents)), asked: Vec::new() }
     }

@@ -83,7 +83,7 @@ pub fn submit<T>(
     let device = &stream.core().device;
     submit(Submission { stream: target, recorded, side: recorded && stream.core().recorder.is_on_side() })
         .and_then(|done| {
-            // The library's calls wait for nothing.
+            // Calls of another library return before their work has ended.
             if device.is_synchronous() && !recorded {
                 stream.core().synchronize()?;
             }

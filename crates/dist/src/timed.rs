@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 /// Reads and writes until a deadline.
 ///
-/// The system's own limits hold for one call, so a peer that sends a byte now and then would never reach
+/// The system's timeouts hold for one call each, so a peer that sends a byte now and then would never reach
 /// them.
 pub(crate) struct Timed<'a> {
     pub(crate) connection: &'a TcpStream,

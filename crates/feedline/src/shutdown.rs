@@ -86,7 +86,7 @@ impl std::fmt::Debug for StopHandle {
 }
 
 impl Closers {
-    /// Ends every wait of the threads, on the user's request unless there is another cause.
+    /// Ends every wait of the threads. The cause is the user's request, unless there is an earlier cause.
     fn stop(&self) {
         let _ = self.stop.set(stopped());
         self.close();

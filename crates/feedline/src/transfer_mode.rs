@@ -194,7 +194,7 @@ impl LoaderOptions {
         Ok(dataset)
     }
 
-    /// The mode with its memory, if the slots are within the budget.
+    /// Fails if the slots do not fit the budget; otherwise the chosen mode with its memory.
     fn chosen(&self, layout: &Layout, mode: ChosenMode, columns: Option<StridedColumns>) -> Result<Chosen> {
         let slot_bytes = slot_bytes(layout, columns.as_ref());
         let (slots, budget) = (self.host_slots(layout), self.pinned_budget);
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
     use crate::LoaderBuilder;
 
-    /// The choice of `Auto` on a GPU, with a budget of four slots of eight ids and `room` bytes.
+    /// The mode that `Auto` chooses on a GPU. The budget is `room` bytes and four slots of eight ids.
     fn auto(set: Arc<StableDataset>, device: &Device, room: usize) -> Result<String> {
         let layout = Layout::new(set.spec(), 8)?;
         let builder = LoaderBuilder::<dyn Dataset>::new(Input::Dataset(set)).batch_size(8).depth(3);

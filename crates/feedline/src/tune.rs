@@ -18,11 +18,11 @@ use crate::report::ServiceTimes;
 const WINDOW_NS: u64 = 50_000_000;
 const WINDOW_BATCHES: u64 = 16;
 
-/// For slow batches: a window of this length needs only this many of them.
+/// A window of slow batches ends after this time if it has this many of them.
 const LONG_NS: u64 = 1_000_000_000;
 const FEW_BATCHES: u64 = 4;
 
-/// Fewer workers are enough if the rate is at least this share of the rate of all.
+/// Fewer workers are enough if their rate is at least this share of the rate of all workers.
 const ENOUGH: f64 = 0.98;
 
 /// The search starts again if the rate falls below this share, and the consumer waits at least this share of

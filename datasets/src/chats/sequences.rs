@@ -74,7 +74,7 @@ impl Chats {
         Ok(Value::Dict(all.into()))
     }
 
-    /// A text, or messages.
+    /// `text` as messages if it is a JSON list of objects with a role, otherwise as plain text.
     fn message(&self, text: &str) -> Result<Part> {
         let trimmed = text.trim_start();
         if !trimmed.starts_with('[') || !trimmed.contains("\"role\"") {

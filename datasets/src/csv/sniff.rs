@@ -34,8 +34,8 @@ pub(super) fn delimiter(content: &Content) -> Result<Option<u8>> {
     delimiter_of(content, true)
 }
 
-/// With `is_table`, tries only the rows before a quote that does not close. Without, a text with such a quote
-/// is prose.
+/// If a quote never closes: with `is_table`, only the rows before it are tried; otherwise the text is prose,
+/// and has no delimiter.
 fn delimiter_of(content: &Content, is_table: bool) -> Result<Option<u8>> {
     let mut head = content.read(0, content.len().min(SNIFFED_BYTES) as usize)?;
     if content.len() > SNIFFED_BYTES {

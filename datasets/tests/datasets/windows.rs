@@ -235,7 +235,7 @@ fn numbers_are_those_of_the_training_rows_alone_and_a_fold_has_a_file_of_its_own
     let x = |day: usize| ((if day < 6 { day * 2 } else { 1000 * day }) as f64 - mean) / std;
     let wanted = (0..8).flat_map(|start| [x(start) as f32, x(start + 1) as f32]);
     assert_eq!(all(&data)[0], bytes(wanted.map(f32::to_le_bytes)));
-    // The parts by the times of the targets.
+    // Splits the windows by the times of their targets.
     let (train, val) = (data.targets_in(..6.0).unwrap(), data.targets_in(6.0..).unwrap());
     assert_eq!((train.ids(), val.ids()), (&[0, 1, 2, 3][..], &[4, 5, 6, 7][..]));
     assert_eq!(data.targets_in(4.0..=5.0).unwrap().ids(), [2, 3]);

@@ -145,7 +145,7 @@ impl Processes {
         Pool::start(py, server, count).map(Self)
     }
 
-    /// Ends them.
+    /// Ends the processes.
     fn close(&self, py: Python<'_>) {
         self.0.close(py);
     }

@@ -220,7 +220,7 @@ fn missing_values_are_counted_and_the_lines_load_the_table() {
         assert!(text.lines().any(|printed| printed == line), "{line}: {text}");
     }
     let load = || -> feedline::Result<Ragged> {
-        // The printed lines.
+        // The lines that `inspect` printed, as code.
         let table = Table::open(&path)
             .missing("income", Missing::Mean)
             .category("city")

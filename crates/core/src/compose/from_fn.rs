@@ -15,8 +15,8 @@ pub struct FromFn {
     version: u64,
 }
 
-/// A set of `len` samples of `spec`, written by `function`. It gets an id below `len`, and must write the
-/// whole row; see [`Dataset::read`].
+/// A set of `len` samples of `spec`. `function` gets an id below `len` and must write the whole row; see
+/// [`Dataset::read`].
 ///
 /// ```
 /// use feedline_core::{DType, Dataset, Spec, from_fn};

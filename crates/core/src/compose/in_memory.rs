@@ -48,7 +48,7 @@ struct Pages {
 impl Pages {
     fn copy(bytes: &[u8]) -> Self {
         let mut memory = vec![0; bytes.len().next_multiple_of(PAGE) + PAGE];
-        // `usize::MAX` if the address cannot be computed, as under Miri, where any offset works.
+        // `align_offset` may return `usize::MAX`, as it does under Miri. Any offset works there.
         let first = memory.as_ptr().align_offset(PAGE).min(PAGE);
         memory[first..first + bytes.len()].copy_from_slice(bytes);
         Self { memory, first, len: bytes.len() }

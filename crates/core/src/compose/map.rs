@@ -17,7 +17,7 @@ type Function = dyn Fn(&Sample<'_>, &mut Row<'_, '_>, &mut Context) -> Result<()
 pub struct Map {
     inner: StableDataset,
     spec: Spec,
-    /// The samples of the inner set that are read at once.
+    /// The layout of the inner samples that are read by one call.
     layout: Layout,
     function: Box<Function>,
     version: u64,

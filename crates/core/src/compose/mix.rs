@@ -50,7 +50,7 @@ const PERIOD: usize = 1 << 16;
 pub struct Mix {
     parts: Vec<StableDataset>,
     spec: Spec,
-    /// In order; the first begins with the run.
+    /// Sorted by time. The first phase begins with the run.
     phases: Vec<Phase>,
     len: u64,
     seed: u64,
@@ -109,7 +109,7 @@ impl Phase {
         }
     }
 
-    /// The set of position `id` of `epoch`, and its draw.
+    /// The set that has position `id` of `epoch`, and the draw of that set.
     fn draw(&self, epoch: u64, id: u64) -> (usize, u128) {
         let of = |at: u64| self.pattern[(at % PERIOD as u64) as usize];
         let (at, part, before) = self.place(epoch, id, |at| of(at).0 as usize);
@@ -207,7 +207,7 @@ impl Mix {
         MixBuilder { seed, ..MixBuilder::default() }
     }
 
-    /// Changes the weights from this epoch and position on, which is after all earlier changes.
+    /// Changes the weights from this epoch and position on. It must come after all earlier changes.
     fn change(&mut self, from: (u64, u64), weights: &[f64]) -> Result<()> {
         let (given, sets) = (weights.len(), self.parts.len());
         if given != sets {

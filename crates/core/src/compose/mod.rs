@@ -169,7 +169,7 @@ impl<'a> Parts<'a> {
                 inner.clear();
                 inner.push(sample);
                 let mut end = first + 1;
-                // The error of a missing sample comes after the samples before it are read.
+                // Reads the samples before a missing one first, then reports it.
                 while end < ids.len()
                     && let Ok((other, sample)) = place(ids[end])
                 {

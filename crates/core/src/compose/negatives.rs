@@ -15,7 +15,7 @@ use crate::{
 pub struct Negatives {
     inner: StableDataset,
     spec: Spec,
-    /// The fields whose items are not drawn.
+    /// The fields with the items of a sample, which are never drawn for it.
     positives: Vec<usize>,
     count: usize,
     items: u64,
@@ -150,7 +150,7 @@ impl Dataset for Negatives {
             let mut part = rows.part_of_fields(self.fields(), self.inner.spec());
             part.read_by(|rows| self.inner.read_many(ids, rows, context))
         };
-        // The rows before a failed one are complete.
+        // The rows before a failed row are complete.
         let good = read.as_ref().err().map_or(ids.len(), |(index, _)| *index).min(ids.len());
         let epoch = context.epoch();
         context.scoped_scratch(|drawn: &mut Drawn, _| {

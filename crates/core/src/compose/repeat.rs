@@ -5,7 +5,7 @@ use std::fmt;
 use crate::compose::{Parts, check_id, check_len, reads_parts};
 use crate::{Dataset, Fingerprint, ReadError, Result, Spec, StableDataset};
 
-/// Another set several times within an epoch; made by [`Dataset::repeat`].
+/// A set that delivers another set several times within an epoch; made by [`Dataset::repeat`].
 pub struct Repeat {
     inner: StableDataset,
     /// Number of samples of the inner set.

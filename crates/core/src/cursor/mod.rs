@@ -52,7 +52,8 @@ const OLDEST: u32 = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Cursor {
-    // First, so that a newer version is rejected as such, not for unknown or missing fields.
+    // This field is read first: a cursor of a newer version is then rejected by its version, not for unknown
+    // or missing fields.
     #[cfg_attr(feature = "serde", serde(deserialize_with = "known_version"))]
     version: u32,
     #[cfg_attr(feature = "serde", serde(with = "hex"))]
@@ -102,8 +103,8 @@ impl Cursor {
         }
     }
 
-    /// This cursor, moved to a position in `epoch` that a run of these options reaches between two steps;
-    /// proof and order hash stay. For a data set, only `position` counts.
+    /// Moves the cursor to a position in `epoch`, which must be between two steps of a run with these
+    /// options. Proof and order hash stay. For a data set, only `position` counts.
     pub(crate) fn at(mut self, epoch: u64, source_position: SourcePosition) -> Self {
         self.begin(epoch);
         self.reach(source_position, &BatchProof::default());
@@ -124,7 +125,7 @@ impl Cursor {
         self.position = after;
         let moved = after.saturating_sub(self.start).saturating_sub(self.skipped);
         if !moved.is_multiple_of(batch_sampler.global_batch()) && !self.is_at_end(batch_sampler) {
-            // The step was short, to leave samples for the last one.
+            // This step was shortened to leave samples for the last step.
             (self.start, self.skipped) = (after, 0);
         }
         delivered.add_to(&mut self.proof, &mut self.order_hash);
@@ -159,10 +160,10 @@ impl Cursor {
         SourcePosition { position: self.position, offset: self.offset(), taken: self.offset / MAX_OFFSET }
     }
 
-    /// This cursor, to resume with data whose fingerprint differs although the samples are the same.
+    /// Makes the cursor fit data with another fingerprint.
     ///
-    /// For data that was stored in another form. The number of samples, the seed and the order are still
-    /// checked.
+    /// Use it if the same samples were stored in another form. The number of samples, the seed and the order
+    /// are still checked.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -204,10 +205,9 @@ impl Cursor {
     /// of the whole run.
     ///
     /// # Errors
-    /// `Cursor` for a cursor of an earlier feedline, which keyed random numbers by samples; for another data
-    /// set, seed or sampler, for a position beyond the epoch or inside a step of
-    /// the saved world (some ranks delivered their part of that step, others did not), and for an offset in a
-    /// shard, which only the cursor of a source has.
+    /// `Cursor` if the cursor is of an earlier feedline, of another data set, seed or sampler, or of a
+    /// source; and if its position is beyond the epoch, or inside a step of the saved world (some ranks have
+    /// delivered their part of the step, others have not).
     pub(crate) fn fit(self, batch_sampler: &BatchSampler, fingerprint: u64) -> Result<Self> {
         let next = self.fit_any(batch_sampler, fingerprint, "samples")?;
         if self.offset != 0 {

@@ -1,16 +1,16 @@
-//! A batch sampler's view of the loader, the cursor and the record of a run.
+//! Methods of a batch sampler for the loader, the cursor and the record of a run.
 
 use std::ops::Range;
 
 use crate::internal::source::RecordOrder;
 use crate::{BatchSampler, Result};
 
-/// The same shards, with their records in another order.
+/// Sets the order of a source's records; the order of the shards stays.
 pub fn with_records(batch_sampler: BatchSampler, records: RecordOrder) -> BatchSampler {
     batch_sampler.with_records(records)
 }
 
-/// The same samples on a single rank.
+/// This batch sampler for one rank alone, which gets the samples of all ranks.
 pub fn on_one_rank(batch_sampler: &BatchSampler) -> BatchSampler {
     batch_sampler.on_one_rank()
 }
@@ -56,8 +56,7 @@ pub fn skip_positions(batch_sampler: &mut BatchSampler, epoch: u64, positions: R
     batch_sampler.skip_positions(epoch, positions)
 }
 
-/// Replaces `draws` by the global positions of the rows of this rank's batch, in their order: those
-/// that key random numbers.
+/// Replaces `draws` by the global position of each row of this rank's batch. Random numbers are keyed by it.
 pub fn draws(batch_sampler: &BatchSampler, epoch: u64, start: u64, step: u64, draws: &mut Vec<u64>) {
     batch_sampler.draws(epoch, start, step, draws)
 }

@@ -38,7 +38,7 @@ pub fn into_scratch(context: Context) -> Scratch {
     context.into_scratch()
 }
 
-/// Begins sample `id` as `begin` does, and runs `work`, its read.
+/// Begins sample `id` as `begin` does, and runs `work`, which reads it.
 ///
 /// ```
 /// # use feedline_core::Context;
@@ -58,7 +58,7 @@ pub fn sample<R>(context: &mut Context, index: usize, id: u64, work: impl FnOnce
     context.sample(index, id, work)
 }
 
-/// For a `Dataset::read_many` that reads some of its samples from another set under other ids.
+/// For a `Dataset::read_many` that reads some of its samples from another set, where they have other ids.
 ///
 /// ```
 /// # use feedline_core::Context;
@@ -100,7 +100,7 @@ pub fn key(context: &Context) -> u64 {
     context.key()
 }
 
-/// Marks sample `index`, which was begun before, as the one being read, for error messages.
+/// Names sample `index` in error messages from now on. The sample was begun before.
 pub fn mark(context: &mut Context, index: usize, id: u64) {
     context.mark(index, id)
 }

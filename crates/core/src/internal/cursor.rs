@@ -8,8 +8,8 @@ pub fn new(batch_sampler: &BatchSampler, fingerprint: u64) -> Cursor {
     Cursor::new(batch_sampler, fingerprint)
 }
 
-/// This cursor, moved to a position in `epoch` that a run of these options reaches between two steps;
-/// proof and order hash stay.
+/// Moves the cursor to a position in `epoch`, which must be between two steps of a run with these options.
+/// Proof and order hash stay.
 pub fn at(cursor: Cursor, epoch: u64, source_position: SourcePosition) -> Cursor {
     cursor.at(epoch, source_position)
 }
@@ -47,10 +47,9 @@ pub fn merge_proof(cursor: &mut Cursor, delivered: &Proof) {
 /// Checks that a run of `batch_sampler` can resume here, and returns the cursor to resume with.
 ///
 /// # Errors
-/// `Cursor` for a cursor of an earlier feedline, which keyed random numbers by samples; for another data
-/// set, seed or sampler, for a position beyond the epoch or inside a step of
-/// the saved world (some ranks delivered their part of that step, others did not), and for an offset in a
-/// shard, which only the cursor of a source has.
+/// `Cursor` if the cursor is of an earlier feedline, of another data set, seed or sampler, or of a source;
+/// and if its position is beyond the epoch, or inside a step of the saved world (some ranks have delivered
+/// their part of the step, others have not).
 pub fn fit(cursor: Cursor, batch_sampler: &BatchSampler, fingerprint: u64) -> Result<Cursor> {
     cursor.fit(batch_sampler, fingerprint)
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::{BatchSampler, Proof};
 
-/// The expected proof of the global `positions` of one epoch: for an epoch that was left early, or that
+/// The expected proof of the global `positions` of one epoch. Use it for an epoch that ended early, or that
 /// drops its last batch and was resumed with another world size.
 pub fn expected_part(batch_sampler: &BatchSampler, epoch: u64, positions: Range<u64>) -> Proof {
     Proof::expected_part(batch_sampler, epoch, positions)

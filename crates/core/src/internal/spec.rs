@@ -34,10 +34,10 @@ pub fn is_ragged(spec: &Spec) -> bool {
     spec.is_ragged()
 }
 
-/// This spec with the limits of ragged fields that `other` has too: each the larger of both.
+/// This spec, with the limits of each ragged field raised to those of `other` if they are larger.
 ///
 /// # Errors
-/// The property of a field, other than limits, in which `other` differs, as the end of a sentence.
+/// If the specs differ in anything but limits: the difference, worded as the end of a sentence.
 pub fn widened(spec: Spec, other: &Spec) -> Result<Spec, String> {
     spec.widened(other)
 }

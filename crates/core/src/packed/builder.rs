@@ -277,7 +277,7 @@ pub(super) fn too_long(lengths: &[u32], window: usize, long: Long) -> Option<usi
     longer.filter(|_| long == Long::Refuse)
 }
 
-/// The items of a document of `length` items that are in windows.
+/// How many of the `length` items of a document are in windows.
 fn kept(length: u32, long: Long, window: usize) -> u32 {
     if long == Long::Cut { keep_first(length, window) } else { length }
 }
@@ -295,8 +295,8 @@ impl Fate {
     }
 }
 
-/// The pieces; the indices of the pieces, window by window; the start of each window in these, and the end;
-/// the first piece of each group, and the end.
+/// Four lists: the pieces; their indices, window by window; the start of each window in that list, and its
+/// end; the first piece of each group, and the end.
 pub(super) type Laid = (Vec<Stored>, Vec<usize>, Vec<usize>, Vec<usize>);
 
 pub(super) fn lay(lengths: &[u32], long: Long, window: usize, order: Order) -> Laid {

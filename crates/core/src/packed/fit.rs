@@ -59,8 +59,9 @@ pub(super) fn window_starts(pieces: &[Stored], window: usize) -> Vec<usize> {
     starts
 }
 
-/// Puts each piece into the fullest window that it fits; among equally full ones, the one that has been so
-/// for the longest time, as TRL does. Returns the pieces window by window, and the start of each window.
+/// Puts each piece into the fullest window that has room for it. Among equally full windows, the one that
+/// became so full first is taken, as TRL does. Returns the pieces window by window, and the start of each
+/// window.
 pub(super) fn best_fit(pieces: &[Stored], window: usize) -> (Vec<usize>, Vec<usize>) {
     // Windows with room for more items, by that room.
     let mut open: BTreeMap<usize, VecDeque<usize>> = BTreeMap::new();

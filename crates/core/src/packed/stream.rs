@@ -301,7 +301,7 @@ impl Shared {
             }
             record
         };
-        // Without pieces there is no window.
+        // A group without pieces has no windows.
         let windows =
             if pieces.is_empty() { VecDeque::new() } else { starts.windows(2).map(window).collect() };
         Ok((windows, fate))
@@ -398,8 +398,8 @@ impl Shard for Windows {
         loop {
             if let Some(window) = self.windows.pop_front() {
                 self.taken += 1;
-                // After the last window of a group comes the offset of the next document. A resume there
-                // reads groups without windows again.
+                // After the last window of a group, the offset is that of the next document. A run that
+                // resumes there reads groups without windows again.
                 self.next = match self.windows.is_empty() {
                     true => self.documents.offset() * WINDOWS,
                     false => self.group * WINDOWS + self.taken,

@@ -63,7 +63,7 @@ struct Blocks {
     order: Permutation,
     /// The position of the last block of the data set, which may be short, in the sequence.
     short: u64,
-    /// Number of samples that the short block lacks.
+    /// Number of samples missing from the short block.
     lacks: u64,
     /// Blocks that were looked up: their place in the sequence and their first sample.
     known: [(u64, u64); KNOWN],

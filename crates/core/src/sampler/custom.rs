@@ -7,7 +7,7 @@ use super::{MAX_LEN, config, digest};
 use crate::random::key;
 use crate::{Result, catch_panic};
 
-/// Stands where a [`Custom`] sampler gives no sample of the data set. No set has a sample of this id.
+/// The id in place of one that a [`Custom`] sampler could not give. No data set has a sample with this id.
 pub const NO_SAMPLE: u64 = u64::MAX;
 
 /// The sampler of [`Sampler::custom`](super::Sampler::custom).

@@ -393,7 +393,7 @@ impl Sampler {
             Self::Weighted(_) | Self::Balanced(_) => true,
             Self::Subset(sampler) => sampler.repeats(),
             Self::ByEpoch(sampler) => sampler.all().any(Self::repeats),
-            // It may.
+            // The function may name a sample twice.
             Self::Custom(_) => true,
         }
     }

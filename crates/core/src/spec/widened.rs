@@ -4,10 +4,10 @@ use super::{Field, Spec};
 use crate::ragged::Form;
 
 impl Spec {
-    /// This spec with the limits of ragged fields that `other` has too: each the larger of both.
+    /// This spec, with the limits of each ragged field raised to those of `other` if they are larger.
     ///
     /// # Errors
-    /// The property of a field, other than limits, in which `other` differs, as the end of a sentence.
+    /// If the specs differ in anything but limits: the difference, worded as the end of a sentence.
     pub(crate) fn widened(self, other: &Self) -> Result<Self, String> {
         let names = |spec: &Self| -> Vec<String> {
             spec.fields.iter().map(|field| format!("\"{}\"", field.name)).collect()

@@ -1,6 +1,6 @@
-//! Collectives between host devices: every rank sends to rank 0, which answers all.
+//! Collectives between host devices: every rank sends to rank 0, which answers all ranks.
 //!
-//! For tests and machines without GPUs: rank 0 carries the traffic of all ranks.
+//! Meant for tests and machines without GPUs, because all traffic passes through rank 0.
 
 use std::io::{self, ErrorKind as Io, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -139,12 +139,12 @@ struct Peer<'a> {
 }
 
 impl<'a> Peer<'a> {
-    /// All other ranks, in order; for rank 0.
+    /// The connections of rank 0 with all other ranks, in order.
     fn all(shared: &'a Shared) -> impl Iterator<Item = Self> {
         shared.data().iter().map(move |(rank, connection)| Self { shared, rank: *rank, connection })
     }
 
-    /// Rank 0; for the other ranks, which are connected with it alone.
+    /// The connection with rank 0, the only one that another rank has.
     fn hub(shared: &'a Shared) -> Self {
         let (rank, connection) = &shared.data()[0];
         Self { shared, rank: *rank, connection }

@@ -56,7 +56,7 @@ struct Inner {
     forked: Event,
     joined: Event,
     transport: Transport,
-    /// One element, for barriers.
+    /// The one element that a barrier reduces.
     token: Mutex<Buffer<f32>>,
 }
 
@@ -77,7 +77,7 @@ enum Call {
     Reduce(Reduce),
     /// The rank with this number sends to all.
     Broadcast(u32),
-    /// The input of each rank to the output of all.
+    /// Each rank's input is copied to the output of all ranks.
     Gather,
 }
 
@@ -160,7 +160,8 @@ impl Collectives {
     pub fn overlap<'v, T>(&self, work: impl FnOnce(&mut Overlap<'_, 'v>) -> Result<T>) -> Result<T> {
         let mut overlap = Overlap { inner: &self.inner, forked: false, views: std::marker::PhantomData };
         let done = work(&mut overlap);
-        // Also after an error, since a collective may still use the memory. After a panic, `drop` joins.
+        // Joins after an error too, since a collective may still use the memory. After a panic, `drop` does
+        // it.
         let joined = overlap.join();
         done.and_then(|done| joined.map(|()| done))
     }
@@ -257,10 +258,10 @@ impl<'v> Overlap<'_, 'v> {
         let inner = self.inner;
         let is_alone = matches!(inner.transport, Transport::Alone);
         if is_alone && call != Call::Gather {
-            // Checks the views, as with several ranks.
+            // A world of one still checks the views.
             return submit(&inner.compute, name, inputs, outputs, |_| Ok(()));
         }
-        // Set first: an error below may leave part of the work queued.
+        // Set before the work is queued: an error below may leave part of it queued.
         self.forked = true;
         submit(&inner.compute, name, inputs, outputs, |submission| {
             inner.order(&inner.forked, submission.stream, StreamId::from(&inner.stream))?;

@@ -27,7 +27,7 @@ pub(super) fn listen(shared: &Arc<Shared>, rank: u32, mut connection: TcpStream)
 /// Sends heartbeats and checks the other ranks', until the run is over.
 pub(super) fn start(shared: &Arc<Shared>) -> Result<()> {
     let shared = shared.clone();
-    // Several per limit, so that a late one does no harm.
+    // Several heartbeats are sent per limit, so that a late one does no harm.
     let pause = (shared.limit / 10).clamp(Duration::from_millis(10), Duration::from_secs(1));
     spawn("fl-dist-beat".to_owned(), move || {
         while !shared.is_over() {

@@ -76,7 +76,8 @@ impl Group {
             let limit = limit.max(Duration::from_millis(2));
             link.control.set_write_timeout(Some(limit / 2)).map_err(refuse)?;
             link.data.set_write_timeout(Some(limit)).map_err(refuse)?;
-            // Longer on the others, so that rank 0 is the first to find a rank that does not take part.
+            // Other ranks wait longer than rank 0, so that rank 0 is the first to notice a rank that does not
+            // take part.
             let read_limit = if world.rank() == 0 { limit } else { limit.saturating_mul(5) / 2 };
             link.data.set_read_timeout(Some(read_limit)).map_err(refuse)?;
             readers.push((link.rank, link.control.try_clone().map_err(refuse)?));

@@ -258,7 +258,7 @@ fn join(world: World, host: &str, store: &Store, until: Instant, limit: Duration
         }
     };
     let data = open(DATA).map_err(|error| reason(&control).unwrap_or_else(|| lost(error)))?;
-    // Rank 0's limit may start later, and its report names the missing rank.
+    // Rank 0 may have started later. Its report, after its own limit, names the missing rank.
     let extended = deadline(left().saturating_add(limit.min(MAX_EXTENSION)));
     match Message::read(&mut Timed { connection: &control, deadline: extended }) {
         Ok(Message::Welcome) => Ok(Link { rank: 0, control, data }),
@@ -310,7 +310,8 @@ mod tests {
 
     use super::*;
 
-    /// Rank 0 answers on the first connection and closes its port, or on the second.
+    /// Rank 0 sends its refusal on the first connection and closes its port, or sends it on the second
+    /// connection.
     #[test]
     fn a_rank_that_is_refused_between_its_connections_has_the_reason() {
         for refused in [CONTROL, DATA] {

@@ -185,8 +185,8 @@ impl Shared {
             state.open.remove(&number).into_iter().flat_map(|open| open.parts).flatten().collect();
         let bytes = Message::Gathered(number, parts.clone()).to_bytes();
         drop(state);
-        // Before this rank's own caller gets the parts, and before any failure: a rank may leave the run
-        // because of the parts, and others would learn that first.
+        // Sends the parts before this rank's own caller gets them, and before any failure. Otherwise a rank
+        // could leave the run because of the parts, and others would learn of that first.
         let sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
         self.send_all(&bytes, None);
         self.lock().gathered.insert(number, parts);
@@ -252,8 +252,8 @@ impl Shared {
                 return;
             }
         }
-        // Do this first: a caller of this rank that gets the error may end the process at once, and the
-        // others would see a broken connection without a cause.
+        // Sends the failure first. A caller of this rank that gets the error may end the process at once, and
+        // the other ranks would see a broken connection without a cause.
         self.send_all(&Message::Failed(why.to_owned()).to_bytes(), from);
         let callbacks = {
             let mut state = self.lock();
@@ -432,7 +432,7 @@ mod tests {
                 });
                 read.recv().unwrap();
                 let failure = scope.spawn(|| hub.receive(2, Message::Failed("rank 2 left".to_owned())));
-                // Without the order, the failure would arrive at once.
+                // If the order were wrong, the failure would arrive now.
                 std::thread::sleep(Duration::from_millis(100));
                 let is_early = hub.error().is_some();
                 let of_second = scope.spawn(|| next(to_second));

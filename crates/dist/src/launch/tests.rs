@@ -58,7 +58,7 @@ fn the_innermost_launcher_counts() {
     assert_eq!((torchrun.launcher(), torchrun.world().size()), ("torchrun", 8));
     let mpi = launch(&[&MPI[..], &SRUN].concat()).unwrap();
     assert_eq!((mpi.launcher(), mpi.world().rank()), ("Open MPI", 1));
-    // A shell in an allocation, not a task of srun.
+    // The variables of a shell in an allocation, which srun did not start.
     assert_eq!(launch(&[("SLURM_NTASKS", "4")]).unwrap(), Launch::single());
     let batch = [("RANK", "0"), ("WORLD_SIZE", "1"), ("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")];
     assert_eq!(launch(&batch).unwrap().world(), World::single());
@@ -86,7 +86,7 @@ fn contradictions_name_both_variables_and_values() {
             [&[("RANK", "1"), ("WORLD_SIZE", "2")][..], &MPI].concat(),
             ["WORLD_SIZE=2", "OMPI_COMM_WORLD_SIZE=4"],
         ),
-        // Refused, because each of the four tasks would train alone.
+        // Each of the four tasks would train alone, so this is refused.
         ([&[("RANK", "0"), ("WORLD_SIZE", "1")][..], &SRUN].concat(), ["WORLD_SIZE=1", "SLURM_NTASKS=4"]),
         (
             [&[("RANK", "1"), ("WORLD_SIZE", "4"), ("LOCAL_RANK", "0")][..], &MPI].concat(),

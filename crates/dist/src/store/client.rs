@@ -22,8 +22,8 @@ const MIN_ANSWER: Duration = Duration::from_millis(500);
 
 /// A connection to a store: keys and values that all ranks share.
 ///
-/// A question that gets no answer closes the connection, since the answer may still arrive and would be read
-/// as that to the next question. Every later call returns the first error.
+/// A question that gets no answer closes the connection: a late answer would be read as the answer to the
+/// next question. Every later call returns the first error.
 ///
 /// ```
 /// use std::time::Duration;

@@ -138,7 +138,7 @@ impl Shared {
         !clients.unwrap_or_else(PoisonError::into_inner).is_closed
     }
 
-    /// Sleeps, without holding the lock, after an error of the system. Ends early if the server does.
+    /// Sleeps, without holding the lock, after an error of the system. Returns early when the server ends.
     fn pause(&self) {
         let is_open = |clients: &mut Clients| !clients.is_closed;
         drop(self.changed.wait_timeout_while(self.clients(), ERROR_PAUSE, is_open));

@@ -6,18 +6,18 @@ use std::time::{Duration, Instant};
 use feedline_core::{Result, World};
 use feedline_dist::{Group, Launch, Rendezvous, Server};
 
-/// The limit of groups in tests of failures.
+/// The limit given to [`Group::join`] in tests where a rank fails.
 pub const LIMIT: Duration = Duration::from_millis(1500);
 
-/// More than any failure may take to reach all ranks.
+/// The max time until all ranks have the error of a failed rank.
 pub const SOON: Duration = Duration::from_millis(4500);
 
-/// A store of a test.
+/// Serves a store on a free port.
 pub fn server() -> Server {
     Server::start("127.0.0.1", 0).expect("a free port")
 }
 
-/// Rank `rank` of `size`, to meet at `server`.
+/// The launch of rank `rank` of `size`; the ranks meet at `server`.
 pub fn launch(server: &Server, rank: u32, size: u32) -> Launch {
     let rendezvous = Rendezvous {
         host: "127.0.0.1".into(),

@@ -80,7 +80,7 @@ fn pools(workers: Workers, of: &[Option<&Node>]) -> Result<Vec<WorkerPool>> {
                 Workers::Count(all) => Workers::Count((all * devices / of.len()).max(1)),
                 other => other,
             };
-            // New threads inherit the cores of the thread that starts them, and `Auto` counts those.
+            // New threads may use the cores of the thread that starts them. `Auto` counts these cores.
             let _on = node.enter();
             pools.push((node, WorkerPool::new(workers)?));
         }

@@ -102,8 +102,7 @@ impl<T: ?Sized> LoaderBuilder<T> {
         self
     }
 
-    /// The seed of all that is random: the order, and the random numbers passed to `Dataset::read`. Default:
-    /// 0.
+    /// The seed of the order, and of the random numbers passed to `Dataset::read`. Default: 0.
     pub fn seed(mut self, seed: u64) -> Self {
         self.options.seed = seed;
         self
@@ -340,7 +339,7 @@ impl<T: ?Sized> LoaderBuilder<T> {
         self.options.start(device)
     }
 
-    /// This builder, with only the options of both kinds of data.
+    /// This builder as one of either kind of data: only the shared options can be set.
     #[doc(hidden)] // For the Python package and feedline-record.
     pub fn either(self) -> LoaderBuilder<()> {
         LoaderBuilder { options: self.options, data: PhantomData }

@@ -32,7 +32,7 @@ const DROP_LIMIT: Duration = Duration::from_secs(5);
 /// The order of the samples, or of a source's shards.
 #[derive(Clone)]
 pub(super) enum Order {
-    /// The set's own: all samples at once, or by blocks.
+    /// The set decides: all samples at once, or by blocks.
     PlainShuffle,
     Sampler(Sampler),
 }
@@ -151,7 +151,7 @@ impl LoaderOptions {
     /// The sampler of the order.
     ///
     /// # Errors
-    /// `Config` for blocks of the set that no block shuffle has.
+    /// `Config` if the set asks for blocks of a size that a block shuffle cannot have.
     fn sampler(&self) -> Result<Sampler> {
         match &self.order {
             Order::Sampler(sampler) => Ok(sampler.clone()),
@@ -179,7 +179,7 @@ impl LoaderOptions {
         ))
     }
 
-    /// Refuses a batch size that differs from the sampler's buckets: batches would mix lengths and have more
+    /// Refuses a batch size other than that of the sampler's buckets: batches would mix lengths and have more
     /// padding.
     fn check_buckets(&self, sampler: &Sampler) -> Result<()> {
         let (batch, ranks) = (self.batch_size as u64, u64::from(self.world.size()));

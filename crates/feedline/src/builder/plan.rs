@@ -174,14 +174,14 @@ impl LoaderOptions {
         self.depth.unwrap_or_else(|| (SMALL / bytes).min(budget).clamp(min, min.max(8)))
     }
 
-    /// Slots on the device that batches are copied into: one for each lane of a device map, and one to copy
-    /// into meanwhile; without a device map those of the consumer.
+    /// Slots on the device that batches are copied into. With a device map, one for each lane and one to copy
+    /// into meanwhile; without, the slots of the consumer.
     pub(crate) fn copied_slots(&self, layout: &Layout) -> usize {
         if self.device_map.is_some() { self.device_lanes + 1 } else { self.device_slots(layout) }
     }
 
-    /// Host slots if lanes read them: one per lane in work, one per lane that waits, and two to fill. With
-    /// less budget, at least one to fill while all lanes work.
+    /// Host slots if lanes read them: for each lane one that it works on and one that waits for it, and two
+    /// to fill. If the budget is smaller, one for each lane and one to fill.
     fn slots_of_host_lanes(&self, layout: &Layout) -> usize {
         let ahead = self.depth.unwrap_or(0).saturating_add(1).max(2 * self.device_lanes + 2);
         ahead.min(self.pinned_budget / layout.bytes().max(1)).max(self.device_lanes + 1)
@@ -192,7 +192,7 @@ impl LoaderOptions {
         self.device_map.as_ref().is_some_and(|map| map.reads_host)
     }
 
-    /// The number of decode threads; 1 if the options give none, which is refused later.
+    /// The number of decode threads. 1 for invalid options, which are refused later.
     fn workers_or_one(&self) -> usize {
         self.pool.as_ref().map_or_else(|| self.workers.count().unwrap_or(1), WorkerPool::workers)
     }

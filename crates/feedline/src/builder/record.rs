@@ -22,7 +22,7 @@ pub(super) struct Recording {
 }
 
 impl LoaderOptions {
-    /// The hash of rows, and the writer of the record; `None` for each that is not requested.
+    /// How rows are hashed, and the writer of the record. Each is `None` if it is not requested.
     pub(crate) fn open_record(
         &self,
         mode: &ChosenMode,
@@ -69,9 +69,9 @@ impl<T: ?Sized> LoaderBuilder<T> {
         }
     }
 
-    /// Reads as the run of a record did: `records` is the order of a source's records, and `skips` are the
-    /// steps that were skipped, by epoch. Hashes the rows of every batch, without a record, staged and
-    /// without a device map.
+    /// Makes the batches of a recorded run again: `records` is the order of a source's records, and `skips`
+    /// are the steps that were skipped, by epoch. Batches are staged, without a device map. The rows of every
+    /// batch are hashed, and nothing is recorded.
     #[doc(hidden)] // For feedline-record.
     pub fn replays(mut self, records: RecordOrder, skips: Vec<(u64, Range<u64>)>) -> Self {
         let options = &mut self.options;

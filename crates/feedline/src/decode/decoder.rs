@@ -1,4 +1,4 @@
-//! One loader's decoding: the state that its workers share, and the end of a batch.
+//! The state of one loader that its workers share, and the last steps of decoding a batch.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -40,7 +40,7 @@ pub(crate) struct Decoder {
     pub(crate) map_batch: Option<MapBatch>,
     /// Hashes the rows of batches, for a run that is recorded.
     pub(crate) content: Option<ContentHash>,
-    /// The content of host slots for a set that is partly on the device.
+    /// For a set that is partly on the device: which samples workers read, and their places in host slots.
     pub(crate) rest: Option<Rest>,
     /// Number of workers that may take work.
     pub(crate) workers: Arc<AtomicUsize>,
@@ -99,8 +99,8 @@ impl Decoder {
         }
     }
 
-    /// Whether the workers are busy for longer than a wake-up takes with `queued` batches, each of which is
-    /// short. This loader has at most one in each host slot.
+    /// Whether decoding `queued` short batches takes the workers longer than a wake-up. This loader has at
+    /// most one batch in each host slot.
     pub(super) fn is_busy_with(&self, queued: usize) -> bool {
         let queued = queued.min(self.requests.host_slots());
         let (time, queued) = (self.batch_time(), u32::try_from(queued).unwrap_or(u32::MAX));
@@ -158,7 +158,7 @@ impl Decoder {
         }
         let start = now();
         info.prove();
-        // A batch that is not wanted may have unread rows.
+        // A batch that is no longer wanted may have unread rows, so the hook is not called.
         if let Some(map_batch) = self.map_batch.as_ref().filter(|_| self.requests.wants(info)) {
             let (bytes, info) = lease.parts_mut();
             map_batch.run(&self.batch_sampler, &self.layout, (bytes, info), worker)?;
@@ -180,7 +180,7 @@ impl Decoder {
         Ok(Some(Delivery::Filled(lease.ready())))
     }
 
-    /// The hash of the rows of a batch, if it is due.
+    /// The hash of the rows of a batch, if its step is to be hashed.
     pub(super) fn content_of(&self, lease: &FillLease<Pinned, HostInfo>) -> Option<ContentHash> {
         let info = &lease.info().batch;
         self.content.filter(|hash| {

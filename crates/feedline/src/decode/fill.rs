@@ -81,7 +81,7 @@ impl Filling {
                     }
                 }
                 Ok(None) => {}
-                // It would panic again at once.
+                // The filler would panic again at once, so wait a moment.
                 Err(_) => drop(self.closed.wait(Some(LOOK), |closed| closed.then_some(()))),
             }
         }
@@ -147,7 +147,8 @@ fn run(decoder: Arc<Decoder>, pool: WorkerPool, lane: usize) {
         }
         decoder.requests.wake_for_outcomes(false);
     }
-    // Dropped before the decoder, whose end lets the loader join the threads of its pool.
+    // The pool is dropped before the decoder: once the decoder is gone, the loader joins the threads of its
+    // pool.
     drop(pool);
 }
 
@@ -243,7 +244,7 @@ fn finish(batch: Job, start: u64, decoder: &Decoder, worker: &Worker<'_>) -> Res
     worker.begin_batch(start, &mut info.timeline);
     worker.set_idle_since(now());
     decoder.record(worker, "fill", &lease.info().batch, (start, now()));
-    // No worker was busy with it.
+    // No worker spent time on this batch.
     decoder.finish(lease, substituted, 0, worker)
 }
 

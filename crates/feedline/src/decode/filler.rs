@@ -89,7 +89,8 @@ pub struct DataDescription<'a> {
     pub samples: u64,
     /// The seed of the random numbers.
     pub seed: u64,
-    /// Whether the data is a [`Source`](crate::Source), whose records the loader reads.
+    /// Whether the data is a [`Source`](crate::Source). The loader then reads its records, and the filler
+    /// decodes them.
     pub is_source: bool,
 }
 

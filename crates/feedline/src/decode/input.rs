@@ -12,8 +12,8 @@ use feedline_device::zero_copy::{GatherOrder, StridedColumns};
 
 use crate::job::SourceReader;
 
-/// The data of a loader: while it is built, with the length and the spec of a data set read once; for the
-/// workers, the data set itself.
+/// The data of a loader. While the loader is built, `D` is a [`StableDataset`], whose length and spec are
+/// read once; for the workers it is the data set itself.
 #[derive(Clone)]
 pub(crate) enum Input<D: ?Sized = StableDataset> {
     /// Samples with random access; the batch sampler is over samples.
@@ -74,7 +74,7 @@ impl Input {
     /// The fingerprint of the data.
     ///
     /// # Errors
-    /// That of a read without which the fingerprint would not be that of the data.
+    /// The error of a read, if the fingerprint could not cover all of the data.
     pub(crate) fn fingerprint(&self) -> Result<u64> {
         Fingerprint::checked(|| match self {
             Self::Dataset(dataset) | Self::ZeroCopy(dataset, _) => dataset.fingerprint(),
@@ -83,8 +83,8 @@ impl Input {
     }
 }
 
-/// Clears the `Bool` fields of `rows`: rows of samples on the device are not read, but are checked with the
-/// others.
+/// Clears the `Bool` fields of `rows`. Samples on the device are not read into their rows, but these rows are
+/// checked like all others.
 fn clear_bools(rows: &mut Rows<'_>) {
     for (index, field) in rows.spec().fields().iter().enumerate() {
         if field.dtype() == DType::Bool {

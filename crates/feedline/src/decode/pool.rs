@@ -82,8 +82,8 @@ pub struct WorkerPool {
     activity: Arc<[Activity]>,
     /// The number of workers that may take work, which decoders read too.
     active: Arc<AtomicUsize>,
-    /// Owned by the pool's handles, not by its threads: the last handle ends the threads. `None` only while
-    /// this is dropped.
+    /// Owned by the handles of the pool, not by its threads: dropping the last handle ends the threads.
+    /// `None` only during that drop.
     threads: Option<Arc<Vec<JoinHandle<()>>>>,
 }
 

@@ -65,7 +65,7 @@ impl Prefetch {
         if self.has_prepared(request) {
             return;
         }
-        // A call that prepares something prepares a sample.
+        // Each call that prepares something prepares at least one sample, so this many calls are enough.
         for _ in 0..=ids.len() {
             match self.call(dataset, (request, ids), decoder, worker) {
                 Prefetched::Prepared => {}
@@ -152,13 +152,13 @@ impl Prefetch {
         false
     }
 
-    /// The ids of the step of `request`.
+    /// Replaces `ids` by the ids of the step of `request`.
     fn draw(&self, request: Request, decoder: &Decoder, ids: &mut Vec<u64>) {
         // Another worker that wants the same ids waits for them instead of drawing them too.
         let (of, known) = &mut *self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
         if *of != request {
             decoder.batch_sampler.batch(request.epoch, request.start, request.step, known);
-            // The batch will be refused.
+            // A custom sampler gave no sample here. The batch fails when it is decoded.
             known.retain(|&id| id != NO_SAMPLE);
             *of = request;
         }
@@ -223,14 +223,14 @@ mod tests {
         go_on_to(20, 7);
         assert!([7, 8, 19].map(|step| has_prepared(at(1, 0, step))) == [true; 3]);
         assert!([4, 6].map(|step| has_prepared(at(1, 0, step))) == [false; 2]);
-        // Step 19 turned out to be pending.
+        // Another worker is still preparing step 19.
         go_on_to(20, 20);
         assert!(!has_prepared(at(1, 0, 19)));
-        // The epoch after, and the last batches of the epoch before it.
+        // The next epoch, then the last batches of the epoch before.
         assert!(!has_prepared(at(1, 1, 0)) && !has_prepared(at(1, 0, 21)));
         let Progress { next, begun, .. } = *prefetch.progress();
         assert_eq!((next, begun), (at(1, 1, 1), 1));
-        // A new request from an earlier position, and a worker of the one before.
+        // A new request begins at an earlier position, while a worker still serves the old one.
         assert!(!has_prepared(at(2, 0, 3)) && !has_prepared(at(1, 1, 5)));
         assert_eq!(prefetch.progress().next, at(2, 0, 4));
     }

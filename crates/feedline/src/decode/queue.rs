@@ -108,13 +108,13 @@ impl<J, S: Clone> Queue<J, S> {
         Self { work: Monitor::new(state), resting: Monitor::new(()) }
     }
 
-    /// The same; before a worker takes the first of the jobs, `choose` may change them.
+    /// Lets `choose` change the queued jobs before a worker takes the first.
     pub(crate) fn choosing(self, choose: fn(usize, &mut VecDeque<J>)) -> Self {
         self.work.with(|state| state.choose = choose);
         self
     }
 
-    /// The same; work of loaders whose consumers wait goes first.
+    /// Lets work of loaders whose consumers wait go first.
     pub(crate) fn preferring(self, is_job: fn(&J) -> bool, is_share: fn(&S) -> bool) -> Self {
         self.work.with(|state| (state.is_job_waited, state.is_share_waited) = (is_job, is_share));
         self
@@ -165,7 +165,7 @@ impl<J, S: Clone> Queue<J, S> {
         self.work.with(|state| state.items() == 0) && self.work.asleep() > 0
     }
 
-    /// The number of workers that wait, beyond those that the queued work will keep busy.
+    /// The number of sleeping workers that the queued work does not need.
     pub(crate) fn unused(&self) -> usize {
         self.work.look(|state, waiting| waiting.saturating_sub(state.items()))
     }

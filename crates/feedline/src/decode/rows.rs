@@ -58,8 +58,8 @@ impl Reader<'_> {
         let ids = &self.host_info.batch.ids[internal::rows::first(&rows)..][..rows.len()];
         let read = catch_unwind(AssertUnwindSafe(|| self.read_or_substitute(ids, &mut rows, context)));
         read.unwrap_or_else(|panic| {
-            // Without a current sample the panic came from a bulk read: the first id of the range is the best
-            // guess.
+            // If no sample is current, the panic came from a bulk read. The first id of the range is then the
+            // best guess.
             let id =
                 internal::context::current(context).map_or_else(|| ids.first().copied(), |(_, id)| Some(id));
             let why = format!("the data set panicked: {}", panic_text(panic));

@@ -16,7 +16,7 @@ use super::worker::Worker;
 use crate::job::{Delivery, HostInfo, Job};
 
 /// A batch that takes one worker less time than this is decoded by that worker alone; a longer one is split.
-/// A piece must be long against a [`WAKE_UP`].
+/// A piece must take much longer than a [`WAKE_UP`].
 ///
 /// Machine: 16 cores of a Xeon beside an H200, 2026-11-21. Bench: `tiny`, `gather`.
 const PIECE: Duration = WAKE_UP.saturating_mul(5);
@@ -50,7 +50,7 @@ pub(crate) struct Split {
     fill: RwLock<Option<SharedFill<Pinned, HostInfo>>>,
     piece_rows: usize,
     busy_ns: AtomicU64,
-    /// The part of it in which other processes have read.
+    /// The part of `busy_ns` in which other processes read samples.
     elsewhere_ns: AtomicU64,
     substituted: Mutex<Vec<Substituted>>,
     /// The first row of the first piece that failed, and why.

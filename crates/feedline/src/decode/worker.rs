@@ -88,7 +88,7 @@ impl std::fmt::Display for Reading {
 pub(crate) struct Worker<'a> {
     activity: &'a Activity,
     index: usize,
-    /// Kept across batches; empty while a batch uses it.
+    /// The scratch memory, kept from batch to batch; empty while a batch uses it.
     scratch: Cell<Scratch>,
     /// The ids of a batch whose samples it prepares.
     ids: Cell<Vec<u64>>,
@@ -96,7 +96,8 @@ pub(crate) struct Worker<'a> {
     prefetch_ns: Cell<u64>,
     /// The time at which it last finished some work; 0 before.
     idle_since: Cell<u64>,
-    /// The time at which its last batch was handed out, and the start of its idle time before that.
+    /// The time at which the worker's last batch was handed out, and the time from which the worker was idle
+    /// before that.
     last: Cell<(u64, u64)>,
 }
 
@@ -107,8 +108,8 @@ impl<'a> Worker<'a> {
         Self { activity, index, scratch, ids, prefetch_ns, idle_since, last }
     }
 
-    /// This worker begins the batch of `timeline` at `at`. Batches that were handed out together all get the
-    /// idle time before the first of them.
+    /// Records in `timeline` that this worker begins the batch at `at`. Batches that were handed out together
+    /// all get the idle time before the first of them.
     pub(crate) fn begin_batch(&self, at: u64, timeline: &mut Timeline) {
         if self.last.get().0 != timeline.handed_out {
             self.last.set((timeline.handed_out, self.idle_since.get()));
@@ -121,12 +122,13 @@ impl<'a> Worker<'a> {
         self.index
     }
 
-    /// This worker has finished some work.
+    /// Records that this worker is idle from `at` on.
     pub(crate) fn set_idle_since(&self, at: u64) {
         self.idle_since.set(at);
     }
 
-    /// The worker begins to read rows of `step`. Returns the cell in which it stores the id of each sample.
+    /// Records that the worker begins to read rows of `step`. Returns the cell in which the worker stores the
+    /// id of each sample.
     pub(crate) fn begin(&self, step: u64, sample: u64) -> Arc<AtomicU64> {
         self.activity.sample.store(sample, Ordering::Relaxed);
         self.activity.since_ns.store(now(), Ordering::Relaxed);
@@ -134,7 +136,7 @@ impl<'a> Worker<'a> {
         self.activity.sample.clone()
     }
 
-    /// The worker has finished reading.
+    /// Records that the worker has finished reading.
     pub(crate) fn end(&self) {
         self.activity.step.store(IDLE, Ordering::Relaxed);
     }
@@ -144,7 +146,7 @@ impl<'a> Worker<'a> {
         self.ids.take()
     }
 
-    /// Keeps that memory.
+    /// Keeps the memory that [`take_ids`](Self::take_ids) returned.
     pub(super) fn keep_ids(&self, ids: Vec<u64>) {
         self.ids.set(ids);
     }
@@ -278,7 +280,7 @@ impl Job {
     /// Writes the ids of the batch into its info.
     ///
     /// # Errors
-    /// `Config` if a sampler of the user's gives no sample of the data set.
+    /// `Config` if a custom sampler gives an id that the data set does not have.
     pub(super) fn sample(&mut self, batch_sampler: &BatchSampler) -> Result<()> {
         let info = &mut self.lease.info_mut().batch;
         let BatchInfo { epoch, step, start, .. } = *info;

@@ -35,7 +35,7 @@ struct Lanes {
     intake: Mutex<u64>,
     outbox: Outbox,
     work: MapWork,
-    /// Dropped last: tells that the stage has ended.
+    /// Its drop reports that the stage has ended, so it is dropped last.
     _ended: Ended,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct MapWork {
     pub(crate) device: Device,
 }
 
-/// Gets the outcome of the transfer thread.
+/// Receives the outcome of the transfer thread.
 pub(crate) type Outcome = Box<dyn FnOnce(Result<()>) + Send>;
 
 /// Calls its closure when it is dropped.
@@ -68,12 +68,12 @@ pub(crate) struct Lane {
     stream: Stream,
     map: Map,
     timed: TimedCopies,
-    /// For the last batch that was read from its host slot, the nanoseconds of the closure, and of the waits
-    /// for the output's slot and for the previous batch.
+    /// Times of the last batch that was read from its host slot, in nanoseconds: of the closure, and of the
+    /// waits for the output's slot and for the previous batch.
     last: (u64, u64),
-    /// Whether its last wait for the consumer was longer than a tenth of the batch's time.
+    /// Whether the lane's last wait for the consumer took more than a tenth of the time of the batch.
     is_ahead: bool,
-    /// The end of its work on the device.
+    /// The end of the lane's work on the device.
     ended: Event,
     /// For each output field, whether the closure has taken it.
     written: Vec<bool>,
@@ -148,8 +148,8 @@ impl Lanes {
         }
     }
 
-    /// Takes the next batch that is still wanted, and a slot for its output; `None` at the end. One lane at a
-    /// time, so that batches get slots in the order of delivery.
+    /// Takes the next batch that is still wanted, and a slot for its output; `None` at the end. Only one lane
+    /// does this at a time, so that batches get slots in the order of delivery.
     fn take(&self) -> Option<Task> {
         let mut intake = self.intake.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -285,7 +285,7 @@ impl Lane {
             catch_panic("the device map panicked", || map(&mut batch)).and_then(|mapped| mapped)?;
             batch.check_written()
         })?;
-        // Dropped only now, when all work that reads the batch is queued.
+        // The batch is dropped only now: all work that reads it is queued.
         drop(input);
         if is_timed {
             timed.end(stream, BatchId::of(mapped.info()))?;

@@ -25,7 +25,7 @@ pub(crate) use source::SourceReader;
 
 /// A batch to decode.
 pub(crate) struct Job {
-    /// Its request, at the step of this batch.
+    /// The request of the batch, advanced to its step.
     pub(crate) request: Request,
     /// The times so far, and the batch's number, counted over all batches of the loader.
     pub(crate) timeline: Timeline,
@@ -82,8 +82,8 @@ impl Job {
         Self { request, timeline, lease, filled_by, reader }
     }
 
-    /// The same job, for the thread that has just taken it from the queue: describes the batch in the slot's
-    /// info.
+    /// Describes the batch in the slot's info. Called by the thread that has just taken the job from the
+    /// queue.
     pub(crate) fn taken(mut self) -> Self {
         let Request { number: request, epoch, step, start, .. } = self.request;
         let info = self.lease.info_mut();
@@ -94,13 +94,14 @@ impl Job {
         self
     }
 
-    /// The same job, to be taken again later: keeps its times, and the records read so far.
+    /// Prepares the job to be queued again. It keeps its times and the records read so far.
     pub(crate) fn put_off(mut self) -> Self {
         self.timeline = self.lease.info().batch.timeline;
         self
     }
 
-    /// Whether the job may get another slot: the slot of a source's batch may hold some of its records.
+    /// Whether the job may get another slot. A batch of a source may not: its slot may already hold some of
+    /// its records.
     pub(crate) fn may_swap_slot(&self) -> bool {
         self.reader.is_none()
     }

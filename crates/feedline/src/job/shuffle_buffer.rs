@@ -37,12 +37,13 @@ struct Block {
     /// The order of delivery.
     order: Vec<u32>,
     is_full: bool,
-    /// The error that ended it; reported after the records of the block before it.
+    /// The error that ended this block. It is reported once all records of the block before are delivered.
     failed: Option<Error>,
 }
 
 impl Block {
-    /// Starts a block at `start`, of `half` to `2 * half` bytes: blocks of other epochs have other borders.
+    /// Starts a block at `start`. Its size is random, from `half` to `2 * half` bytes, so that blocks have
+    /// different borders in each epoch.
     fn begin(&mut self, seed: u64, epoch: u64, start: SourcePosition, half: usize) {
         self.ids.clear();
         self.bytes.clear();
@@ -56,7 +57,7 @@ impl Block {
     fn push(&mut self, id: u64, record: &[u8]) -> Result<()> {
         let needed = self.bytes.len() + record.len();
         if needed > self.bytes.capacity() {
-            // Grows by less than doubling, to stay within the budget.
+            // The memory grows by less than a factor of two, to stay within the budget.
             let more = needed.max(self.max_bytes.min(2 * needed)) - self.bytes.len();
             self.bytes.try_reserve_exact(more).map_err(|_| no_memory(self.max_bytes))?;
         }

@@ -135,7 +135,7 @@ impl<'a> Epoch<'a> {
 
     /// The next batch. Blocks for at most `limit`.
     fn advance(&mut self, limit: Option<Duration>) -> Result<TryNext> {
-        // Checked first: a refused call must not end the epoch for its own thread.
+        // This check comes first: a refused call must not end the epoch for the thread that owns it.
         self.loader.check_thread("next")?;
         if self.is_over() {
             self.loader.end_epoch();
@@ -235,7 +235,7 @@ impl Loader {
             let look = longest.map(|longest| longest.saturating_sub(self.held.1).min(self.held_timeout / 4));
             let left = limit.zip(start).map(|(limit, start)| limit.saturating_sub(start.elapsed()));
             let wait = left.into_iter().chain(look).min();
-            // A ready batch costs no wait, and a poll does not wait.
+            // Neither a batch that is ready nor a poll counts as a wait.
             let is_waiting = wait != Some(Duration::ZERO) && self.loaded.is_empty();
             if is_waiting {
                 self.requests.set_waited_for(true);

@@ -200,8 +200,7 @@ impl Loader {
         self.continue_epoch()
     }
 
-    /// The error for a cursor of a run that shuffled all samples at once, if this one shuffles them by
-    /// blocks.
+    /// The error for the cursor of a run that shuffled all samples at once. This run shuffles them by blocks.
     fn of_shuffle_at_once(&self, cursor: Cursor) -> Option<Error> {
         let options = self.batch_sampler.options();
         if self.is_source || !matches!(options.sampler, Sampler::Block(_)) {
@@ -236,7 +235,7 @@ impl Loader {
             (request.epoch, request.source_position(), request.step) == (epoch, at, 0)
                 && request.epoch < request.end
         };
-        // If the current request continues, an error comes after the batches read before it.
+        // If the current request continues, the batches read before an error are delivered first.
         if !self.current.is_some_and(is_next) {
             self.running.check()?;
             if steps > 0 {

@@ -99,7 +99,7 @@ impl Loader {
                 (Some(lanes), to_lanes, outcome)
             }
         };
-        // On the host a copy takes a core's time, not only the memory's.
+        // On the host a copy also takes the time of a core.
         let counts_copies = device.kind() == BackendKind::Cuda && columns.is_none();
         let transfer = Transfer {
             columns,
@@ -189,7 +189,7 @@ fn start_threads(
     let ended = running.stage("transfer");
     let thread = transfer.start(reader, move |result, transfer| {
         outcome(result);
-        // In this order: the slots are released once the stage is reported as ended.
+        // The order matters: the slots are released only after the stage is reported as ended.
         drop(transfer);
         ended();
     })?;
@@ -227,7 +227,7 @@ fn setup(
         plain_shuffle: builder.plain_shuffle(batch_sampler),
         block_shuffle: blocks.filter(|(_, window)| match batch_sampler.options().sampler {
             Sampler::Shuffle => true,
-            // The windows of a plain shuffle do not depend on the cache.
+            // The windows of `shuffle` do not depend on the cache.
             _ => builder.plain_shuffle(batch_sampler).is_some_and(|(_, plain)| plain > *window),
         }),
         // The window is half of the cache.
@@ -244,7 +244,7 @@ fn are_few(variable: Option<&str>) -> bool {
 /// The slots of a loader.
 struct Slots {
     host: Ring<Pinned, HostInfo>,
-    /// The slots that batches are copied into; if none is, those that the consumer gets.
+    /// The slots that batches are copied into. If nothing is copied, the slots that the consumer gets.
     copied: Arc<SlotRing>,
     /// The slots that the consumer gets. With a device map they are not the copied ones.
     delivered: Arc<SlotRing>,
@@ -252,7 +252,7 @@ struct Slots {
 
 /// Allocates the slots, with room for the info of a batch in each, so that loading a batch allocates nothing.
 /// `layouts` are the layouts of batches as workers fill them, and as the consumer gets them. `host_readers`
-/// are the streams that read host slots, if not the copy stream does.
+/// are the streams that read host slots; without them the copy stream does.
 fn allocate(
     builder: &LoaderOptions,
     columns: Option<&StridedColumns>,
@@ -274,7 +274,7 @@ fn allocate(
     };
     let host_slots = Ring::<Pinned, HostInfo>::new(pinned);
     let ring = |count, layout: &Layout| SlotRing::new(device, count, layout.bytes());
-    // Smaller ones stay in the cache of the worker that fills them.
+    // Smaller batches stay in the cache of the worker that fills them.
     let is_handed_over = builder.is_handed_over && layout.bytes() > *CACHED.end();
     let (copied, slots) = match (&builder.device_map, host_readers) {
         (None, _) => {

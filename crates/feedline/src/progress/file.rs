@@ -56,7 +56,7 @@ impl Checkpoint {
         };
         let (file, temporary) = temporary(folder, name, random).map_err(cannot)?;
         write(&self.to_bytes(), file, &temporary, path).map_err(|error| {
-            // This call made the file; if it stays, it does no harm.
+            // This call created the file. If it cannot be removed, it does no harm.
             let _ = fs::remove_file(&temporary);
             cannot(error)
         })?;

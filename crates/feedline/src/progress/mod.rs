@@ -1,5 +1,6 @@
-//! The progress of a loader: counted as batches are delivered, and readable while an epoch is borrowed. A
-//! checkpoint is a progress that matches the model: its batches are those whose work has finished.
+//! The progress of a loader. It is counted as batches are delivered, and can be read while an epoch borrows
+//! the loader. A checkpoint is the progress that matches the model: it counts the batches whose work has
+//! finished.
 
 mod file;
 
@@ -218,7 +219,7 @@ impl Progress {
 
     /// The present state, if every delivered batch is released.
     pub(crate) fn released(&self) -> Result<Checkpoint> {
-        // A batch counts as held before the cursor counts it.
+        // A batch is counted as held first, and by the cursor afterwards. So lock the cursor first.
         let counted = self.lock();
         let held = self.unreleased.load(Ordering::Acquire);
         if held > 0 {
@@ -254,7 +255,7 @@ impl Progress {
         internal::cursor::is_at_end(&self.lock().cursor, batch_sampler)
     }
 
-    /// The epoch of a source has ended here.
+    /// Moves the cursor to `source_position`, the end of the source's epoch.
     pub(crate) fn end_epoch(&self, source_position: SourcePosition) {
         internal::cursor::reach(&mut self.lock().cursor, source_position, &BatchProof::default());
     }
@@ -285,7 +286,7 @@ impl Progress {
                 }
             }
         }
-        // Only if there are bad samples, because the check allocates.
+        // The check allocates, so it runs only if there are bad samples.
         if !bad_sample_report.samples().is_empty() {
             internal::bad_samples::check(bad_sample_report, self.bad_samples)
                 .map_err(|error| internal::error::at_batch(error, batch.step()))?;

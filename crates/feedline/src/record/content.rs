@@ -16,7 +16,7 @@ impl ContentHash {
     /// Every batch.
     pub(crate) const EVERY: Self = Self { every: 1 };
 
-    /// `None` for an `every` of 0.
+    /// Hashes every `every`-th step; `None` if `every` is 0.
     pub(crate) fn new(every: u64) -> Option<Self> {
         (every > 0).then_some(Self { every })
     }

@@ -50,7 +50,7 @@ pub enum Frame<'a> {
     },
     /// The options of the steps that follow, as JSON.
     Header(&'a [u8]),
-    /// The steps that follow have the numbers from `number` on, and replace recorded ones of these numbers.
+    /// The steps that follow are numbered from `number` on. They replace earlier steps with these numbers.
     Begin {
         /// The number of the next step.
         number: u64,
@@ -165,8 +165,8 @@ impl<'a> Frame<'a> {
 /// A crash may leave zeros in unwritten parts of the file. No frame ends with this many zeros.
 const ZEROS: usize = 16;
 
-/// Whether `bytes`, which do not begin with a whole frame, are only the beginning of one, as a kill leaves
-/// it. Otherwise they are damaged: no readable frame follows one that was cut.
+/// Whether `bytes` are the beginning of a frame that a kill has cut. They do not begin with a whole frame. If
+/// a readable frame follows, nothing was cut: the bytes are damaged.
 pub(super) fn is_cut(bytes: &[u8]) -> bool {
     let zeros = bytes.iter().rev().take_while(|byte| **byte == 0).count();
     let written = if zeros >= ZEROS || zeros == bytes.len() { bytes.len() - zeros } else { bytes.len() };

@@ -28,7 +28,7 @@ pub(super) fn describe(options: &RecordOptions, run: &Run<'_>, content: &str) ->
         Input::Source(source) => (None, Some(source.shards()), shard_files(&**source)),
     };
     let order = internal::batch_sampler::records(batch_sampler);
-    // Counted without skips, as the steps of a run are.
+    // Steps are counted as if none were skipped, like the steps of a run.
     let per_step = sampling.batch as u64 * u64::from(world);
     let steps = match run.last_batch {
         LastBatch::Drop => internal::batch_sampler::positions(batch_sampler) / per_step,

@@ -99,7 +99,7 @@ struct Shared {
     writers: Mutex<Vec<(u32, RankWriter)>>,
 }
 
-/// What the header of a record says of its run.
+/// The properties of a run that the header of its record holds.
 pub(crate) struct Run<'a> {
     pub(crate) input: &'a Input,
     pub(crate) batch_sampler: &'a BatchSampler,

@@ -97,7 +97,7 @@ impl RankRecord {
         let (mut at, mut whole, mut open) = (MAGIC.len(), MAGIC.len(), Vec::new());
         while let Some((frame, len)) = Frame::read(&bytes[at..]) {
             if let Frame::Substitute(substitute) = frame {
-                // Counts only together with its step.
+                // A substitute counts only once its step has been read.
                 open.push(substitute);
                 at += len;
                 continue;

@@ -107,7 +107,7 @@ impl Writer {
         Ok(writer)
     }
 
-    /// The next step begins at a saved cursor, so it may have been recorded before.
+    /// Call this when the next step begins at a saved cursor: the step may have been recorded before.
     pub(crate) fn resume(&mut self) {
         self.is_resumed = true;
     }
@@ -208,7 +208,7 @@ impl Writer {
         let wrote = self.file.write_all(&self.buffer);
         self.flushed = Instant::now();
         if let Err(error) = wrote {
-            // A part of a frame must not precede later ones.
+            // Removes a frame that was written in part: later frames must not follow it.
             let _ = self.file.set_len(self.written);
             let error = cannot(&self.path, error);
             self.error = Some(error.clone());

@@ -37,17 +37,17 @@ pub struct Setup {
     #[serde(default)]
     pub lanes_read_host: bool,
     /// Whether kernels of the lanes and of the training step may wait for each other in CUDA's work queues. A
-    /// process has 8, unless the environment variable `CUDA_DEVICE_MAX_CONNECTIONS` sets more before CUDA
-    /// starts.
+    /// process has 8 queues, unless the environment variable `CUDA_DEVICE_MAX_CONNECTIONS` sets more before
+    /// CUDA starts.
     #[serde(default)]
     pub has_few_queues: bool,
     /// Block and window, if `shuffle` goes by blocks because the set is too large to be shuffled at once
     /// ([`Dataset::plain_shuffle`](feedline_core::Dataset::plain_shuffle)).
     #[serde(default)]
     pub plain_shuffle: Option<(u64, u64)>,
-    /// Block and window of the [`Sampler::block`](feedline_core::Sampler::block) that would decode each
-    /// group of samples once, if the order is a shuffle of a set whose groups do not fit its cache: of
-    /// single samples, or by blocks in larger windows.
+    /// Only for a shuffle that decodes groups of samples several times, because the cache of the set cannot
+    /// hold them: block and window of the [`Sampler::block`](feedline_core::Sampler::block) that would decode
+    /// each group once.
     #[serde(default)]
     pub block_shuffle: Option<(u64, u64)>,
     /// The approximate number of groups of samples in the set's cache, if it does not hold all.
@@ -194,8 +194,8 @@ impl Account {
         self.causes[cause as usize]
     }
 
-    /// The account of the current epoch: this account of the run less `begun`, its copy from the start of the
-    /// epoch.
+    /// The account of the current epoch: this account of the run minus `begun`, the account at the start of
+    /// the epoch.
     pub(super) fn since(&self, begun: &Self, epoch: u64) -> Self {
         Self {
             epoch,

@@ -1,5 +1,4 @@
-//! The causes that the consumer's time is charged to: a wait is charged along the timeline of the batch that
-//! ended it.
+//! Charges the consumer's time to causes. A wait is split along the timeline of the batch that ended it.
 //!
 //! The next batch to deliver is always the oldest one in the pipeline, so only its own stages delay it: each
 //! moment of the wait is charged to the stage that the batch was in.
@@ -88,8 +87,8 @@ impl std::fmt::Display for Cause {
 /// Charges the waits of one consumer, batch by batch.
 #[derive(Debug, Default)]
 pub struct Charger {
-    /// The time at which the last batch was handed out: batches that were handed out together had one wait
-    /// for slots.
+    /// The time at which the last batch was handed out. Batches that were handed out together waited for
+    /// slots only once.
     handed_out: u64,
     /// Idle time of workers that waited for slots, less the decode time that was already charged to it.
     idle: u64,
@@ -198,7 +197,7 @@ mod tests {
     fn timeline() -> Timeline {
         Timeline {
             no_slot: 101,
-            // The worker was busy until that time.
+            // The worker was busy until this time.
             idle_since: 107,
             held_by_copies: true,
             handed_out: 103,
@@ -248,7 +247,8 @@ mod tests {
 
     #[test]
     fn decoding_is_charged_to_what_held_up_the_batch_while_its_worker_was_idle() {
-        // Handed out 30 ns late; for 20 ns of that the worker was idle; then decoded in 50 ns.
+        // The batch is handed out 30 ns late, while the worker is idle for 20 ns. It is then decoded in 50
+        // ns.
         let late = Timeline {
             no_slot: 70,
             held_by_copies: true,
@@ -263,7 +263,7 @@ mod tests {
         };
         assert_eq!(charged(100..150, &late), [0, 30, 0, 0, 20, 0, 0, 0, 0]);
         assert_eq!(charged(90..150, &late), [0, 30, 0, 0, 30, 0, 0, 0, 0]);
-        // The second of two that were handed out together.
+        // The second of two batches that were handed out together.
         let (mut charger, mut account) = (Charger::default(), Account::default());
         for wait in [140..150, 130..150] {
             charger.next(&late);

@@ -20,7 +20,7 @@ pub struct CopyRates {
     pub fastest: CopyRate,
 }
 
-/// The sum of some copies.
+/// The number, bytes and time of some copies together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyRate {
     /// The number of copies.
@@ -43,7 +43,7 @@ impl CopyRates {
         rate.bytes += bytes as u64;
         rate.ns += ns;
         let (bytes, copies) = (bytes as u64, 1);
-        // As a product: neither rate is rounded.
+        // The rates are compared by products, so neither is rounded.
         if u128::from(bytes) * u128::from(self.fastest.ns) >= u128::from(self.fastest.bytes) * u128::from(ns)
         {
             self.fastest = CopyRate { copies, bytes, ns };

@@ -31,9 +31,9 @@ pub(crate) struct Ledger {
     is_open: bool,
     /// The time at which the consumer asked for the batch that it waits for.
     asked: u64,
-    /// Nanoseconds before that, since the last call, in which the consumer was blocked for a copy.
+    /// Nanoseconds between the last call and `asked` in which the consumer was blocked for a copy.
     asked_copied: u64,
-    /// Nanoseconds in which it ran its own device map.
+    /// Nanoseconds between the last call and `asked` in which the consumer ran its own device map.
     asked_mapped: u64,
     /// Waits without a batch since the last delivery.
     polls: [(u64, u64); POLLS],
@@ -117,7 +117,7 @@ impl Ledger {
     /// of a batch, and the time of its own device map. Returns both exceptions.
     fn pass(&mut self, at: u64, copied: u64) -> (u64, u64) {
         let passed = at.saturating_sub(self.until);
-        // Other threads of the consumer may have waited too: limited to the whole time.
+        // Other threads of the consumer may have waited too, so the sum is limited to the whole time.
         let copied = copied.min(passed);
         let mapped = self.shared.mapped_ns.swap(0, Ordering::Relaxed).min(passed - copied);
         if let Some((trace, batch)) = self.trace.as_ref().zip(self.current) {
@@ -181,14 +181,14 @@ impl Ledger {
         self.shared.waiting.store(at, Ordering::Relaxed);
     }
 
-    /// The call returns without a batch: its time is up, or the epoch has ended.
+    /// Ends a wait without a batch: the time limit has passed, or the epoch has ended.
     pub(crate) fn nothing(&mut self) {
         let at = now();
         if self.polled < POLLS {
             self.polls[self.polled] = (self.asked, at);
             self.polled += 1;
         } else {
-            // One long wait instead of many short ones: the time between polls counts as waiting.
+            // Too many polls are kept: merges them to one long wait, which includes the time between polls.
             let between = self.asked - self.polls[POLLS - 1].1;
             self.busy -= between - self.asked_copied - self.asked_mapped;
             self.copied -= self.asked_copied;
@@ -267,7 +267,7 @@ impl Ledger {
             copy_ns: timeline.copy_ns,
             map_ns: timeline.map_ns + mapped,
             step_ns: busy,
-            // Here only the delay that the step caused; `State::mean` computes a time per step from it.
+            // This is only the delay that the step caused. `State::mean` computes the time of a step from it.
             device_ns: account.ns(Cause::NoDeviceSlot),
         };
         let mut state = self.shared.state();
@@ -335,7 +335,7 @@ impl Reporter {
         &self.copies
     }
 
-    /// The report contains `counts` from now on.
+    /// Adds `counts` to the report.
     pub(crate) fn set_filler(&self, counts: Arc<FillCounts>) {
         let _ = self.filler.set(counts);
     }

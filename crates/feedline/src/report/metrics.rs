@@ -47,7 +47,7 @@ impl Metrics {
         }
     }
 
-    /// Whether the last update of the recorder is long enough ago.
+    /// Whether it is time to update the recorder again.
     pub(super) fn is_due(&self, at: u64) -> bool {
         at.saturating_sub(self.told_at) >= EVERY_NS
     }

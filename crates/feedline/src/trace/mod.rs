@@ -242,19 +242,19 @@ impl Shared {
 }
 
 impl LoaderTrace {
-    /// A worker worked on a batch.
+    /// Records that a worker worked on a batch.
     pub(crate) fn worker(&self, worker: usize, name: &'static str, batch: BatchId, (start, end): (u64, u64)) {
         self.record(Lane::Worker(worker as u32), name, batch, start, end);
     }
 
-    /// The work called `name` ran on the stream of `lane`.
+    /// Records that the work called `name` ran on the stream of `lane`.
     pub(crate) fn ran(&self, (lane, name): (Lane, &'static str), batch: BatchId, times: [u64; 3]) {
         let [queued, started, ended] = times;
         self.record(lane, "wait: readers of the slot", batch, queued, started);
         self.record(lane, name, batch, started, ended);
     }
 
-    /// A batch was delivered.
+    /// Records that a batch was delivered.
     pub(crate) fn delivered(&self, info: &BatchInfo) {
         let batch = BatchId::of(info);
         let Timeline { no_slot, handed_out, ordered, device_slot, sent, .. } = info.timeline;
@@ -270,7 +270,7 @@ impl LoaderTrace {
         self.record(Lane::Map(map_lane), work, batch, map_slot, mapped);
     }
 
-    /// The consumer waited from `start` on, for each cause in `account` in turn.
+    /// Records that the consumer waited from `start` on, for each cause in `account` in turn.
     pub(crate) fn waits(&self, batch: BatchId, start: u64, account: &Account) {
         let mut at = start;
         for cause in Cause::ALL {
@@ -280,12 +280,12 @@ impl LoaderTrace {
         }
     }
 
-    /// The consumer waited for `cause`.
+    /// Records that the consumer waited for `cause`.
     pub(crate) fn wait(&self, batch: BatchId, cause: Cause, (start, end): (u64, u64)) {
         self.record(Lane::Consumer, wait_name(cause), batch, start, end);
     }
 
-    /// The consumer worked with a batch.
+    /// Records that the consumer worked with a batch.
     pub(crate) fn step(&self, batch: BatchId, start: u64, end: u64) {
         self.record(Lane::Consumer, "step", batch, start, end);
     }

@@ -39,8 +39,8 @@ use crate::report::CopyRates;
 use crate::spans::enter;
 use crate::trace::{BatchId, Lane};
 
-/// A worker is woken for this much decoding; shorter work is left to the worker that was woken before. It is
-/// long against a [`WAKE_UP`] (H200 host, 2026-11-22, bench `idle`).
+/// A worker is woken for this much decoding; shorter work is left to the worker that was woken before. It
+/// takes much longer than a [`WAKE_UP`] (H200 host, 2026-11-22, bench `idle`).
 const WORK_PER_WAKE: Duration = WAKE_UP.saturating_mul(5);
 
 /// The interval at which a source without a record is asked again.
@@ -89,11 +89,11 @@ struct Run<'a> {
     timed: TimedCopies,
     /// The last reading of the clock, for several stamps in a row.
     at: u64,
-    /// The time since which no host slot was free; 0 if one was.
+    /// The time from which no host slot was free; 0 if one is free.
     no_slot: u64,
     /// Whether a batch of this request was sent on, so that copies or lanes may hold host slots.
     has_copied: bool,
-    /// The time since which a later batch than the next one is decoded; 0 if none is.
+    /// The time from which a later batch was decoded while the next one was not; 0 if there is none.
     out_of_order: u64,
     waits: Arc<Backoff>,
     /// The worker that filled each host slot last.
@@ -213,10 +213,11 @@ impl Run<'_> {
             let timeline = &mut batch.timeline;
             (timeline.no_slot, timeline.handed_out) = (self.no_slot, self.at);
             timeline.held_by_copies = self.has_copied;
-            // Read here: if the slot was waited for, the copy that the times describe has just released it.
+            // The times are read here: if the thread waited for the slot, the copy that they describe has
+            // just released it.
             (timeline.copy_ns, timeline.readers_ns) = match self.with.lanes_read_host {
                 false => self.timed.times()?,
-                // Nothing is copied: lanes hold the slots all the time.
+                // Nothing is copied, and lanes hold the slots until they have read them.
                 true => (0, 1),
             };
             if let Some(batch) = last.replace(batch) {
@@ -320,8 +321,8 @@ impl Run<'_> {
         }
     }
 
-    /// Sends a decoded batch to the next stage, copied if that reads it on the device; returns false if the
-    /// stage is gone.
+    /// Sends a decoded batch to the next stage. Copies it first if that stage reads it on the device. Returns
+    /// false if the stage has ended.
     fn deliver(&mut self, decoded: Option<Delivery>) -> Result<bool> {
         let out_of_order = self.out_of_order;
         if self.reorder.is_empty() {
@@ -336,7 +337,7 @@ impl Run<'_> {
             }
             let timeline = &mut batch.timeline;
             (timeline.overtaken, timeline.ordered) = (out_of_order, self.at);
-            // The times of a batch that is not copied.
+            // A batch that is not copied gets these times now.
             (timeline.device_slot, timeline.sent) = (self.at, self.at);
             let worker = timeline.worker;
             self.filled_by[filled.index()] = Some(worker);
@@ -359,7 +360,7 @@ impl Run<'_> {
         let at = self.at;
         let step = filled.info().batch.step;
         let _span = enter!("queue the copy", &filled.info().batch);
-        // Swapped, so that the memory of both is reused.
+        // The infos are swapped, so that the memory of both is reused.
         std::mem::swap(slot.info_mut(), &mut filled.info_mut().batch);
         let place = |error: Error| internal::error::at(error, Stage::Transfer, step);
         let rows = slot.info_mut().ids.len();

@@ -31,7 +31,7 @@ pub(crate) struct TimedCopies {
     running: usize,
     /// Grows by [`EVERY_NS`] with each timed copy; lags behind the clock by at most a burst.
     last: u64,
-    /// Nanoseconds of the last timed copy, and of the wait before it, for the readers of the device slot.
+    /// Nanoseconds of the last timed copy, and of its wait for the readers of the device slot.
     times: (u64, u64),
     /// The lane and the name of the copies in a trace.
     shown: (Lane, &'static str),
@@ -48,8 +48,7 @@ struct Sample {
     started: Arc<Event>,
     ended: Event,
     batch: BatchId,
-    /// Facts about a copy, to count it once it has ended: its bytes, and whether no host slot was being
-    /// filled.
+    /// What to count once the copy has ended: its bytes, and whether no host slot was being filled meanwhile.
     counted: Option<(usize, bool)>,
 }
 
@@ -93,8 +92,8 @@ impl TimedCopies {
         Self { rates, ..self }
     }
 
-    /// The nanoseconds of the last copy that was timed and has ended, and of the wait before it, for the
-    /// readers of the device slot.
+    /// The nanoseconds of the last timed copy that has ended, and of its wait for the readers of the device
+    /// slot.
     ///
     /// # Errors
     /// A device failure.

@@ -1,4 +1,4 @@
-//! A sampler of the user's.
+//! A loader with a custom sampler.
 
 use feedline::{Device, ErrorKind, InMemory, Loader, LoaderBuilder, Result, Sampler, TransferMode};
 use feedline_testkit::fixtures::Fine;

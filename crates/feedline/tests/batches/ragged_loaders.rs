@@ -1,5 +1,5 @@
-//! Loaders of ragged fields with random data, options, worlds, early ends and resumes, in every form: each
-//! value, offset and length matches the samples, and an epoch has each sample exactly once.
+//! Loaders of ragged fields padded or not, with random data, options and worlds, early ends and resumes. Each
+//! value, offset and length matches the samples. An epoch has each sample exactly once.
 //!
 //! Runs for half of `FEEDLINE_RANDOM_SECONDS`, 5 s by default. A failure prints its seed; set
 //! `FEEDLINE_SEED` to run only that one.
@@ -100,7 +100,7 @@ impl Case {
         builder
     }
 
-    /// The most items that a batch of the longest samples has, in the first three epochs.
+    /// The max items of a batch in the first three epochs: the items of the longest samples together.
     fn tight(&self, field: usize, pad: Option<usize>) -> usize {
         let data = self.data();
         let mut max = if field == Uneven::BYTES { self.max } else { self.max.div_ceil(3) };

@@ -106,7 +106,7 @@ fn a_thread_that_drops_batches_and_keeps_the_others_ends_the_wait() {
                     builder(numbers()).held_timeout(limit).transfer_mode(mode).epochs(1)
                 };
                 for dropped in [0, 1, 3] {
-                    // Batches, guards, and batches on the host.
+                    // Another thread keeps a `Batch`, then a `Ready`, then a `HostBatch`.
                     let mut loader = builder().build(device).unwrap();
                     let mut batches = loader.epoch(0).unwrap();
                     assert_held(&kept_by_another_thread::<Batch>(dropped, None, || batches.next()), "0.1");
@@ -120,7 +120,7 @@ fn a_thread_that_drops_batches_and_keeps_the_others_ends_the_wait() {
                         &kept_by_another_thread::<HostBatch>(dropped, None, || batches.next()),
                         "0.1",
                     );
-                    // Waits with limits of their own.
+                    // `next_timeout` waits less than the limit each time; the sum of the waits counts.
                     let mut loader = builder().build(device).unwrap();
                     let mut batches = loader.epoch(0).unwrap();
                     let next = || loop {

@@ -54,11 +54,11 @@ const _: () = {
 };
 is_not!(Sync: FillLease<Memory, Cell<u8>>, ReadyLease<Memory, Cell<u8>>);
 
-// An info that is neither: nothing is Send or Sync.
+// The info is neither Send nor Sync, so no type is.
 is_not!(Send: Ring<Memory, Rc<u8>>, FillLease<Memory, Rc<u8>>, ReadyLease<Memory, Rc<u8>>);
 is_not!(Sync: Ring<Memory, Rc<u8>>, FillLease<Memory, Rc<u8>>, ReadyLease<Memory, Rc<u8>>);
 
-// An info that is only Sync.
+// The info is Sync but not Send.
 is_not!(Send: Ring<Memory, MutexGuard<'static, u8>>, ReadyLease<Memory, MutexGuard<'static, u8>>);
 
 /// A lease is filled on one thread and read on another.

@@ -11,9 +11,10 @@ pub(super) struct Table {
     /// Indexed by the next [`LOOK`] bits: length of the code in the high byte, symbol in the low byte; 0 if
     /// the code is longer.
     fast: [u16; 1 << LOOK],
-    /// Indexed by length: the smallest 16 bits that are above all codes up to this length.
+    /// Indexed by length: the first 16-bit value above all left-aligned codes of up to this length. The
+    /// smaller values begin with one of these codes.
     end: [u32; 17],
-    /// Indexed by length: the offset from a code to the index of its symbol.
+    /// Indexed by length: the number to add to a code to get the index of its symbol.
     offset: [i32; 17],
     symbols: [u8; 256],
 }

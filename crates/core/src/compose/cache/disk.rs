@@ -47,7 +47,7 @@ pub(super) fn open(
     Ok((file, key))
 }
 
-/// A write error, after which nothing more is cached.
+/// The error of a failed write. Nothing more is cached after it.
 pub(super) fn cannot_keep(error: io::Error, path: &Path) -> Error {
     let why = "cannot write to the cache file, so nothing more is kept: make room, and start again";
     Error::new(ErrorKind::Data, why).with_source(error).at_path(path)

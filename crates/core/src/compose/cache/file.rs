@@ -33,7 +33,7 @@ pub(super) struct FileRows {
 }
 
 impl FileRows {
-    /// Bytes that a sample of `spec` takes.
+    /// Bytes of one sample of `spec` in the file.
     pub(super) fn bytes_per_row(spec: &Spec) -> Result<u64> {
         let bytes = (spec.sample_bytes() as u64).checked_add(CHECKSUM as u64);
         bytes.ok_or_else(|| config("a sample is larger than the address space".to_owned()))

@@ -5,7 +5,7 @@ use std::sync::{PoisonError, RwLock};
 use super::encoded::decode;
 use crate::Row;
 
-/// Bytes of a block of rows that are shorter.
+/// Bytes of a block, unless a single row is longer.
 const BLOCK: usize = 256 << 10;
 
 /// The rows of the first samples of a set.
@@ -48,7 +48,7 @@ impl MemoryRows {
         let mut block = self.blocks[block].write().unwrap_or_else(PoisonError::into_inner);
         if block.bytes.is_empty() {
             let bytes = self.rows * self.row_bytes;
-            // Without memory the sample is read again next time.
+            // If no memory is left, the sample is not cached.
             if block.bytes.try_reserve_exact(bytes).is_err() {
                 return;
             }

@@ -48,7 +48,7 @@ pub struct Cached {
     misses: AtomicU64,
 }
 
-/// The use of a [`Cached`] set; from [`Cached::stats`].
+/// How often a [`Cached`] set found samples in its cache; returned by [`Cached::stats`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheStats {
@@ -102,7 +102,7 @@ impl Store {
     }
 }
 
-/// Checks that there is something to keep.
+/// Checks that the set has fields.
 fn check_fields(inner: &dyn Dataset) -> Result<()> {
     if inner.spec().fields().is_empty() {
         return Err(config("a cache of a set without fields: there is nothing to keep".to_owned()));
@@ -141,7 +141,7 @@ impl Cached {
         Self { inner, kept, store, hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
     }
 
-    /// The use of the cache so far.
+    /// The hits and misses so far.
     pub fn stats(&self) -> CacheStats {
         let (hits, misses) = (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed));
         CacheStats { kept: self.kept, hits, misses }
@@ -214,7 +214,7 @@ impl Dataset for Cached {
         let (mut first, mut hits) = (0, 0);
         let mut result = Ok(());
         while first < ids.len() && result.is_ok() {
-            // The samples before the next cached one are read together.
+            // Reads all samples up to the next cached one by one call.
             let mut end = first;
             while end < ids.len() && !find(end, rows, context) {
                 end += 1;

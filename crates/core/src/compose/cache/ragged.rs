@@ -57,7 +57,7 @@ impl RaggedMemory {
             return;
         }
         let mut kept = Vec::new();
-        // Without memory the sample is read again next time.
+        // If no memory is left, the sample is not cached.
         if kept.try_reserve_exact(encoded.0.len()).is_err() || part.try_reserve(1).is_err() {
             self.left.fetch_add(bytes, Ordering::Relaxed);
             return;

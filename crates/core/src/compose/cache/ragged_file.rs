@@ -48,7 +48,7 @@ impl RaggedFile {
 
     /// Opens or creates the cache of the first `kept` samples of `set` at `path`.
     pub(super) fn open(path: &Path, set: &dyn Dataset, kept: u64, budget: u64) -> Result<Self> {
-        // Cannot overflow: the index fits the budget.
+        // No overflow: the index fits the budget.
         let rows_at = HEADER + kept * PLACE as u64;
         let length = (rows_at, |found| found >= rows_at);
         let (file, key) = disk::open((path, Kind::Ragged), set, kept, length)?;

@@ -190,7 +190,7 @@ fn assert_draws_differ(seen: &[Seen]) {
     assert_eq!(draws.len(), 2 * seen.len(), "two samples have the same random numbers");
 }
 
-/// The message of a refusal, which is of kind `Config` and one line.
+/// Asserts that `result` is an error of kind `Config` on one line. Returns its message.
 #[track_caller]
 fn refused<T>(result: Result<T>) -> String {
     let error = result.map(drop).expect_err("a refusal");

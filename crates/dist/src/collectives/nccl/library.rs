@@ -1,13 +1,13 @@
 //! The functions of NCCL that this crate calls, loaded at run time.
 //!
-//! Not those of cudarc, which looks for `libnccl.so` only: NVIDIA's packages install `libnccl.so.2`.
+//! cudarc's are not used: it looks only for `libnccl.so`, and NVIDIA's packages install `libnccl.so.2`.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
 use feedline_core::{Error, ErrorKind, Result};
 
-/// Names of the library.
+/// File names of the library, tried in order.
 const NAMES: [&str; 2] = ["libnccl.so.2", "libnccl.so"];
 
 /// `ncclComm_t`.
@@ -53,7 +53,7 @@ pub struct Library {
     pub group_start: unsafe extern "C" fn() -> Status,
     pub group_end: unsafe extern "C" fn() -> Status,
     get_error_string: unsafe extern "C" fn(Status) -> *const c_char,
-    /// NCCL 2.13 and newer.
+    /// Missing before NCCL 2.13.
     get_last_error: Option<unsafe extern "C" fn(Handle) -> *const c_char>,
     /// Keeps the functions loaded.
     _library: libloading::Library,

@@ -19,8 +19,8 @@ use library::{Handle, Library, RawStream, UniqueId, library};
 /// The interval at which the errors of NCCL's own threads are polled.
 const POLL: Duration = Duration::from_millis(200);
 
-/// How long an error of NCCL waits for a report of the rank that caused it, and how long an abort waits for a
-/// running call to end.
+/// The max wait for two things: for a rank to report that it caused an error of NCCL, and for a running call
+/// to end before an abort.
 const CAUSE_LIMIT: Duration = Duration::from_secs(1);
 
 /// The connection of this rank with the GPUs of the others.
@@ -55,7 +55,7 @@ impl Communicator {
         let id = unique_id(library, group)?;
         let (done, awaited) = channel();
         let bound = device.clone();
-        // NCCL's call has no limit. After ours, this thread is abandoned.
+        // `ncclCommInitRank` has no timeout. After the group's limit, this thread is abandoned.
         let connect = move || {
             let connected = bound.bind().and_then(|()| {
                 let mut handle: Handle = std::ptr::null_mut();
@@ -233,8 +233,8 @@ impl Core {
 }
 
 impl Drop for Communicator {
-    /// Here rather than in the drop of the last reference: a thread of the group may hold that reference, and
-    /// the process may end while NCCL is still at work in it.
+    /// Ends the communicator here, not in the drop of the last reference. A thread of the group may hold that
+    /// reference, and the process could end while NCCL is still at work in it.
     fn drop(&mut self) {
         self.core.end();
     }
@@ -266,7 +266,8 @@ fn watch(core: Weak<Core>) -> Result<()> {
     let watch = move || {
         while let Some(core) = core.upgrade() {
             if let Some(error) = core.async_error() {
-                // Often the consequence of a rank that has ended; the group names that rank.
+                // The error is often the consequence of a rank that has ended. The group then names that
+                // rank.
                 let until = deadline(CAUSE_LIMIT);
                 while core.shared.error().is_none() && Instant::now() < until {
                     std::thread::sleep(Duration::from_millis(10));

@@ -66,7 +66,7 @@ fn copies_stop_when_the_device_slots_are_full_and_the_workers_fill_the_host_slot
     });
 }
 
-/// Otherwise the time of the wait would count as the copy's.
+/// The wait for the slot's readers must not count as a part of the copy.
 #[test]
 fn a_timed_copy_starts_after_the_wait_for_the_readers_of_its_slot() {
     with_watchdog(LIMIT, || {

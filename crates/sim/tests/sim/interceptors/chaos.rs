@@ -15,7 +15,8 @@ use super::hand_off::HandOff;
 use super::raw::Raw;
 use super::{BYTES, LIMIT};
 
-/// A device on which, when `stop` is set, one copy stops between poison and data.
+/// A device on which one copy stops halfway once `stop` is set: the target is overwritten with poison, and
+/// has no data yet.
 ///
 /// Also returns a receiver that signals when the stream has stopped, and a sender that resumes it.
 fn stopping_chaos(stop: &Arc<AtomicBool>) -> (Raw<Chaos<Host>>, Receiver<()>, Sender<()>) {

@@ -94,7 +94,7 @@ pub(crate) use named::named;
 pub use packed::{Cost, Fate, Long, Packed, PackedBuilder, PackedOptions, PackedSource, PackedSourceBuilder};
 pub use panics::{catch_panic, panic_text};
 pub use prefetch::Prefetched;
-pub use proof::{BatchProof, OrderHash, Proof};
+pub use proof::{BatchProof, Proof};
 pub use ragged::{Extent, Pad, RaggedField};
 pub use random::Random;
 pub use rows::{Row, RowFields, Rows};

@@ -129,15 +129,34 @@ impl Proof {
     }
 }
 
-/// The contribution of one batch's delivered rows to a [`Proof`] and to an [`OrderHash`].
+/// The contribution of one batch's delivered rows to the [`Proof`] and to the order hash of a run.
 ///
 /// The worker that finishes a batch computes it, in one loop over the ids; the consumer's thread adds it to
 /// the cursor in constant time.
+///
+/// # Order hash
+///
+/// 64 bits over the delivered ids in order, independent of the batch boundaries. The mixed ids are the digits
+/// of a number in an odd base, modulo 2^64. So the hash of two batches in a row can be computed from the
+/// hashes of both, and a later run can continue it. A single changed id always changes it. An exchange of two
+/// ids is missed with a probability of at most 2^-62 times the distance between them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchProof {
     proof: Proof,
     /// The order hash of these ids alone, counted from position 0.
     order: u64,
+}
+
+/// The order hash of a run that has delivered nothing.
+pub(crate) const NO_IDS: u64 = u64::from_le_bytes(*b"in order");
+
+/// The base of order hashes: Steele and Vigna 2021, "Computationally easy, spectrally good multipliers".
+const BASE: u64 = 0xF135_7AEA_2E62_A9C5;
+
+/// The order hash `order` with another id. A bijection of both, so a single changed id always changes the
+/// result.
+fn with_id(order: u64, id: u64) -> u64 {
+    order.wrapping_mul(BASE).wrapping_add(splitmix64(id))
 }
 
 impl BatchProof {
@@ -147,7 +166,7 @@ impl BatchProof {
         let (mut sum, mut order) = (0u128, 0);
         for &id in ids {
             sum = sum.wrapping_add(mixer.mix(id));
-            order = OrderHash::next(order, id);
+            order = with_id(order, id);
         }
         Self { proof: Proof { count: ids.len() as u64, sum }, order }
     }
@@ -157,9 +176,19 @@ impl BatchProof {
         self.order
     }
 
-    pub(crate) fn add_to(&self, proof: &mut Proof, order: &mut OrderHash) {
+    /// Adds these ids to the proof and to the order hash of a run.
+    pub(crate) fn add_to(&self, proof: &mut Proof, order_hash: &mut u64) {
         proof.merge(&self.proof);
-        order.append(self.order, self.proof.count);
+        // By squares; `wrapping_pow` takes exponents of 32 bits only.
+        let (mut power, mut square, mut rest) = (1u64, BASE, self.proof.count);
+        while rest > 0 {
+            if rest & 1 == 1 {
+                power = power.wrapping_mul(square);
+            }
+            square = square.wrapping_mul(square);
+            rest >>= 1;
+        }
+        *order_hash = order_hash.wrapping_mul(power).wrapping_add(self.order);
     }
 }
 
@@ -176,76 +205,6 @@ impl Mixer {
 
     fn mix(&self, id: u64) -> u128 {
         u128::from(splitmix64(id ^ self.high)) << 64 | u128::from(splitmix64(id ^ self.low))
-    }
-}
-
-/// The base of [`OrderHash`]: Steele and Vigna 2021, "Computationally easy, spectrally good multipliers".
-const BASE: u64 = 0xF135_7AEA_2E62_A9C5;
-
-/// A 64-bit hash of delivered ids in order, independent of the batch boundaries. A later run can continue it.
-///
-/// The mixed ids are the digits of a number in an odd base, modulo 2^64. So the hash of two batches in a row
-/// can be computed from the hashes of both. A single changed id always changes it. An exchange of two ids is
-/// missed with a probability of at most 2^-62 times the distance between them.
-///
-/// ```
-/// use feedline_core::OrderHash;
-/// let (mut one, mut two) = (OrderHash::new(), OrderHash::new());
-/// one.add(&[5, 3, 8]);
-/// two.add(&[5]);
-/// two = OrderHash::from_bits(two.value());
-/// two.add(&[3, 8]);
-/// assert_eq!(one, two);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(transparent))]
-pub struct OrderHash(#[cfg_attr(feature = "serde", serde(with = "hex"))] u64);
-
-impl OrderHash {
-    /// The hash of no ids.
-    pub const fn new() -> Self {
-        Self(u64::from_le_bytes(*b"in order"))
-    }
-
-    /// Continues a hash from its [`value`](Self::value).
-    pub const fn from_bits(value: u64) -> Self {
-        Self(value)
-    }
-
-    /// Adds ids in the order of delivery.
-    pub fn add(&mut self, ids: &[u64]) {
-        self.0 = ids.iter().fold(self.0, |state, &id| Self::next(state, id));
-    }
-
-    /// Appends `count` ids whose hash alone is `order`.
-    fn append(&mut self, order: u64, count: u64) {
-        // By squares; `wrapping_pow` takes exponents of 32 bits only.
-        let (mut power, mut square, mut rest) = (1u64, BASE, count);
-        while rest > 0 {
-            if rest & 1 == 1 {
-                power = power.wrapping_mul(square);
-            }
-            square = square.wrapping_mul(square);
-            rest >>= 1;
-        }
-        self.0 = self.0.wrapping_mul(power).wrapping_add(order);
-    }
-
-    /// A bijection of the state and of the id, so a single changed id always changes the result.
-    fn next(state: u64, id: u64) -> u64 {
-        state.wrapping_mul(BASE).wrapping_add(splitmix64(id))
-    }
-
-    /// The hash value.
-    pub const fn value(self) -> u64 {
-        self.0
-    }
-}
-
-impl Default for OrderHash {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -274,47 +233,44 @@ pub(crate) mod hex {
 mod tests {
     use super::*;
 
+    /// The order hash of a run that delivers `ids`, one by one.
+    fn order_hash(ids: &[u64]) -> u64 {
+        ids.iter().fold(NO_IDS, |order, &id| with_id(order, id))
+    }
+
     #[test]
     fn batches_one_after_the_other_are_the_same_as_their_ids() {
         let ids = [3, u64::MAX, 0, 77, 3, 0, 0];
-        let (mut alone, mut in_order) = (Proof::default(), OrderHash::new());
+        let mut alone = Proof::default();
         alone.add_all(5, &ids);
-        in_order.add(&ids);
         let splits = (0..=7).flat_map(|first| (first..=7).map(move |second| (first, second)));
         for (first, second) in splits {
-            let (mut proof, mut order) = (Proof::default(), OrderHash::new());
+            let (mut proof, mut order) = (Proof::default(), NO_IDS);
             for part in [&ids[..first], &ids[first..second], &ids[second..]] {
                 BatchProof::of(5, part).add_to(&mut proof, &mut order);
             }
-            assert_eq!((proof, order), (alone, in_order));
+            assert_eq!((proof, order), (alone, order_hash(&ids)));
         }
     }
 
     #[test]
     fn an_exchange_changes_the_order_hash_at_any_distance() {
-        let hash = |ids: &[u64]| {
-            let mut order = OrderHash::new();
-            order.add(ids);
-            order.value()
-        };
         let ids: Vec<u64> = (0..1 << 16).collect();
-        let all = hash(&ids);
+        let all = order_hash(&ids);
         for distance in 0..16 {
             let mut exchanged = ids.clone();
             exchanged.swap(5, 5 + (1 << distance));
-            assert_ne!(hash(&exchanged), all, "2^{distance}");
+            assert_ne!(order_hash(&exchanged), all, "2^{distance}");
         }
         // Two batches one after the other, and their ids interleaved.
-        assert_ne!(hash(&[&ids[4096..8192], &ids[..4096]].concat()), hash(&ids[..8192]));
-        assert_ne!(hash(&[0, 2, 1, 3]), hash(&[0, 1, 2, 3]));
+        assert_ne!(order_hash(&[&ids[4096..8192], &ids[..4096]].concat()), order_hash(&ids[..8192]));
+        assert_ne!(order_hash(&[0, 2, 1, 3]), order_hash(&[0, 1, 2, 3]));
     }
 
     /// The value is part of checkpoints and of the report of `mlp`: changing it requires a new version of the
     /// cursor.
     #[test]
     fn the_order_hash_of_ten_ids_is_fixed() {
-        let mut order = OrderHash::new();
-        order.add(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
-        assert_eq!(order.value(), 0x6D59_8385_7376_9495);
+        assert_eq!(order_hash(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]), 0x6D59_8385_7376_9495);
     }
 }

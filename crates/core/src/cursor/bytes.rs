@@ -2,7 +2,7 @@
 
 use super::{Cursor, check_version, refuse};
 use crate::random::splitmix64;
-use crate::{Error, OrderHash, Proof, Result};
+use crate::{Error, Proof, Result};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"flcu");
 /// Number of 64-bit little-endian words of the byte form. The last word is the checksum of the others.
@@ -30,7 +30,7 @@ impl Cursor {
             sum as u64,
             (sum >> 64) as u64,
             self.proof.count(),
-            self.order_hash.value(),
+            self.order_hash,
             0,
         ];
         words[WORDS - 1] = checksum(&words);
@@ -81,12 +81,11 @@ impl Cursor {
             low,
             high,
             count,
-            hash,
+            order_hash,
             _,
         ] = words;
         let (rank, world) = unpair(ranks);
         let proof = Proof::from_parts(count, u128::from(high) << 64 | u128::from(low));
-        let order_hash = OrderHash::from_bits(hash);
         Ok(Self {
             version,
             fingerprint,

@@ -5,10 +5,11 @@
 //! from it, in constant time.
 
 use crate::internal::source::SourcePosition;
+use crate::proof::NO_IDS;
 #[cfg(feature = "serde")]
 use crate::proof::hex;
 use crate::source::MAX_OFFSET;
-use crate::{BatchProof, BatchSampler, Error, ErrorKind, OrderHash, Proof, Result, Stage, named};
+use crate::{BatchProof, BatchSampler, Error, ErrorKind, Proof, Result, Stage, named};
 
 mod bytes;
 
@@ -74,7 +75,8 @@ pub struct Cursor {
     rank: u32,
     world: u32,
     proof: Proof,
-    order_hash: OrderHash,
+    #[cfg_attr(feature = "serde", serde(with = "hex"))]
+    order_hash: u64,
     #[cfg_attr(feature = "serde", serde(skip))]
     ignores_fingerprint: bool,
 }
@@ -98,7 +100,7 @@ impl Cursor {
             rank: options.world.rank(),
             world: options.world.size(),
             proof: Proof::default(),
-            order_hash: OrderHash::new(),
+            order_hash: NO_IDS,
             ignores_fingerprint: false,
         }
     }
@@ -189,7 +191,7 @@ impl Cursor {
 
     /// The hash of the samples that this rank delivered, in order.
     pub fn order_hash(&self) -> u64 {
-        self.order_hash.value()
+        self.order_hash
     }
 
     /// Adds the proof of ranks that this rank continues; see [`fit`](Self::fit).

@@ -24,4 +24,3 @@ pub mod spec;
 pub use crate::lengths::{OneRow, ReadRow};
 pub use crate::named::{named, speak_python, speaks_python};
 pub use crate::on_threads::on_threads;
-pub use crate::rows::CopyRows;

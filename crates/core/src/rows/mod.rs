@@ -16,13 +16,10 @@ mod tests;
 pub use row::{Row, RowFields};
 use row::{field_of, not_fixed, not_ragged};
 
-/// A function that copies `rows` into `to`, one after the other. Together they are exactly as long as `to`.
-pub type CopyRows = fn(to: &mut [u8], rows: &[&[u8]]);
-
 /// Fills rows before a read, in debug builds.
 const POISON: u8 = 0xFF;
 
-/// Maximum number of rows per call of a [`CopyRows`].
+/// Maximum number of rows per call of the function that copies them.
 const AT_ONCE: usize = 32;
 
 /// Consecutive rows of a slab, for writing.
@@ -53,7 +50,8 @@ pub struct Rows<'a> {
     room: Room,
     first: usize,
     len: usize,
-    copy: CopyRows,
+    /// See [`copied_by`](Self::copied_by).
+    copy: fn(to: &mut [u8], rows: &[&[u8]]),
 }
 
 #[expect(clippy::len_without_is_empty, reason = "a batch has rows")]
@@ -100,8 +98,8 @@ impl<'a> Rows<'a> {
                 fields[index] = &mut bytes[..field.row_bytes() * len];
             }
         }
-        let (room, copy) = (layout.room(len), copy_plainly as CopyRows);
-        Self { spec, fields, regions, room, first: 0, len, copy }
+        let room = layout.room(len);
+        Self { spec, fields, regions, room, first: 0, len, copy: copy_plainly }
     }
 
     /// Rows `first..first + len` of a batch, from one column of bytes per field of `spec`.
@@ -124,8 +122,9 @@ impl<'a> Rows<'a> {
         Self { spec, fields, regions: ArrayVec::new(), room: Room::default(), first, len, copy: copy_plainly }
     }
 
-    /// Makes [`write`](Self::write) copy by `copy`, such as a function that bypasses the caches.
-    pub(crate) fn copied_by(self, copy: CopyRows) -> Self {
+    /// Makes [`write`](Self::write) copy by `copy`, such as a function that bypasses the caches. It gets a place
+    /// and the rows for it, one after the other, which are together exactly as long.
+    pub(crate) fn copied_by(self, copy: fn(to: &mut [u8], rows: &[&[u8]])) -> Self {
         Self { copy, ..self }
     }
 

@@ -386,6 +386,8 @@ fn json_is_readable() {
     ] {
         assert!(text.contains(line), "{text}");
     }
+    let long = text.replace(r#""order_hash": "0x"#, r#""order_hash": "0x1ffffffffffffffff"#);
+    assert!(long != text && serde_json::from_str::<Cursor>(&long).is_err(), "more than 64 bits: {long}");
 }
 
 proptest! {

@@ -5,9 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use feedline_core::internal;
-use feedline_core::internal::CopyRows;
 use feedline_core::{
-    BadSamples, BatchInfo, BatchSampler, Dataset, Error, ErrorKind, Layout, Result, Stage, Substituted,
+    BadSamples, BatchInfo, BatchSampler, Dataset, Error, ErrorKind, Layout, Result, Rows, Stage, Substituted,
     catch_panic, timeline::now,
 };
 use feedline_device::Pinned;
@@ -122,8 +121,10 @@ impl Decoder {
         self.workers.load(Ordering::Relaxed)
     }
 
-    pub(super) fn copy(&self) -> CopyRows {
-        if self.workers() <= STREAMING_WORKERS { stream_rows } else { copy_rows }
+    /// `rows`, for a read that copies long rows as suits the number of workers.
+    pub(super) fn to_write<'a>(&self, rows: Rows<'a>) -> Rows<'a> {
+        let streams = self.workers() <= STREAMING_WORKERS;
+        internal::rows::copied_by(rows, if streams { stream_rows } else { copy_rows })
     }
 
     /// Shares `split` with other workers. Reuses the memory of a batch that nobody works on any more.

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use feedline_core::internal;
 use feedline_core::{Error, Result, Substituted, Timeline, timeline::now};
 use feedline_device::Pinned;
 use feedline_slots::{SharedFill, WAKE_UP};
@@ -110,7 +109,7 @@ impl Split {
             let first = piece.range().start;
             let start = now();
             if decoder.requests.wants(&host_info.batch) {
-                match reader.read_piece(internal::rows::copied_by(piece.rows(), decoder.copy()), worker) {
+                match reader.read_piece(decoder.to_write(piece.rows()), worker) {
                     Ok(elsewhere) => {
                         self.elsewhere_ns.fetch_add(elsewhere, Ordering::Relaxed);
                     }

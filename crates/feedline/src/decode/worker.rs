@@ -353,8 +353,7 @@ impl Job {
         let Self { mut lease, .. } = self;
         let (bytes, host_info) = lease.parts_mut();
         let substituted = Mutex::new(std::mem::take(&mut host_info.batch.substituted));
-        let rows_of_batch =
-            internal::rows::copied_by(internal::rows::new(&decoder.layout, bytes, rows), decoder.copy());
+        let rows_of_batch = decoder.to_write(internal::rows::new(&decoder.layout, bytes, rows));
         let reader = Reader { decoder, input: decoder.input()?, host_info, substituted: &substituted };
         let start = now();
         let elsewhere = reader.read_piece(rows_of_batch, worker)?;

@@ -102,6 +102,17 @@ listed = subprocess.run(["git", "grep", "-c", "doc(hidden)", "--", "*.rs"], stdo
 hidden = sum(int(line.rpartition(":")[2]) for line in listed.splitlines())
 if hidden > MAX_HIDDEN:
     wrong.append(f"{hidden} lines of doc(hidden), at most {MAX_HIDDEN}: use a module `internal`")
+# An example in the docs shows what users can write, so it has no `internal`, not even in a hidden line.
+sources = subprocess.run(["git", "ls-files", "*.rs", "*.md"], stdout=subprocess.PIPE, text=True, check=True).stdout
+for path in sources.split():
+    in_example = False
+    for number, line in enumerate(pathlib.Path(path).read_text().splitlines(), 1):
+        doc = re.match(r"\s*//[/!] ?(.*)", line) if path.endswith(".rs") else re.match(r"(.*)", line)
+        text = doc[1] if doc else ""
+        if not doc or text.startswith("```"):
+            in_example = doc is not None and not in_example
+        elif in_example and re.search(r"\binternal\s*(::|[,;}])", text):
+            wrong.append(f"{path}:{number}: an example uses `internal`, which users cannot: show public API only")
 for line in wrong:
     print(f"layers: {line}", file=sys.stderr)
 if wrong:

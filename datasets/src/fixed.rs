@@ -29,8 +29,6 @@ use crate::{Reader, Values};
 /// std::fs::write(&path, [0, 0, 8, 2, 0, 0, 0, 2, 0, 0, 0, 3, 1, 2, 3, 7, 8, 9])?;
 /// let data = Fixed::new(open(&path)?)?;
 /// assert_eq!(data.len(), 2);
-/// # use feedline_core::internal::column::row;
-/// # assert_eq!(row(&data.column(0).unwrap(), 1), Some(&[7, 8, 9][..]));
 /// # std::fs::remove_file(&path)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -117,8 +117,6 @@ struct Stream {
 /// std::fs::write(&path, (0..10u16).flat_map(u16::to_le_bytes).collect::<Vec<_>>())?;
 /// let tokens = Tokens::open(&[(&path, 1.0)], TokenOptions::new(DType::U16, 4))?;
 /// assert_eq!(tokens.len(), 2); // 0..4 and 4..8; a third window lacks its targets
-/// # use feedline_core::internal::column::row;
-/// # assert_eq!(row(&tokens.column(1).unwrap(), 0), Some(&[1, 0, 2, 0, 3, 0, 4, 0][..]));
 /// # std::fs::remove_file(&path)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

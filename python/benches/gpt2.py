@@ -143,7 +143,7 @@ def main() -> None:
 
         def fed(data: Any) -> Iterator[tuple[Tensor, Tensor]]:
             loader = feedline.Loader(
-                data, options.batch, shuffle=7, last_batch="drop", device=str(device), framework="torch"
+                data, options.batch, shuffle=True, seed=7, last_batch="drop", device=str(device), framework="torch"
             )
             while True:
                 for batch in loader:

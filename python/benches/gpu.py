@@ -45,7 +45,7 @@ def values() -> None:
     """Every field of every batch, over three epochs, with states in between."""
     arrays = numbers()
     wanted = {name: torch.from_numpy(array).to(DEVICE) for name, array in arrays.items()}
-    loader = feedline.Loader(arrays, 100, shuffle=7, device=DEVICE)
+    loader = feedline.Loader(arrays, 100, shuffle=True, seed=7, device=DEVICE)
     for epoch in range(3):
         for batch in loader.epoch(epoch):
             ids = torch.from_numpy(batch.ids.astype(np.int64)).to(DEVICE)
@@ -60,7 +60,7 @@ def side_streams() -> None:
     """Work that runs late on a side stream reads its own batch, although the host has long dropped it."""
     arrays = numbers()
     wanted = torch.from_numpy(arrays["x"]).to(DEVICE).sum(1, dtype=torch.int64)
-    loader = feedline.Loader(arrays, 64, shuffle=7, device=DEVICE, prefetch=3)
+    loader = feedline.Loader(arrays, 64, shuffle=True, seed=7, device=DEVICE, prefetch=3)
     streams = [torch.cuda.Stream() for _ in range(2)]
     sums = []
     for batch in loader:
@@ -172,7 +172,7 @@ def pictures(photos: Path | None) -> None:
 
     def taken(steps: list[T.Transform], decode: str, device: str) -> dict[int, torch.Tensor]:
         loader = feedline.Loader(
-            feedline.images(photos, steps, decode=decode), 16, shuffle=7, device=device, framework="torch"
+            feedline.images(photos, steps, decode=decode), 16, shuffle=True, seed=7, device=device, framework="torch"
         )
         print(f"  {loader!r}", flush=True)
         rows = {}
@@ -212,7 +212,7 @@ def pictures(photos: Path | None) -> None:
             assert apart.max() <= worst * 1.01 and means.median() <= median, (apart.max(), means.median())
     # A tensor of the stage outlives its loader, and a state continues.
     data = feedline.images(photos, [T.Resize((64, 64))], decode="gpu")
-    loader = feedline.Loader(data, 16, shuffle=7, device=DEVICE, framework="torch")
+    loader = feedline.Loader(data, 16, shuffle=True, seed=7, device=DEVICE, framework="torch")
     whole = [batch.ids.tolist() for batch in loader.epoch(0)]
     epoch = loader.epoch(1)
     kept = next(epoch)["image"]
@@ -237,7 +237,7 @@ def jax_arrays(_: Path | None) -> None:
         print("not run: jax_arrays (JAX has no GPU: install jax[cuda])")
         return
     arrays = numbers()
-    loader = feedline.Loader(arrays, 64, shuffle=7, device=DEVICE, framework="jax", prefetch=3)
+    loader = feedline.Loader(arrays, 64, shuffle=True, seed=7, device=DEVICE, framework="jax", prefetch=3)
     total = jax.jit(lambda rows: rows.astype("int32").sum(1))
     sums = []
     for batch in loader:
@@ -262,7 +262,7 @@ def device_map() -> None:
     wanted = torch.from_numpy(arrays["x"]).to(DEVICE).float() * 2
     for prefetch in (1, 2, None):
         for stream in (torch.cuda.current_stream(), torch.cuda.Stream()):
-            loader = feedline.Loader(arrays, 100, shuffle=7, device=DEVICE, prefetch=prefetch, device_map=late)
+            loader = feedline.Loader(arrays, 100, shuffle=True, seed=7, device=DEVICE, prefetch=prefetch, device_map=late)
             kept, wrong = [], torch.zeros((), dtype=torch.int64, device=DEVICE)
             torch.cuda.synchronize()
             with torch.cuda.stream(stream):
@@ -287,7 +287,7 @@ def device_map_and_the_loop() -> None:
         return torch.rand(2, device=DEVICE).tolist(), torch.rand(2).tolist()
 
     def loader() -> feedline.Loader:
-        return feedline.Loader(numbers(), 400, shuffle=7, device=DEVICE, device_map=noise)
+        return feedline.Loader(numbers(), 400, shuffle=True, seed=7, device=DEVICE, device_map=noise)
 
     torch.manual_seed(3)
     alone = [drawn() for _ in range(10)]
@@ -414,7 +414,7 @@ def compare(
     step = training(features, width)
 
     def opened(data: feedline.Data) -> feedline.Loader:
-        return feedline.Loader(data, batch, shuffle=7, last_batch="drop", device=DEVICE, framework="torch")
+        return feedline.Loader(data, batch, shuffle=True, seed=7, last_batch="drop", device=DEVICE, framework="torch")
 
     with opened(next(iter(ours.values()))) as loader:
         first = next(iter(loader))[field].clone()

@@ -104,11 +104,11 @@ def rate(loader: str, framework: str, path: str, batch: int, seconds: float) -> 
     if loader == "feedline":
         import feedline
 
-        batches = feedline.Loader(feedline.open(path), batch, shuffle=7, framework=framework)
+        batches = feedline.Loader(feedline.open(path), batch, shuffle=True, seed=7, framework=framework)
     elif loader == "feedline, own data":
         import feedline
 
-        batches = feedline.Loader(Rows(path), batch, shuffle=7, framework=framework)
+        batches = feedline.Loader(Rows(path), batch, shuffle=True, seed=7, framework=framework)
     elif loader == "SPDL":
         batches = spdl(Rows(path), batch, framework)
     else:

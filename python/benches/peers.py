@@ -77,7 +77,7 @@ class Picked(Dataset[Any]):
 
 
 def loader(data: Any, workers: int) -> Callable[[], Iterable[Any]]:
-    made = feedline.Loader(data, BATCH, shuffle=7, framework="torch", workers=workers)
+    made = feedline.Loader(data, BATCH, shuffle=True, seed=7, framework="torch", workers=workers)
     return lambda: made
 
 

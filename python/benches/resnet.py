@@ -166,7 +166,7 @@ for way in ways:
             steps = [T.RandomResizedCrop(224), T.RandomHorizontalFlip()]
             data = feedline.images(photos, steps, decode=decode).repeat(400)
             loader = feedline.Loader(
-                data, BATCH, shuffle=7, last_batch="drop", device=f"cuda:{rank}", framework="torch",
+                data, BATCH, shuffle=True, seed=7, last_batch="drop", device=f"cuda:{rank}", framework="torch",
                 workers=cores - 1, prefetch=int(prefetch) if prefetch else None,
             )  # fmt: skip
 

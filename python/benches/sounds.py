@@ -63,7 +63,7 @@ def make(folder: Path) -> dict[str, Path]:
 
 
 def ours(data: feedline.Data, seconds: Callable[[Any], float]) -> Callable[[], Iterator[float]]:
-    loader = feedline.Loader(data, 8, shuffle=7, workers=1, framework="numpy")
+    loader = feedline.Loader(data, 8, shuffle=True, seed=7, workers=1, framework="numpy")
     return lambda: (seconds(batch) for batch in loader)
 
 

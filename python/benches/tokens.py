@@ -66,7 +66,7 @@ def main() -> None:
         one, many = Windows(path), Batches(path)
         ways: dict[str, Callable[[], Any]] = {
             "feedline.tokens": lambda: feedline.Loader(
-                feedline.tokens(path, WINDOW, dtype="uint16"), BATCH, shuffle=7, framework="torch"
+                feedline.tokens(path, WINDOW, dtype="uint16"), BATCH, shuffle=True, seed=7, framework="torch"
             ),
             "DataLoader": lambda: DataLoader(one, BATCH, shuffle=True),
             "DataLoader, 2 workers": lambda: DataLoader(one, BATCH, shuffle=True, num_workers=2),

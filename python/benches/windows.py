@@ -114,7 +114,7 @@ def main() -> None:
         data = Sorted(path)
         print(f"opened and sorted: feedline {opened:.2f} s, pandas {time.perf_counter() - start:.2f} s")
         assert len(windows) == len(data.starts)
-        loader = feedline.Loader(windows, BATCH, shuffle=7, framework="torch", workers=options.workers)
+        loader = feedline.Loader(windows, BATCH, shuffle=True, seed=7, framework="torch", workers=options.workers)
         for number, batch in enumerate(loader):
             if number < 20:
                 check(batch, data)

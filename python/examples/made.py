@@ -12,4 +12,5 @@ import feedline
 def loader(**options: Any) -> feedline.Loader:
     """A loader of rows of 4 numbers, with their sum, and the number of the row."""
     x = np.random.default_rng(0).normal(size=(160, 4)).astype(np.float32)
-    return feedline.Loader({"x": x, "y": x.sum(1, keepdims=True), "id": np.arange(160)}, 16, shuffle=7, **options)
+    data = {"x": x, "y": x.sum(1, keepdims=True), "id": np.arange(160)}
+    return feedline.Loader(data, 16, shuffle=True, seed=7, **options)

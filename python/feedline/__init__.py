@@ -2,7 +2,7 @@
 
 >>> import feedline, numpy as np
 >>> data = feedline.Data({"x": np.arange(10)})
->>> loader = feedline.Loader(data, batch_size=4, shuffle=7, framework="numpy")
+>>> loader = feedline.Loader(data, batch_size=4, shuffle=True, seed=7, framework="numpy")
 >>> [batch.rows for batch in loader]
 [4, 4, 2]
 """

@@ -172,7 +172,7 @@ class Loader:
 
     >>> import feedline, numpy as np
     >>> data = {"x": np.arange(8, dtype=np.float32), "y": np.arange(8)}
-    >>> with feedline.Loader(data, batch_size=4, shuffle=7, framework="numpy") as loader:
+    >>> with feedline.Loader(data, batch_size=4, shuffle=True, seed=7, framework="numpy") as loader:
     ...     for epoch in range(2):
     ...         for batch in loader.epoch(epoch):
     ...             assert (batch["x"] == batch["y"]).all()

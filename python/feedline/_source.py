@@ -19,7 +19,7 @@ class Source:
     a time reads. Ranks share the shards, so there must be at least one per rank, unless
     ``Loader(split_shards=True)``.
 
-    ``Loader(shuffle=7)`` shuffles the order of the shards, and ``shuffle_buffer`` the samples too. A saved
+    ``shuffle=True`` of the loader shuffles the order of the shards, and ``shuffle_buffer`` the samples too. A saved
     state has the place in a shard: a resumed loader reads the samples before it again, unless the shard has
     the method ``skip(n)``, which returns the rest of it. If it has ``set_epoch(n)``, that is called first.
     A state belongs to its rank; the number of ranks may change between epochs.

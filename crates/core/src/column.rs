@@ -12,8 +12,6 @@ use crate::{Error, ErrorKind, Result};
 /// // Records of three pixels and a label: every fourth byte is a label.
 /// let file = [1, 2, 3, 7, 4, 5, 6, 8];
 /// let labels = StridedColumn::new(&file, 3, 4, 2, 1)?;
-/// # use feedline_core::internal::column::row;
-/// # assert_eq!([0, 1, 2].map(|id| row(&labels, id)), [Some(&[7][..]), Some(&[8][..]), None]);
 /// assert!(StridedColumn::new(&file, 3, 4, 3, 1).is_err());
 /// # Ok::<(), feedline_core::Error>(())
 /// ```

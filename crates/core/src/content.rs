@@ -7,8 +7,8 @@ const PRIME: u64 = (1 << 61) - 1;
 ///
 /// If `h` is the 64-bit hash of row `i`, the sums are the sum of all `h` and the sum of all `(i + 1) * h`,
 /// modulo 2^61 - 1. They detect any change but with a probability near 2^-122. If a single row differs
-/// between two contents, the quotient of the differences is its number: `changed_row`
-/// names it, although neither content holds a hash of each row.
+/// between two contents, the quotient of the differences is its number, although neither content holds a hash
+/// of each row.
 ///
 /// ```
 /// use feedline_core::BatchContent;
@@ -18,7 +18,6 @@ const PRIME: u64 = (1 << 61) - 1;
 ///     now.add(row, if row == 1 { 80 } else { hash });
 /// }
 /// assert_ne!(recorded, now);
-/// # assert_eq!(feedline_core::internal::content::changed_row(&recorded, &now, 3), Some(1));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchContent {

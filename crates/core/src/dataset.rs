@@ -301,14 +301,11 @@ pub trait Dataset: Send + Sync + 'static {
     /// outside of the range, such as padding, are ignored.
     ///
     /// ```
-    /// use feedline_core::{Context, Dataset, InMemory};
-    /// # use feedline_core::{Layout, internal};
+    /// use feedline_core::{CheckOptions, Dataset, InMemory, check_dataset};
     /// let data = InMemory::new().field("item", [], [2_i64, 0])?.negatives(&["item"], 3, 4, 7)?;
-    /// # let layout = Layout::new(data.spec(), 1)?;
-    /// # let mut slab = vec![0; layout.bytes()];
-    /// # let mut rows = internal::rows::new(&layout, &mut slab, 1);
-    /// data.read(0, &mut rows.row(0), &mut Context::new(0, 5)).unwrap();
-    /// assert!(rows.row(0).field_mut::<i64>(1)?.iter().all(|item| [0, 1, 3].contains(item)));
+    /// let negatives = data.spec().index_of("item.negatives")?;
+    /// assert_eq!(data.spec().fields()[negatives].shape(), [3]); // such as 0, 3, 1 beside item 2
+    /// assert!(check_dataset(&data, &CheckOptions::default())?.is_clean());
     /// # Ok::<(), feedline_core::Error>(())
     /// ```
     ///

@@ -105,9 +105,6 @@ impl Drop for Inner {
 /// use feedline_core::{Error, ErrorKind};
 /// let error = Error::new(ErrorKind::Sample, "not a JPEG");
 /// assert_eq!(error.clone().at_sample(417).to_string(), "not a JPEG (sample 417)");
-/// # use feedline_core::{Stage, internal};
-/// # let error = internal::error::at(error, Stage::Decode, 3).at_sample(417);
-/// # assert_eq!(error.to_string(), "not a JPEG (stage decode, batch 3, sample 417)");
 /// ```
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);

@@ -6,11 +6,6 @@ static IS_PYTHON: AtomicBool = AtomicBool::new(false);
 
 /// The name of an API item in the user's language: `rust`, or `python` in the Python package. Errors that
 /// name an API item must use this function.
-///
-/// ```
-/// use feedline_core::internal::named;
-/// assert_eq!(named("OpenOptions::split", "split="), "OpenOptions::split");
-/// ```
 pub fn named(rust: &'static str, python: &'static str) -> &'static str {
     if speaks_python() { python } else { rust }
 }

@@ -151,26 +151,16 @@ impl Packed {
     /// whole, so split documents of many windows beforehand.
     ///
     /// ```
-    /// use feedline_core::{Context, DType, Dataset, Packed, ReadError, Row, Spec, lengths};
-    /// # use feedline_core::{Layout, internal};
+    /// use feedline_core::{Dataset, InMemory, Packed, lengths};
     ///
-    /// struct Words(Spec);
-    /// impl Dataset for Words {
-    ///     fn len(&self) -> u64 { 3 }
-    ///     fn spec(&self) -> &Spec { &self.0 }
-    ///     fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
-    ///         Ok(row.write_ragged(0, ["one", "three", "two"][id as usize].as_bytes())?)
-    ///     }
-    /// }
-    /// let words = Words(Spec::new().ragged("text", DType::U8, [], 5)?);
+    /// let words: [&[u8]; 3] = [b"one", b"three", b"two"];
+    /// let words = InMemory::new().ragged("text", [], 5, words)?;
     /// let lengths = lengths(&words, "text")?;
     /// let packed = Packed::in_order(words, "text", &lengths, 6)?;
-    /// # let layout = Layout::new(packed.spec(), 2)?;
-    /// # let mut slab = vec![0; layout.bytes()];
-    /// # let mut rows = internal::rows::new(&layout, &mut slab, 2);
-    /// packed.read_many(&[0, 1], &mut rows, &mut Context::new(0, 0)).map_err(|(_, error)| error)?;
-    /// assert_eq!(rows.column_mut(0), b"onethreetwo\0");
-    /// # Ok::<(), ReadError>(())
+    /// assert_eq!(packed.len(), 2); // `onethr` and `eetwo`
+    /// let second: Vec<_> = packed.pieces(0, 1).map(|piece| (piece.document, piece.items)).collect();
+    /// assert_eq!(second, [(1, 3..5), (2, 0..3)]);
+    /// # Ok::<(), feedline_core::Error>(())
     /// ```
     ///
     /// # Errors

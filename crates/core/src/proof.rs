@@ -20,18 +20,22 @@ const CHUNK: usize = 512;
 /// probability near 2^-128.
 ///
 /// ```
-/// use feedline_core::Proof;
-/// let (mut a, mut b, mut all) = (Proof::default(), Proof::default(), Proof::default());
-/// # use feedline_core::internal::proof::add_all;
-/// # add_all(&mut a, 0, &[3, 1]);
-/// # add_all(&mut b, 0, &[2, 0]);
-/// # add_all(&mut all, 0, &[0, 1, 2, 3]);
-/// // Two ranks have delivered samples 3 and 1, and 2 and 0.
-/// a.merge(&b);
-/// assert!(a.check(&all).is_ok());
-/// # add_all(&mut a, 0, &[2]);
-/// // Sample 2 once more:
-/// assert!(a.check(&all).is_err());
+/// use feedline_core::{BatchSampler, BatchSamplerOptions, LastBatch, Proof, Sampler, World};
+/// let batch_sampler = BatchSampler::new(BatchSamplerOptions {
+///     len: 100,
+///     sampler: Sampler::Shuffle,
+///     seed: 7,
+///     batch: 8,
+///     last_batch: LastBatch::Keep,
+///     world: World::single(),
+/// })?;
+/// // A run of two epochs. Usually `delivered` is from `Cursor::proof`.
+/// let expected = Proof::expected(&batch_sampler, 0..2);
+/// let mut delivered = Proof::expected(&batch_sampler, 0..1);
+/// assert!(delivered.check(&expected).is_err()); // the second epoch is missing
+/// delivered.merge(&Proof::expected(&batch_sampler, 1..2));
+/// assert!(delivered.check(&expected).is_ok());
+/// # Ok::<(), feedline_core::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

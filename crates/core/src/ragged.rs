@@ -43,9 +43,6 @@ pub enum Form {
 /// use feedline_core::Pad;
 /// let longest = Pad::longest();
 /// let multiple = Pad::multiple_of(8).fill_value(-100i32);
-/// # use feedline_core::internal::pad::width;
-/// # assert_eq!((width(longest, 13), width(longest, 0)), (13, 1));
-/// # assert_eq!(width(multiple, 13), 16);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -10,12 +10,10 @@ use crate::context::Current;
 /// [`Context::scratch`](crate::Context::scratch).
 ///
 /// ```
-/// use feedline_core::internal::context::{into_scratch, with_scratch};
-/// use feedline_core::{Context, Scratch};
-/// let mut context = with_scratch(Context::new(7, 0), Scratch::new());
+/// use feedline_core::Context;
+/// let mut context = Context::new(7, 0);
 /// context.scratch::<Vec<u8>>().resize(1000, 0);
-/// // Another context of the same worker finds the same buffer.
-/// let mut context = with_scratch(Context::new(7, 1), into_scratch(context));
+/// // A later read by the same worker finds the same buffer.
 /// assert_eq!(context.scratch::<Vec<u8>>().len(), 1000);
 /// ```
 #[derive(Default)]

@@ -123,19 +123,15 @@ impl Spec {
     /// as many per batch as the loader's `max_per_batch` says.
     ///
     /// ```
-    /// use feedline_core::{DType, Layout, Spec};
-    /// # use feedline_core::internal;
+    /// use feedline_core::{DType, Dataset, Spec, from_fn};
     /// let spec = Spec::new().ragged("text", DType::U8, [], 100)?.field("label", DType::U8, [])?;
-    /// let layout = Layout::new(&spec, 2)?;
-    /// let mut slab = vec![0u8; layout.bytes()];
-    /// # let mut rows = internal::rows::new(&layout, &mut slab, 2);
-    /// for (index, line) in ["hello", "you"].into_iter().enumerate() {
-    ///     rows.row(index).write_ragged(0, line.as_bytes())?;
-    ///     rows.row(index).write(1, &[index as u8]);
-    /// }
-    /// drop(rows);
-    /// assert_eq!(&slab[layout.values(0)][..8], b"helloyou");
-    /// assert_eq!(slab[layout.offset(0)..][..12], [0, 5, 8].map(u32::to_ne_bytes).concat());
+    /// let data = from_fn(2, spec, |id, row, _| {
+    ///     row.write_ragged(0, ["hello", "you"][id as usize].as_bytes())?;
+    ///     row.write(1, &[id as u8]);
+    ///     Ok(())
+    /// });
+    /// let short = data.filter(|sample| sample.bytes(0).len() < 4)?;
+    /// assert_eq!(short.ids(), [1]);
     /// # Ok::<(), feedline_core::Error>(())
     /// ```
     ///

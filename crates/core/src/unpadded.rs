@@ -26,30 +26,15 @@ use crate::{
 /// may read them as `i32`. Their `max_seqlen` is `Ready::longest("cu_seqlens")` of the batch.
 ///
 /// ```
-/// use feedline_core::{Context, DType, Dataset, Layout, ReadError, Row, Spec, Unpadded};
-/// # use feedline_core::internal;
+/// use feedline_core::{Dataset, InMemory, Unpadded};
 ///
-/// struct Words(Spec);
-/// impl Dataset for Words {
-///     fn len(&self) -> u64 { 3 }
-///     fn spec(&self) -> &Spec { &self.0 }
-///     fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
-///         Ok(row.write_ragged(0, ["one", "", "three"][id as usize].as_bytes())?)
-///     }
-/// }
-/// let words = Words(Spec::new().ragged("text", DType::U8, [], 5)?);
-/// let flat = Unpadded::builder(words).field("text").build()?;
-/// let layout = Layout::new(flat.spec(), 3)?;
-/// let mut slab = vec![0; layout.bytes()];
-/// # let mut rows = internal::rows::new(&layout, &mut slab, 3);
-/// flat.read_many(&[0, 1, 2], &mut rows, &mut Context::new(0, 0)).map_err(|(_, error)| error)?;
-/// drop(rows);
-/// let mut extents = Vec::new();
-/// layout.finish(&mut slab, 3, &mut extents).map_err(|(_, error)| error)?;
-/// assert_eq!(&slab[layout.values(0)][..8], b"onethree");
-/// assert_eq!(slab[layout.values(2)][..12], [0_u32, 3, 8].map(u32::to_ne_bytes).concat());
-/// assert_eq!(extents[2].longest, 5);
-/// # Ok::<(), ReadError>(())
+/// let words: [&[u8]; 3] = [b"one", b"", b"three"];
+/// let words = InMemory::new().ragged("text", [], 5, words)?;
+/// let unpadded = Unpadded::builder(words).field("text").build()?;
+/// let names: Vec<&str> = unpadded.spec().fields().iter().map(|field| field.name()).collect();
+/// assert_eq!(names, ["text", "position", "cu_seqlens"]);
+/// // A batch of these samples has the text `onethree` and `cu_seqlens` 0, 3, 8.
+/// # Ok::<(), feedline_core::Error>(())
 /// ```
 pub struct Unpadded {
     inner: StableDataset,

@@ -26,29 +26,14 @@ const OLDEST: u32 = 3;
 /// order hash cover the samples that this rank delivered.
 ///
 /// ```
-/// # use feedline_core::{BatchSampler, BatchSamplerOptions, LastBatch, Sampler, World};
 /// use feedline_core::Cursor;
-/// # use feedline_core::BatchProof;
-/// # let options = BatchSamplerOptions {
-/// #     len: 100,
-/// #     sampler: Sampler::Shuffle,
-/// #     seed: 7,
-/// #     batch: 8,
-/// #     last_batch: LastBatch::Keep,
-/// #     world: World::single(),
-/// # };
-/// # let (batch_sampler, fingerprint, mut ids) = (BatchSampler::new(options)?, 0xDA7A, Vec::new());
-/// # use feedline_core::internal;
-/// # let mut cursor = internal::cursor::new(&batch_sampler, fingerprint);
-/// # for step in 0..3 {
-/// #     let valid = batch_sampler.batch(0, 0, step, &mut ids);
-/// #     internal::cursor::deliver(&mut cursor, &batch_sampler, &BatchProof::of(0, &ids[..valid]));
-/// # }
-/// // After three batches of 8; usually from `Loader::checkpoint`.
-/// assert_eq!((cursor.epoch(), cursor.position(), cursor.proof().count()), (0, 24, 24));
+/// # fn keep(cursor: &Cursor) -> feedline_core::Result<()> {
+/// // `cursor` is usually from `Loader::checkpoint`.
 /// let saved = cursor.to_bytes();
-/// assert_eq!(Cursor::from_bytes(&saved)?, cursor);
-/// # Ok::<(), feedline_core::Error>(())
+/// assert_eq!(Cursor::from_bytes(&saved)?, *cursor);
+/// # Ok(())
+/// # }
+/// assert!(Cursor::from_bytes(&[0; Cursor::BYTES]).is_err());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -39,35 +39,11 @@ pub fn into_scratch(context: Context) -> Scratch {
 }
 
 /// Begins sample `id` as `begin` does, and runs `work`, which reads it.
-///
-/// ```
-/// # use feedline_core::Context;
-/// # use feedline_core::internal::context;
-/// let mut context = Context::new(0, 0);
-/// let own = context::sample(&mut context, 0, 5, |context| context.random().next_u64());
-/// let parts = context::sample(&mut context, 0, 5, |context| {
-///     [(0, 70), (1, 71)].map(|(index, id)| {
-///         context.begin(index, id);
-///         (context.draw(), context.random().next_u64())
-///     })
-/// });
-/// assert_eq!(parts[0], (5, own));
-/// assert!(parts[1].0 == 5 && parts[1].1 != own);
-/// ```
 pub fn sample<R>(context: &mut Context, index: usize, id: u64, work: impl FnOnce(&mut Context) -> R) -> R {
     context.sample(index, id, work)
 }
 
 /// For a `Dataset::read_many` that reads some of its samples from another set, where they have other ids.
-///
-/// ```
-/// # use feedline_core::Context;
-/// # use feedline_core::internal::context;
-/// let mut context = context::with_draws(Context::new(0, 0), &[40, 50, 60]);
-/// // Samples 7, 8 and 9 were asked for. The last two are samples 107 and 108 of another set.
-/// context::delegate(&mut context, 1, &[8, 9], |context| context.begin(1, 108));
-/// assert_eq!((context::current(&context), context.draw()), (Some((2, 9)), 60));
-/// ```
 pub fn delegate<R>(
     context: &mut Context,
     first: usize,
@@ -79,17 +55,6 @@ pub fn delegate<R>(
 
 /// Gives `work` random streams of its own, which differ from this context's and from those of any other
 /// `number`: for a set that reads several others, or draws more random numbers than the set it reads.
-///
-/// ```
-/// # use feedline_core::Context;
-/// # use feedline_core::internal::context;
-/// let mut context = Context::new(0, 0);
-/// context.begin(0, 5);
-/// let image = context::with_stream(&mut context, 0, |context| context.random().next_u64());
-/// let mask = context::with_stream(&mut context, 1, |context| context.random().next_u64());
-/// assert_ne!(image, mask);
-/// assert_eq!(image, context::with_stream(&mut context, 0, |context| context.random().next_u64()));
-/// ```
 pub fn with_stream<R>(context: &mut Context, number: u64, work: impl FnOnce(&mut Context) -> R) -> R {
     context.with_stream(number, work)
 }

@@ -6,14 +6,6 @@ use crate::{BatchSampler, Error, ErrorKind, Result, named};
 
 /// The sample id of the record at `offset` of `shard`: `shard * 2^40 + offset`. `None` when either is too
 /// large.
-///
-/// ```
-/// use feedline_core::internal::source::id;
-/// use feedline_core::source::place;
-/// assert_eq!(id(3, 1000), Some(3 * (1 << 40) + 1000));
-/// assert_eq!(id(0, 1 << 40), None);
-/// assert_eq!(place(3 * (1 << 40) + 1000), (3, 1000));
-/// ```
 pub const fn id(shard: u64, offset: u64) -> Option<u64> {
     if shard < MAX_SHARDS && offset < MAX_OFFSET { Some(shard << OFFSET_BITS | offset) } else { None }
 }

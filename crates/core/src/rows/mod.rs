@@ -27,15 +27,32 @@ const AT_ONCE: usize = 32;
 /// Split them to give parts to workers; no two parts overlap.
 ///
 /// ```
-/// # use feedline_core::{DType, Layout, Spec, internal};
-/// # let layout = Layout::new(&Spec::new().field("x", DType::U16, [2])?, 3)?;
-/// # let mut slab = vec![0u8; layout.bytes()];
-/// # let mut rows = internal::rows::new(&layout, &mut slab, 3);
-/// // Three rows of two `u16`.
-/// rows.row(0).field_mut::<u16>(0)?.copy_from_slice(&[1, 2]);
-/// rows.row(2).bytes_mut(0).copy_from_slice(&[5, 0, 6, 0]);
-/// # drop(rows);
-/// # assert_eq!(slab[..12], [1, 0, 2, 0, 0, 0, 0, 0, 5, 0, 6, 0]);
+/// use feedline_core::{CheckOptions, Context, DType, Dataset, ReadError, Row, Rows, Spec, check_dataset};
+///
+/// struct Pairs(Spec);
+///
+/// impl Dataset for Pairs {
+///     fn len(&self) -> u64 { 100 }
+///     fn spec(&self) -> &Spec { &self.0 }
+///     fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+///         Ok(row.field_mut::<i64>(0)?.copy_from_slice(&[id as i64, 2 * id as i64]))
+///     }
+///     // Reads several samples by one call, where that is faster.
+///     fn read_many(
+///         &self,
+///         ids: &[u64],
+///         rows: &mut Rows<'_>,
+///         context: &mut Context,
+///     ) -> Result<(), (usize, ReadError)> {
+///         for (index, &id) in ids.iter().enumerate() {
+///             self.read(id, &mut rows.row(index), context).map_err(|error| (index, error))?;
+///         }
+///         Ok(())
+///     }
+/// }
+///
+/// let data = Pairs(Spec::new().field("pair", DType::I64, [2])?);
+/// assert!(check_dataset(&data, &CheckOptions::default())?.is_clean());
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
 #[derive(Debug)]

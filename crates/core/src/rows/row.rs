@@ -55,18 +55,17 @@ impl<'a> Row<'_, 'a> {
     /// All fields of a fixed size of the row, so that several can be borrowed at once.
     ///
     /// ```
-    /// use feedline_core::{DType, Spec};
-    /// # use feedline_core::{Layout, internal};
+    /// use feedline_core::{DType, Dataset, Spec, from_fn};
     /// let spec = Spec::new().field("image", DType::U8, [4])?.field("label", DType::I64, [])?;
-    /// # let layout = Layout::new(&spec, 1)?;
-    /// # let mut slab = vec![0u8; layout.bytes()];
-    /// # let mut rows = internal::rows::new(&layout, &mut slab, 1);
-    /// let mut row = rows.row(0);
-    /// let mut fields = row.split();
-    /// let (image, label) = (fields.take::<u8>(0)?, fields.take::<i64>(1)?);
-    /// image.fill(3);
-    /// label[0] = image.iter().map(|&pixel| i64::from(pixel)).sum();
-    /// assert_eq!(row.field_mut::<i64>(1)?, [12]);
+    /// let data = from_fn(10, spec, |id, row, _| {
+    ///     let mut fields = row.split();
+    ///     let (image, label) = (fields.take::<u8>(0)?, fields.take::<i64>(1)?);
+    ///     image.fill(id as u8);
+    ///     label[0] = image.iter().map(|&pixel| i64::from(pixel)).sum();
+    ///     Ok(())
+    /// });
+    /// let twelve = data.filter(|sample| sample.field::<i64>(1).is_ok_and(|label| label == [12]))?;
+    /// assert_eq!(twelve.ids(), [3]);
     /// # Ok::<(), feedline_core::Error>(())
     /// ```
     pub fn split(&mut self) -> RowFields<'_> {
@@ -118,14 +117,14 @@ impl<'a> Row<'_, 'a> {
     /// sample that does not fit, pass the length that it needs, and the call returns the error.
     ///
     /// ```
-    /// # use feedline_core::{DType, Layout, Spec, internal};
-    /// # let layout = Layout::new(&Spec::new().ragged("x", DType::U8, [], 8)?, 1)?;
-    /// # let mut slab = vec![0u8; layout.bytes()];
-    /// # let mut rows = internal::rows::new(&layout, &mut slab, 1);
-    /// let mut row = rows.row(0);
-    /// let room = row.ragged_mut::<u8>(0)?;
-    /// room[..3].copy_from_slice(b"abc"); // a decoder writes here
-    /// row.set_ragged_len(0, 3)?;
+    /// use feedline_core::{DType, Dataset, Spec, from_fn};
+    /// let spec = Spec::new().ragged("x", DType::U8, [], 8)?;
+    /// let data = from_fn(1, spec, |_, row, _| {
+    ///     let room = row.ragged_mut::<u8>(0)?;
+    ///     room[..3].copy_from_slice(b"abc"); // a decoder writes here
+    ///     Ok(row.set_ragged_len(0, 3)?)
+    /// });
+    /// assert_eq!(data.filter(|sample| sample.bytes(0) == b"abc")?.len(), 1);
     /// # Ok::<(), feedline_core::Error>(())
     /// ```
     ///

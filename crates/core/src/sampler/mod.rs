@@ -51,15 +51,20 @@ pub const MAX_LEN: u64 = 1 << 63;
 /// The order of an epoch's samples. Cheap to clone; the same on every machine.
 ///
 /// ```
-/// use feedline_core::Sampler;
-/// let sampler = Sampler::Shuffle;
-/// # let mut ids = [0; 10];
-/// # feedline_core::internal::sampler::fill(&sampler, 10, 7, 0, 0, &mut ids);
-/// # let third = feedline_core::internal::sampler::id(&sampler, 10, 7, 0, 3);
-/// # assert_eq!(third, ids[3]);
-/// // `ids` are the samples of epoch 0 of a set of 10.
+/// use feedline_core::{BatchSampler, BatchSamplerOptions, LastBatch, Sampler, World};
+/// let options = BatchSamplerOptions {
+///     len: 10,
+///     sampler: Sampler::Shuffle,
+///     seed: 7,
+///     batch: 10,
+///     last_batch: LastBatch::Keep,
+///     world: World::single(),
+/// };
+/// let (batch_sampler, mut ids) = (BatchSampler::new(options)?, Vec::new());
+/// batch_sampler.batch(0, 0, 0, &mut ids); // the samples of epoch 0, in one batch
 /// ids.sort();
 /// assert_eq!(ids, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+/// # Ok::<(), feedline_core::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -157,11 +162,20 @@ impl Sampler {
     /// use feedline_core::Sampler;
     /// let lengths = [9, 1, 8, 2, 9, 1, 8, 2];
     /// let sampler = Sampler::bucketed(&lengths, 4, 1)?;
-    /// # let mut ids = [0; 8];
-    /// # feedline_core::internal::sampler::fill(&sampler, 8, 7, 0, 0, &mut ids);
-    /// // `ids` are the samples of epoch 0.
-    /// ids[..4].sort();
-    /// assert!(ids[..4] == [0, 2, 4, 6] || ids[..4] == [1, 3, 5, 7]);
+    /// # use feedline_core::{BatchSampler, BatchSamplerOptions, LastBatch, World};
+    /// # let options = BatchSamplerOptions {
+    /// #     len: 8,
+    /// #     sampler,
+    /// #     seed: 7,
+    /// #     batch: 4,
+    /// #     last_batch: LastBatch::Keep,
+    /// #     world: World::single(),
+    /// # };
+    /// # let (batch_sampler, mut ids) = (BatchSampler::new(options)?, Vec::new());
+    /// # batch_sampler.batch(0, 0, 0, &mut ids);
+    /// // `ids` are the samples of the first batch.
+    /// ids.sort();
+    /// assert!(ids == [0, 2, 4, 6] || ids == [1, 3, 5, 7]);
     /// # Ok::<(), feedline_core::Error>(())
     /// ```
     ///
@@ -183,11 +197,20 @@ impl Sampler {
     /// ```
     /// use feedline_core::Sampler;
     /// let sampler = Sampler::alike(&[9, 1, 8, 2], 2)?;
-    /// # let mut ids = [0; 4];
-    /// # feedline_core::internal::sampler::fill(&sampler, 4, 7, 0, 0, &mut ids);
-    /// // `ids` are the samples of epoch 0.
-    /// ids[..2].sort();
-    /// assert!(ids[..2] == [0, 2] || ids[..2] == [1, 3]);
+    /// # use feedline_core::{BatchSampler, BatchSamplerOptions, LastBatch, World};
+    /// # let options = BatchSamplerOptions {
+    /// #     len: 4,
+    /// #     sampler,
+    /// #     seed: 7,
+    /// #     batch: 2,
+    /// #     last_batch: LastBatch::Keep,
+    /// #     world: World::single(),
+    /// # };
+    /// # let (batch_sampler, mut ids) = (BatchSampler::new(options)?, Vec::new());
+    /// # batch_sampler.batch(0, 0, 0, &mut ids);
+    /// // `ids` are the samples of the first run.
+    /// ids.sort();
+    /// assert!(ids == [0, 2] || ids == [1, 3]);
     /// # Ok::<(), feedline_core::Error>(())
     /// ```
     ///
@@ -202,10 +225,19 @@ impl Sampler {
     /// ```
     /// use feedline_core::Sampler;
     /// let sampler = Sampler::subset(vec![30, 10, 20], Sampler::Sequential)?;
-    /// // An epoch has three samples; the second is sample 10.
-    /// # use feedline_core::internal;
-    /// # assert_eq!(internal::sampler::len(&sampler, 100), 3);
-    /// # assert_eq!(internal::sampler::id(&sampler, 100, 0, 0, 1), 10);
+    /// # use feedline_core::{BatchSampler, BatchSamplerOptions, LastBatch, World};
+    /// # let options = BatchSamplerOptions {
+    /// #     len: 100,
+    /// #     sampler,
+    /// #     seed: 7,
+    /// #     batch: 3,
+    /// #     last_batch: LastBatch::Keep,
+    /// #     world: World::single(),
+    /// # };
+    /// # let (batch_sampler, mut ids) = (BatchSampler::new(options)?, Vec::new());
+    /// # batch_sampler.batch(0, 0, 0, &mut ids);
+    /// // `ids` are the samples of epoch 0.
+    /// assert_eq!(ids, [30, 10, 20]);
     /// # Ok::<(), feedline_core::Error>(())
     /// ```
     ///
@@ -223,11 +255,20 @@ impl Sampler {
     /// use feedline_core::Sampler;
     /// let easy = Sampler::weighted(&[1.0, 1.0, 0.0, 0.0])?; // two of four samples
     /// let sampler = Sampler::by_epoch([(0, easy), (2, Sampler::Shuffle)])?;
-    /// # let mut ids = [0; 4];
-    /// # feedline_core::internal::sampler::fill(&sampler, 4, 7, 1, 0, &mut ids);
+    /// # use feedline_core::{BatchSampler, BatchSamplerOptions, LastBatch, World};
+    /// # let options = BatchSamplerOptions {
+    /// #     len: 4,
+    /// #     sampler,
+    /// #     seed: 7,
+    /// #     batch: 4,
+    /// #     last_batch: LastBatch::Keep,
+    /// #     world: World::single(),
+    /// # };
+    /// # let (batch_sampler, mut ids) = (BatchSampler::new(options)?, Vec::new());
+    /// # batch_sampler.batch(1, 0, 0, &mut ids);
     /// // `ids` are the samples of epoch 1.
     /// assert!(ids.iter().all(|&id| id < 2));
-    /// # feedline_core::internal::sampler::fill(&sampler, 4, 7, 2, 0, &mut ids);
+    /// # batch_sampler.batch(2, 0, 0, &mut ids);
     /// // Of epoch 2:
     /// ids.sort();
     /// assert_eq!(ids, [0, 1, 2, 3]);
@@ -253,8 +294,17 @@ impl Sampler {
     /// ```
     /// use feedline_core::Sampler;
     /// let sampler = Sampler::custom("every second, from the end", 5, |_epoch, position| 9 - 2 * position)?;
-    /// # let mut ids = [0; 5];
-    /// # feedline_core::internal::sampler::fill(&sampler, 10, 7, 0, 0, &mut ids);
+    /// # use feedline_core::{BatchSampler, BatchSamplerOptions, LastBatch, World};
+    /// # let options = BatchSamplerOptions {
+    /// #     len: 10,
+    /// #     sampler,
+    /// #     seed: 7,
+    /// #     batch: 5,
+    /// #     last_batch: LastBatch::Keep,
+    /// #     world: World::single(),
+    /// # };
+    /// # let (batch_sampler, mut ids) = (BatchSampler::new(options)?, Vec::new());
+    /// # batch_sampler.batch(0, 0, 0, &mut ids);
     /// // `ids` are the samples of epoch 0.
     /// assert_eq!(ids, [9, 7, 5, 3, 1]);
     /// # Ok::<(), feedline_core::Error>(())

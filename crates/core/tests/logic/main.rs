@@ -3,6 +3,7 @@
 mod batch_sampler;
 mod check;
 mod compose;
+mod context;
 mod cursor;
 mod fingerprint;
 mod golden;

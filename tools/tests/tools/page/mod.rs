@@ -69,6 +69,7 @@ const PIECES: [Piece; 44] = [
     ("weighted", sampling::weighted),
     ("folds", sampling::folds),
     ("curriculum", sampling::curriculum),
+    ("own order", sampling::own_order),
     ("predictions", sampling::predictions),
     ("own reader", sampling::own_reader),
     ("lists", tables::lists),

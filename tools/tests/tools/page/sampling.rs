@@ -64,6 +64,17 @@ pub(super) fn curriculum() -> Done {
     Ok(())
 }
 
+pub(super) fn own_order() -> Done {
+    let data = Table::open("flowers.csv").select(["length", "kind"]).build()?;
+    let ids = [2, 1, 0]; // the longest first
+    let sampler = Sampler::custom("by length", 3, move |_epoch, position| ids[position as usize])?;
+    let mut loader = Loader::builder(data).batch_size(3).sampler(sampler).build_host()?;
+    for batch in loader.epoch(0)? {
+        assert_eq!(batch?.ids(), ids);
+    }
+    Ok(())
+}
+
 pub(super) fn predictions() -> Done {
     let data = Arc::new(Table::open("flowers.csv").select(["length", "kind"]).build()?);
     let kept = data.clone().filter(|sample| sample.field::<i64>(1).is_ok_and(|kind| kind[0] > 0))?;

@@ -12,7 +12,9 @@ pub(super) fn load(options: &Options, inspected: &Inspected) -> String {
     let path = text(&options.path.display().to_string());
     let split = if options.test { ", split=\"test\"" } else { "" };
     let data = data(&path, split, options.fill, &**reader, values, columns.as_ref());
-    format!("  import feedline\n{data}  loader = feedline.Loader(data, batch_size=256, shuffle=True, seed=7)\n")
+    format!(
+        "  import feedline\n{data}  loader = feedline.Loader(data, batch_size=256, shuffle=True, seed=7)\n"
+    )
 }
 
 /// The lines that make the data set.

@@ -31,7 +31,7 @@ type Done = Result<(), Box<dyn Error>>;
 type Piece = (&'static str, fn() -> Done);
 
 /// Each piece by the name of its function.
-const PIECES: [Piece; 44] = [
+const PIECES: [Piece; 45] = [
     ("table", tables::table),
     ("columns", tables::columns),
     ("in memory", tables::in_memory),

@@ -11,10 +11,28 @@ use loom::sync::Arc;
 use loom::thread;
 use queue::{Queue, Work};
 
-type Numbers = Queue<u32, u32>;
+type Numbers = Queue<(), u32, u32>;
 
 fn queue() -> Arc<Numbers> {
-    Arc::new(Queue::new(4))
+    Arc::new(Queue::new(4, |()| false, |_, _| {}))
+}
+
+fn loader() -> std::sync::Arc<()> {
+    std::sync::Arc::new(())
+}
+
+/// Lets up to `workers` workers join a batch.
+fn share(queue: &Numbers, share: u32, workers: usize) {
+    queue.share(&loader(), std::sync::Arc::new(share), workers);
+}
+
+/// The next work for a worker, without its loader.
+fn next(queue: &Numbers, worker: usize) -> Option<Work<u32, u32>> {
+    queue.next(worker).map(|(_, work)| work)
+}
+
+fn join(share: u32) -> Work<u32, u32> {
+    Work::Join(std::sync::Arc::new(share))
 }
 
 /// A thread that runs `work` with the queue.
@@ -29,10 +47,10 @@ fn spawn<T: 'static>(
 /// Takes work until the queue is closed; the sums of the batches begun and joined.
 fn work(queue: &Numbers) -> (u32, u32) {
     let (mut begun, mut joined) = (0, 0);
-    while let Some(work) = queue.next(0) {
+    while let Some(work) = next(queue, 0) {
         match work {
             Work::Begin(job) | Work::Resume(job) => begun += job,
-            Work::Join(share) => joined += share,
+            Work::Join(share) => joined += *share,
         }
     }
     (begun, joined)
@@ -43,9 +61,9 @@ fn work(queue: &Numbers) -> (u32, u32) {
 fn a_worker_that_goes_to_sleep_is_woken_for_each_job() {
     loom::model(|| {
         let queue = queue();
-        let worker = spawn(&queue, |queue| [(); 2].map(|()| queue.next(0)));
-        queue.begin(1, true).unwrap();
-        queue.begin(2, true).unwrap();
+        let worker = spawn(&queue, |queue| [(); 2].map(|()| next(queue, 0)));
+        queue.begin(&loader(), 1, true).unwrap();
+        queue.begin(&loader(), 2, true).unwrap();
         assert_eq!(worker.join().unwrap(), [Some(Work::Begin(1)), Some(Work::Begin(2))]);
     });
 }
@@ -55,9 +73,9 @@ fn a_worker_that_goes_to_sleep_is_woken_for_each_job() {
 fn two_jobs_wake_two_workers() {
     loom::model(|| {
         let queue = queue();
-        let workers = [(); 2].map(|()| spawn(&queue, |queue| queue.next(0)));
-        let other = spawn(&queue, |queue| queue.begin(1, true));
-        queue.begin(2, true).unwrap();
+        let workers = [(); 2].map(|()| spawn(&queue, |queue| next(queue, 0)));
+        let other = spawn(&queue, |queue| queue.begin(&loader(), 1, true));
+        queue.begin(&loader(), 2, true).unwrap();
         other.join().unwrap().unwrap();
         let mut taken = workers.map(|worker| match worker.join().unwrap() {
             Some(Work::Begin(job)) => job,
@@ -72,9 +90,9 @@ fn two_jobs_wake_two_workers() {
 fn a_batch_to_join_wakes_as_many_workers_as_may_join_it() {
     loom::model(|| {
         let queue = queue();
-        let workers = [(); 2].map(|()| spawn(&queue, |queue| queue.next(0)));
-        queue.share(7, 2);
-        assert!(workers.into_iter().all(|worker| worker.join().unwrap() == Some(Work::Join(7))));
+        let workers = [(); 2].map(|()| spawn(&queue, |queue| next(queue, 0)));
+        share(&queue, 7, 2);
+        assert!(workers.into_iter().all(|worker| worker.join().unwrap() == Some(join(7))));
     });
 }
 
@@ -82,26 +100,26 @@ fn a_batch_to_join_wakes_as_many_workers_as_may_join_it() {
 fn a_batch_to_join_comes_before_a_job_that_was_there_first() {
     loom::model(|| {
         let queue = queue();
-        queue.begin(1, true).unwrap();
-        let other = spawn(&queue, |queue| queue.share(7, 1));
-        let worker = spawn(&queue, |queue| queue.next(0));
+        queue.begin(&loader(), 1, true).unwrap();
+        let other = spawn(&queue, |queue| share(queue, 7, 1));
+        let worker = spawn(&queue, |queue| next(queue, 0));
         other.join().unwrap();
         let first = worker.join().unwrap();
-        let second = queue.next(0);
+        let second = next(&queue, 0);
         // The worker may have looked before there was anything to join; then the join comes next.
         assert!(
-            [(Some(Work::Join(7)), Some(Work::Begin(1))), (Some(Work::Begin(1)), Some(Work::Join(7)))]
+            [(Some(join(7)), Some(Work::Begin(1))), (Some(Work::Begin(1)), Some(join(7)))]
                 .contains(&(first, second))
         );
     });
     loom::model(|| {
         let queue = queue();
-        queue.begin(1, true).unwrap();
-        queue.share(7, 2);
-        let worker = spawn(&queue, |queue| queue.next(0));
-        assert_eq!(queue.next(0), Some(Work::Join(7)));
-        assert_eq!(worker.join().unwrap(), Some(Work::Join(7)));
-        assert_eq!(queue.next(0), Some(Work::Begin(1)));
+        queue.begin(&loader(), 1, true).unwrap();
+        share(&queue, 7, 2);
+        let worker = spawn(&queue, |queue| next(queue, 0));
+        assert_eq!(next(&queue, 0), Some(join(7)));
+        assert_eq!(worker.join().unwrap(), Some(join(7)));
+        assert_eq!(next(&queue, 0), Some(Work::Begin(1)));
     });
 }
 
@@ -110,15 +128,15 @@ fn close_ends_every_worker_and_what_was_taken_is_taken_once() {
     loom::model(|| {
         let queue = queue();
         let workers = [(); 2].map(|()| spawn(&queue, work));
-        let other = spawn(&queue, |queue| queue.begin(1, true));
-        queue.share(10, 2);
+        let other = spawn(&queue, |queue| queue.begin(&loader(), 1, true));
+        share(&queue, 10, 2);
         let is_added = other.join().unwrap().is_ok();
         queue.close();
         let sums = workers.map(|worker| worker.join().unwrap());
         let (begun, joined) = (sums[0].0 + sums[1].0, sums[0].1 + sums[1].1);
         assert!(is_added && begun <= 1 && joined <= 20, "{sums:?}");
-        assert_eq!(queue.next(0), None);
-        assert_eq!(queue.begin(3, true), Err(3));
+        assert_eq!(next(&queue, 0), None);
+        assert_eq!(queue.begin(&loader(), 3, true), Err(3));
     });
 }
 
@@ -126,10 +144,11 @@ fn close_ends_every_worker_and_what_was_taken_is_taken_once() {
 fn work_that_is_removed_is_not_taken_and_nobody_misses_the_rest() {
     loom::model(|| {
         let queue = queue();
-        queue.begin(1, true).unwrap();
-        let worker = spawn(&queue, |queue| queue.next(0));
-        let other = spawn(&queue, |queue| queue.begin(2, true));
-        queue.remove(|job| *job == 1, |_| true);
+        let first = loader();
+        queue.begin(&first, 1, true).unwrap();
+        let worker = spawn(&queue, |queue| next(queue, 0));
+        let other = spawn(&queue, |queue| queue.begin(&loader(), 2, true));
+        queue.remove(&first);
         other.join().unwrap().unwrap();
         // The worker took the first job before it was removed, or gets the second one.
         assert!([Some(Work::Begin(1)), Some(Work::Begin(2))].contains(&worker.join().unwrap()));
@@ -141,10 +160,10 @@ fn work_that_is_removed_is_not_taken_and_nobody_misses_the_rest() {
 fn a_lower_limit_loses_no_wake_up() {
     loom::model(|| {
         let queue = queue();
-        let first = spawn(&queue, |queue| queue.next(0));
-        let second = spawn(&queue, |queue| queue.next(1));
+        let first = spawn(&queue, |queue| next(queue, 0));
+        let second = spawn(&queue, |queue| next(queue, 1));
         queue.set_limit(1);
-        queue.begin(7, true).unwrap();
+        queue.begin(&loader(), 7, true).unwrap();
         assert_eq!(first.join().unwrap(), Some(Work::Begin(7)));
         queue.close();
         assert_eq!(second.join().unwrap(), None);
@@ -156,8 +175,8 @@ fn a_higher_limit_wakes_the_workers_that_rested() {
     loom::model(|| {
         let queue = queue();
         queue.set_limit(0);
-        let worker = spawn(&queue, |queue| queue.next(0));
-        queue.begin(7, true).unwrap();
+        let worker = spawn(&queue, |queue| next(queue, 0));
+        queue.begin(&loader(), 7, true).unwrap();
         queue.set_limit(1);
         assert_eq!(worker.join().unwrap(), Some(Work::Begin(7)));
     });

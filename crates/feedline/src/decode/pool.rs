@@ -77,7 +77,7 @@ impl Workers {
 /// ```
 #[derive(Clone)]
 pub struct WorkerPool {
-    queue: Arc<PoolQueue>,
+    queue: Arc<Queue<Decoder, Job, Split>>,
     /// The activity of each worker: the sample that it reads.
     activity: Arc<[Activity]>,
     /// The number of workers that may take work, which decoders read too.
@@ -92,12 +92,9 @@ thread_local! {
     static POOL: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Jobs and split batches, each with its loader.
-type PoolQueue = Queue<(Arc<Decoder>, Job), (Arc<Decoder>, Arc<Split>)>;
-
 /// A handle that sets the number of active workers. Keeps no thread alive.
 pub(crate) struct ActiveWorkers {
-    queue: Arc<PoolQueue>,
+    queue: Arc<Queue<Decoder, Job, Split>>,
     active: Arc<AtomicUsize>,
 }
 
@@ -117,11 +114,8 @@ impl WorkerPool {
     /// started end.
     pub fn new(workers: Workers) -> Result<Self> {
         let count = workers.count()?;
-        let queue = Queue::new(QUEUE_CAPACITY).choosing(Job::choose_slot);
-        let queue = Arc::new(queue.preferring(
-            |(decoder, _): &(Arc<Decoder>, Job)| decoder.requests.is_waited_for(),
-            |(decoder, _): &(Arc<Decoder>, Arc<Split>)| decoder.requests.is_waited_for(),
-        ));
+        let is_waited_for = |decoder: &Decoder| decoder.requests.is_waited_for();
+        let queue = Arc::new(Queue::new(QUEUE_CAPACITY, is_waited_for, Job::choose_slot));
         let activity: Arc<[Activity]> = (0..count).map(|_| Activity::idle()).collect();
         let spawn = |index| {
             let (queue, activity) = (queue.clone(), activity.clone());
@@ -163,7 +157,7 @@ impl WorkerPool {
     /// Queues a batch of `decoder`.
     pub(crate) fn begin(&self, decoder: &Arc<Decoder>, batch: Job, wake: bool) {
         // The queue stays open while a handle exists, and this is one.
-        let _ = self.queue.begin((decoder.clone(), batch), wake);
+        let _ = self.queue.begin(decoder, batch, wake);
         if let Some(filling) = &decoder.filling {
             filling.wake();
         }
@@ -171,19 +165,18 @@ impl WorkerPool {
 
     /// Takes a batch of `decoder` that no worker has begun, for its filler.
     pub(super) fn take(&self, decoder: &Arc<Decoder>) -> Option<Job> {
-        let taken = self.queue.take(|(other, _)| Arc::ptr_eq(other, decoder));
-        taken.map(|(_, job)| job.taken())
+        self.queue.take(decoder).map(Job::taken)
     }
 
     /// Whether [`take`](Self::take) would return a batch.
     pub(super) fn has_queued(&self, decoder: &Arc<Decoder>) -> bool {
-        self.queue.has(|(other, _)| Arc::ptr_eq(other, decoder))
+        self.queue.has(decoder)
     }
 
     /// Queues a batch of `decoder` that its filler has taken, for a worker.
     pub(super) fn give_back(&self, decoder: &Arc<Decoder>, batch: Job) {
         // The queue stays open while a handle exists, and this is one.
-        let _ = self.queue.give_back((decoder.clone(), batch));
+        let _ = self.queue.give_back(decoder, batch);
     }
 
     /// Whether a worker sleeps for want of work.
@@ -194,8 +187,7 @@ impl WorkerPool {
     /// Drops the batches of `decoder` that no worker has begun, and stops further workers from joining
     /// the others.
     pub(crate) fn remove(&self, decoder: &Arc<Decoder>) {
-        let is_of = |other: &Arc<Decoder>| Arc::ptr_eq(other, decoder);
-        self.queue.remove(|(other, _)| is_of(other), |(other, _)| is_of(other));
+        self.queue.remove(decoder);
     }
 
     /// The threads to join, if this is the last handle. They end as soon as they have no work.
@@ -217,40 +209,31 @@ impl Drop for WorkerPool {
     }
 }
 
-fn address(queue: &Arc<PoolQueue>) -> usize {
+fn address(queue: &Arc<Queue<Decoder, Job, Split>>) -> usize {
     Arc::as_ptr(queue) as usize
 }
 
 /// Works as worker number `index` until the queue is closed.
-fn work(queue: &Arc<PoolQueue>, activity: &Activity, index: usize) {
+fn work(queue: &Arc<Queue<Decoder, Job, Split>>, activity: &Activity, index: usize) {
     POOL.set(address(queue));
     let worker = Worker::new(activity, index);
     let mut next = queue.next(index);
-    while let Some(work) = next {
-        let decode = |decoder: &Arc<Decoder>, job: Job| {
-            let share = |split, others| queue.share((decoder.clone(), split), others);
-            job.decode(decoder, &worker, (|| queue.unused(), share));
+    while let Some((decoder, work)) = next {
+        let decode = |job: Job| {
+            let share = |split, others| queue.share(&decoder, split, others);
+            job.decode(&decoder, &worker, (|| queue.unused(), share));
         };
-        let decoder = match work {
-            Work::Begin((decoder, job)) => {
-                decode(&decoder, job.taken());
-                decoder
-            }
-            Work::Resume((decoder, job)) => {
-                decode(&decoder, job);
-                decoder
-            }
-            Work::Join((decoder, split)) => {
-                split.join(&decoder, &worker);
-                decoder
-            }
-        };
+        match work {
+            Work::Begin(job) => decode(job.taken()),
+            Work::Resume(job) => decode(job),
+            Work::Join(split) => split.join(&decoder, &worker),
+        }
         // This worker has handed in outcomes without a wake-up. It wakes the transfer thread now, unless it
         // has more work of this loader.
         let (mut at_once, queued) = queue.try_next(index);
         let is_busy = match &at_once {
-            Some(Work::Begin((other, _))) => Arc::ptr_eq(other, &decoder) && decoder.is_busy_with(queued),
-            Some(Work::Resume(_) | Work::Join(_)) | None => false,
+            Some((other, Work::Begin(_))) => Arc::ptr_eq(other, &decoder) && decoder.is_busy_with(queued),
+            Some((_, Work::Resume(_) | Work::Join(_))) | None => false,
         };
         decoder.requests.wake_for_outcomes(is_busy);
         // Until there is other work, it prepares samples of later batches.

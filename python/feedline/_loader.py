@@ -254,8 +254,8 @@ class Loader:
         self._has_delivered = False
         self._watches_bad_samples = bool(bad_samples)
         self._lines = Lines()
-        # Made before the threads, so that processes end first when the loader is collected: a thread may wait
-        # for one.
+        # The processes are made before the threads, so they end first when the loader is collected. A thread
+        # that waits for a process then ends too.
         mapping = None if map_batch is None else _mapping(map_batch, self.data, self.batch_size)
         self._reads = Choice(getattr(self.data, "_leaves", []), workers, parallel, mapping)
         try:

@@ -51,7 +51,8 @@ impl Drop for Inside {
 
 /// Runs `work` with the interpreter's lock; fails once the interpreter is shutting down.
 pub(crate) fn attach<T>(work: impl FnOnce(Python<'_>) -> Result<T, ReadError>) -> Result<T, ReadError> {
-    // Counted before the check; `leave` checks in the other order.
+    // Counts this thread first, then checks. `leave` closes first, then waits for the counted threads: so no
+    // thread slips through.
     let _inside = Inside::new();
     if IS_CLOSING.load(Ordering::SeqCst) {
         return Err(shutting_down());

@@ -168,7 +168,7 @@ impl Answered {
     }
 }
 
-/// Messages on their way: each is its first bytes, and its body as it is.
+/// Messages to send. Each goes out as two buffers: its first bytes, and its body without a copy.
 struct Sent {
     messages: Option<Messages<FlightData>>,
     next: VecDeque<Bytes>,

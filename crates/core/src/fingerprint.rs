@@ -189,8 +189,8 @@ impl Fingerprint {
         self.bytes(b"unread")
     }
 
-    /// The fingerprint that `compute` returns, if it covers all of the data. With one of a part of the data,
-    /// a cursor would be refused by equal data, or accepted by changed data.
+    /// The fingerprint that `compute` returns, if it covers all of the data. If the fingerprint covered only
+    /// a part of the data, a cursor could be refused for equal data, or accepted for changed data.
     ///
     /// # Errors
     /// The first error that `compute`, on this thread, has given to [`unread`](Self::unread).

@@ -69,7 +69,7 @@ fn of_field(rows: usize, row_bytes: usize) -> Option<(Cut, u32)> {
 mod tests {
     use super::*;
 
-    /// The bytes that the kernel copies: row, begin and end of each.
+    /// The pieces that the kernel copies: for each, the row, its first byte and the byte after its last.
     fn copied(rows: usize, row_bytes: usize, cut: Cut, blocks: u32) -> Vec<(usize, usize, usize)> {
         let units = blocks as usize * (THREADS as usize >> cut.lanes);
         let unit = |unit: usize| {

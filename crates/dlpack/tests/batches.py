@@ -104,7 +104,7 @@ def on_the_host(library, steps):
         raise AssertionError("arrays that are kept for ever are overwritten")
     except RuntimeError as error:
         assert "held" in str(error), error
-    # The other way: an array of NumPy's, with strides.
+    # Imports an array of NumPy's that has strides.
     array = numpy.arange(24, dtype=numpy.float32).reshape(4, 6)[:, ::2]
     capsule = array.__dlpack__(max_version=(1, 0))
     pointer = API.PyCapsule_GetPointer(capsule, NAME)

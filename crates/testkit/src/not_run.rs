@@ -1,4 +1,4 @@
-//! Reports of tests that did not run, and what an emulator changes.
+//! Reports tests that did not run. Under an emulator, tests have longer time limits, and some do not run.
 
 use std::fmt::Display;
 use std::fs::OpenOptions;

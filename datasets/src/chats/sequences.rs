@@ -60,7 +60,7 @@ impl Chats {
         };
         match &of_sample {
             Value::None => {}
-            // Null where only other conversations have the key.
+            // A value is null if only other conversations have its key.
             Value::Dict(own) => own
                 .entries()
                 .iter()

@@ -43,7 +43,8 @@ pub(super) fn choose(names: &[String], split: Option<Split>) -> Result<Vec<usize
     Ok(chosen)
 }
 
-/// The split in a name: for a shard of the hub the part before the number, otherwise the word.
+/// The split that a file name states. In a shard of the hub, such as `train-00000-of-00002`, it is the part
+/// before the number. In any other name it is the word for a split.
 fn set(name: &str) -> Option<&str> {
     let is_number = |part: &str| part.len() == 5 && part.bytes().all(|byte| byte.is_ascii_digit());
     if let Some((before, after)) = name.split_once("-of-")

@@ -89,7 +89,7 @@ fn cocos_file_is_read_in_the_order_of_ids() {
     assert_eq!((empty[0].0.len(), longs(&empty[5].0)), (0, vec![5]));
     assert_eq!(floats(&last[0].0), [1.0, 2.0, 3.5, 4.0, 5.0, 6.0, 7.0, 8.0]);
     assert_eq!((longs(&last[1].0), &last[2].0[..]), (vec![3, 1], &[1, 0][..]));
-    // Without an area, the box gives it.
+    // If no area is stated, it is that of the box.
     assert_eq!(floats(&last[3].0), [9.5, 56.0]);
     assert_eq!(floats(&last[4].0), [1.0, 2.0, 2.0, 3.0, 4.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
     assert_eq!((last[4].1.as_slice(), longs(&last[5].0)), (&[2, 2, 3][..], vec![9]));

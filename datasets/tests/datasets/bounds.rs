@@ -1,4 +1,4 @@
-//! Files that lie about their size, and bombs, are answered within a second and 64 MiB.
+//! Files that lie about their size, and compression bombs, are refused within a second and 64 MiB.
 //!
 //! One test: it looks at the memory of the whole process.
 

@@ -81,7 +81,7 @@ fn a_stated_list_has_values_of_the_columns_type_each_once() {
     let error = Table::open(&typed).category("n").missing("n", Missing::Text("01".into())).build();
     let error = error.unwrap_err().to_string();
     assert!(error.contains("column \"n\" is i16, and missing values become \"01\": write \"1\""), "{error}");
-    // Validation data in a smaller type: categories that do not fit it do not occur there.
+    // The validation data has a smaller type. Categories that do not fit this type do not occur there.
     let list = Table::open(&typed).category_of("n", [1, 300]).saved(dir.path().join("n.json"));
     assert_eq!(ints(&batch(&list.build().unwrap())["n"]), [0, 1, 0]);
     let small = of(Arc::new(UInt8Array::from(vec![1, 1])));
@@ -101,7 +101,7 @@ fn codes_of_csv_with_zeros_before_them_are_categories_of_their_own() {
             "18446744073709551615\n018446744073709551615\n0\n",
             &["0", "018446744073709551615", "18446744073709551615"],
         ),
-        // Written as numbers, they are in the order of numbers.
+        // Texts that are numbers are sorted as numbers.
         ("11\n3\n-2\n", &["-2", "3", "11"]),
         ("0\n10\n9\n", &["0", "9", "10"]),
     ] {
@@ -112,7 +112,7 @@ fn codes_of_csv_with_zeros_before_them_are_categories_of_their_own() {
             cells.lines().map(|cell| classes.iter().position(|class| *class == cell).unwrap() as i64);
         assert_eq!(ints(&batch(&data)["code"]), numbers.collect::<Vec<_>>(), "{cells}");
     }
-    // Without a category they are numbers.
+    // A column without `category` is numbers.
     let path = write(dir.path(), "x.csv", b"code\n007\n7\n");
     assert_eq!(open(&path).unwrap().schema().to_string(), "code i64 []");
     // The validation set has one kind of values, the training set the other.
@@ -176,7 +176,7 @@ fn the_items_of_a_column_of_lists_are_categories_and_lists_of_json_lines_are_ref
         let error = Table::open(&path).category("tags").build().unwrap_err();
         let why = "key \"tags\" has a list or an object in line 2, which has no category";
         assert!(error.to_string().contains(why) && error.path() == Some(&*path), "{error}");
-        // Other columns are read.
+        // Only other columns are read.
         assert!(Table::open(&path).category("n").select(["n"]).build().is_ok());
         let codes = OpenOptions { codes: vec!["n".into()], ..Default::default() };
         assert_eq!(open_with(&path, &codes).unwrap().schema().fields()[0].element, ElementType::Text);

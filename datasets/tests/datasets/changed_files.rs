@@ -218,7 +218,7 @@ fn a_content_that_changed_in_one_byte_has_another_fingerprint() {
         let (images, classes) = (write(dir.path(), "images", &content), vec![0; COUNT as usize]);
         Idx::open(images, write(dir.path(), "labels", &labels(&classes))).unwrap().fingerprint()
     };
-    // Image 3 is not one of the 64 that are spread over 20,000.
+    // The fingerprint samples 64 of the 20,000 images; image 3 is not one of them.
     assert_ne!(fingerprint(None), fingerprint(Some(16 + 3 * 6)));
     let records = |byte: u8| {
         let mut content = vec![7; 70_000];

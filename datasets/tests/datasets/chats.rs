@@ -259,7 +259,7 @@ fn completions_and_preferences_learn_the_answer() {
             vec![-100, -100, -100, -100, -100, -100, -100, -100, 13, 2]
         ]
     );
-    // Texts get the end of a text.
+    // The end-of-text token follows each text.
     assert_eq!(pairs(&chats, 1).unwrap(), [vec![10, 11, 10, 12, 13, 2], vec![-100, -100, -100, -100, 13, 2]]);
 
     let whole =

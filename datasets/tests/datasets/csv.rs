@@ -54,7 +54,7 @@ fn quotes_line_breaks_blank_lines_and_delimiters_are_read() {
         let options = CsvOptions { delimiter, header: Some(false), ..Default::default() };
         let told = Csv::open_with(write(dir.path(), "c", text.as_bytes()), options).unwrap();
         assert_eq!(texts(&told), [["a,1", "x"], ["b,2", "y"]]);
-        // Both fit; the comma is the first that is tried.
+        // Both delimiters fit. The comma is tried first.
         assert_eq!(reader.schema().fields().len(), 2);
     }
 }
@@ -132,7 +132,7 @@ fn a_quote_that_never_closes_is_refused_with_its_line() {
     let goes_on = "opens a quoted cell that goes on over other lines, and more text follows where it closes";
     for (text, line, why) in [
         (stray.clone(), 1002, never),
-        // In the first column, where the row has other cells too.
+        // The open quote is in the first column; the row has other cells too.
         (format!("a,b\n{}\"1000,x\n{}", rows(0, 1000), rows(1001, 5000)), 1002, never),
         // The fault is after the part that is read to find the delimiter.
         (format!("a,b\n{}1,\"oops\n{}", rows(0, 30_000), rows(0, 10)), 30_002, never),
@@ -143,7 +143,7 @@ fn a_quote_that_never_closes_is_refused_with_its_line() {
         ("a,b\r\n1,\"x\r\ny\"\r\n2,\"z\r\n".into(), 4, never),
         ("\u{FEFF}a,b\n1,\"x\n2,y\n".into(), 2, never),
         ("\u{FEFF}\"a,b\n1,x\n2,y\n".into(), 1, never),
-        // In the header.
+        // The open quote is in the header.
         ("a,\"b\n1,x\n2,y\n".into(), 1, never),
         ("a;b\n1;\"x;3\n2;y\n".into(), 2, never),
         // Within a quoted cell of several lines.
@@ -172,7 +172,7 @@ fn a_quote_that_never_closes_is_refused_with_its_line() {
             assert_eq!(error.path(), Some(&*second));
         }
     }
-    // Quotes that are text, as pandas reads them.
+    // These quotes are text, as pandas reads them.
     for (cell, text) in [
         ("5\" disk", "5\" disk"),
         (" \"x", " \"x"),

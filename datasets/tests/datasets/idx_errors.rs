@@ -182,7 +182,7 @@ fn an_id_outside_the_set_is_an_error_of_its_row() {
     let images = write(dir.path(), "images", &images(4));
     let labels = write(dir.path(), "labels", &labels(&[0, 1, 2, 3]));
     let data = Idx::open(images, labels).unwrap();
-    // Among them one whose byte offset is 0 modulo 2^64.
+    // The byte offset of one of these ids is 0 modulo 2^64.
     for bad in [4, 5, u64::MAX / 6, 1 << 63, u64::MAX] {
         let (row, error) = gather(&data, &[3, 0, bad, 1]).unwrap_err();
         assert_eq!(row, 2);

@@ -23,7 +23,7 @@ fn many_rows_at_once_are_the_rows_one_by_one() {
     let [pixels, classes] = gather(&data, &ids).unwrap();
     assert_eq!(rows.column_mut(0), pixels);
     assert_eq!(rows.column_mut(1), classes);
-    // And both are the bytes of the file.
+    // Both have the bytes of the file.
     assert_eq!(classes, [139, 100, 107, 107, 138]);
     let expected: Vec<u8> = ids.iter().flat_map(|id| (id * 6..id * 6 + 6).map(|byte| byte as u8)).collect();
     assert_eq!(pixels, expected);

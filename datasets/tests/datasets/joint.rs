@@ -186,7 +186,7 @@ fn photographs_and_masks_of_two_folders_are_paired_by_name() {
     let dir = tempdir().unwrap();
     for number in 0..40 {
         write(dir.path(), &format!("photographs/{number}.png"), &picture());
-        // Only the extensions differ, so the order by name is another one.
+        // The names differ only in their extensions, so masks sort in another order than pictures.
         let extension = if number % 2 == 0 { "png" } else { "PNG" };
         write(dir.path(), &format!("masks/{number}.{extension}"), &mask());
     }

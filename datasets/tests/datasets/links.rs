@@ -32,7 +32,7 @@ fn links_in_an_archive_have_the_content_of_their_target() {
         link("a/2.cls", b'2', "3.cls"),
         link("a/3.txt", b'1', "./a/2.txt"),
         file("a/3.cls", b"3"),
-        // These belong to no sample.
+        // These members belong to no sample.
         link("a/README", b'2', "/etc/passwd"),
         link("a/folder", b'2', "nowhere"),
         file("a/4.txt", b"last"),

@@ -1,4 +1,4 @@
-//! Tables that name files, and patterns that do.
+//! Files that a table lists, and files that a pattern matches.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use feedline_datasets::{
 use feedline_images::Transforms;
 use tempfile::{TempDir, tempdir};
 
-/// Four rows: paths of two pictures, one without a file, and none.
+/// Four rows: two with the path of a picture, one whose file does not exist, and one without a path.
 const ROWS: [(&str, &str, i32); 4] =
     [("ant/1.jpg", "bee", 3), ("./b 2.jpg", "ant", 5), ("gone.jpg", "bee", 7), ("ant/1.jpg", "cat", 9)];
 

@@ -169,7 +169,7 @@ fn shards_have_an_index_which_is_compared_with_them() {
         let first = fs::read(folder.join("000000.arrow")).unwrap();
         fs::write(folder.join("000000.arrow"), &first[..first.len() - 1]).unwrap();
         assert!(open(&folder).unwrap_err().to_string().contains("the index says"));
-        // One of the same length that is another shard's.
+        // The index names a file outside of the folder.
         fs::write(folder.join("000000.arrow"), &first).unwrap();
         let text = fs::read_to_string(folder.join("_index.json")).unwrap();
         fs::write(folder.join("_index.json"), text.replace("000000.arrow", "../x")).unwrap();

@@ -1,4 +1,4 @@
-//! Records have the bytes of the file, and a file that does not hold whole records is refused.
+//! Records have the bytes of the file. A file whose size is not a whole number of records is refused.
 
 use crate::common::{gz, write};
 use feedline_core::internal;

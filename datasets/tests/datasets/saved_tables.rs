@@ -36,7 +36,7 @@ fn the_saved_description_is_used_and_checked() {
     let fingerprint = trained().build().unwrap().fingerprint();
     assert_eq!(fingerprint, first.fingerprint());
     assert_ne!(fingerprint, Table::open(&train).category("code").build().unwrap().fingerprint());
-    // Its numbers are numbers.
+    // The numbers of the description are JSON numbers.
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(json["columns"]["age"]["mean"].as_f64(), Some(20.0));
     assert_eq!(json["columns"]["age"]["std"].as_f64(), Some(std));
@@ -153,7 +153,7 @@ fn a_saved_description_of_another_unit_of_time_is_refused() {
         }
         std::fs::remove_file(&saved).unwrap();
     }
-    // As seconds they are the same.
+    // The times are equal in seconds.
     let table = |path: &Path| Table::open(path).seconds("t").standardize("t");
     let train = batch(&table(&train).saved(&saved).build().unwrap());
     assert_eq!(batch(&table(&val).fitted(&saved).build().unwrap()), train);

@@ -136,7 +136,7 @@ fn shards_of_other_units_of_time_are_refused() {
     let error = open(dir.path()).unwrap_err();
     assert!(error.to_string().contains("\"at\" has another unit of time than in the first"), "{error}");
     assert_eq!(error.path(), Some(&*other));
-    // Within lists of any kind, and dictionaries.
+    // Units are compared within lists of any kind, and within dictionaries.
     let item = |times: &ArrayRef| Arc::new(Field::new("item", times.data_type().clone(), true));
     let lists: [fn(ArrayRef, Arc<Field>) -> ArrayRef; 5] = [
         |times, item| Arc::new(FixedSizeListArray::new(item, 1, times, None)),
@@ -158,7 +158,7 @@ fn shards_of_other_units_of_time_are_refused() {
         let error = open(dir.path()).unwrap_err();
         assert!(error.to_string().contains("\"at\" has another unit of time"), "list {number}: {error}");
         assert_eq!(error.path(), Some(&*other));
-        // And in a saved description.
+        // A saved description is compared in the same way.
         let saved = dir.path().join("s.json");
         Table::open(&first).saved(&saved).reader().unwrap();
         let error = Table::open(&other).fitted(&saved).reader().unwrap_err();
@@ -243,7 +243,7 @@ fn one_batch_of_fixed_columns_in_memory_is_ready_for_zero_copy() {
     // The whole file is named, so that it is pinned once.
     assert_eq!(internal::column::bytes(&column).len() as u64, std::fs::metadata(&tiny).unwrap().len());
     assert!(open_with(&tiny, &OpenOptions::with_memory_limit(0)).unwrap().column(0).is_none());
-    // Several batches, and columns that vary.
+    // A file with several batches, or with columns of varying length, has no column.
     assert!((0..16).all(|field| open(golden("plain.arrow")).unwrap().column(field).is_none()));
 }
 
@@ -257,7 +257,7 @@ fn files_that_are_cut_are_refused_with_the_byte() {
             let path = write(dir.path(), name, &bytes[..cut]);
             let error = open(&path).and_then(|reader| reader.read(reader.len() - 1, &mut Values::new()));
             if name == "plain.stream" && cut == bytes.len() - 1 {
-                // Within the mark.
+                // The mark at the end is cut.
                 assert!(error.unwrap_err().to_string().contains("cut short"));
                 continue;
             }

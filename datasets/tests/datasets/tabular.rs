@@ -21,7 +21,7 @@ pub(crate) fn batch(data: &impl Dataset) -> BTreeMap<String, Vec<u8>> {
     data.read_many(&ids, &mut rows, &mut Context::new(0, 0)).map_err(|(_, error)| error).unwrap();
     let fields = data.spec().fields().iter().enumerate();
     let column = |(index, field): (usize, &feedline_core::Field)| {
-        // Back in the order of the file.
+        // Puts the rows back in the order of the file.
         let rows = rows.column_mut(index)[..ids.len() * field.row_bytes()].rchunks(field.row_bytes());
         (field.name().to_owned(), rows.flatten().copied().collect())
     };
@@ -163,7 +163,7 @@ fn values_that_are_lost_missing_or_unknown_are_errors_of_their_row() {
         let error = gap().missing("a", Missing::Mean).build().unwrap_err();
         assert!(error.to_string().contains("\"a\" has no value, so it has no mean"), "{error}");
     }
-    // NaN is a number, which has no place in a mean.
+    // NaN is a number, but no mean can be computed with it.
     let nan = write(dir.path(), "nan.csv", b"a,b\n1,1\nNaN,2\n");
     let data = Table::open(&nan).stack("x", ["a", "b"]).build().unwrap();
     assert!(floats(&batch(&data)["x"])[2].is_nan());

@@ -93,7 +93,7 @@ fn a_table_with_missing_values_and_categories_is_what_numpy_makes_of_it_in_every
                 .select(["x", "city", "label"])
         };
         let saved = dir.path().join(format!("{format}.table.json"));
-        // Twice: by the pass, and by the saved description.
+        // Each table is read twice: fitted on its rows, then with the saved description.
         for (name, rows) in [("train", 1000), ("train", 1000), ("val", 300)] {
             let table = table(name);
             let table = if name == "train" { table.saved(&saved) } else { table.fitted(&saved) };

@@ -41,7 +41,7 @@ fn names_blocks_and_loops_are_those_of_jinja() {
     let messages = r#"[{"role": "user", "content": "Hi"}]"#;
     let variables = r#"{"s": "outside", "l": [1, 2, 3]}"#;
     for (source, want) in [
-        // `else` runs if no pass over the body reached its end.
+        // `else` runs if no iteration reached the end of the body.
         ("{% for x in l %}{% if x %}{% continue %}{% endif %}a{% else %}none{% endfor %}", "none"),
         ("{% for x in l %}{{ x }}{% break %}{% else %}none{% endfor %}", "1none"),
         ("{% for x in l %}{{ x }}{% if x == 2 %}{% break %}{% endif %}{% else %}none{% endfor %}", "12"),

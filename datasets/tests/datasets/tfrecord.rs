@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use tempfile::tempdir;
 
 fn crc32c(bytes: &[u8]) -> u32 {
-    // Bit by bit: not the code under test.
+    // Computed bit by bit, without the code under test.
     !bytes.iter().fold(!0, |crc, &byte| {
         (0..8)
             .fold(crc ^ u32::from(byte), |crc: u32, _| (crc >> 1) ^ (0x82F6_3B78 & (crc & 1).wrapping_neg()))
@@ -113,7 +113,7 @@ fn what_occurs_twice_is_merged_as_protocol_buffers_do() {
         ("an empty one counts too", field(1, &[entry(&[int(1)]), entry(&[])].concat()), &[]),
     ];
     for (name, example, expected) in &cases {
-        // Alone, and beside a record of another shape.
+        // Read alone, and beside a record of another shape.
         let other = one(&[packed(&[9, 9, 9, 9, 9])]);
         for file in [record(example), [record(example), record(&other)].concat()] {
             let reader = open(write(dir.path(), "x", &file)).unwrap();

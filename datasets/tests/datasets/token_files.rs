@@ -138,7 +138,7 @@ fn the_documents_of_a_pair_are_those_that_its_index_lists_in_every_type() {
     let mut values = Values::new();
     reader.read(2, &mut values).unwrap();
     assert_eq!(values.fields()[0].bytes, [5f64, 6.].map(f64::to_le_bytes).concat());
-    // Signs are kept.
+    // Negative ids keep their sign.
     let negative: &[&[&[i64]]] = &[&[&[-1, -128]]];
     assert_eq!(
         sequences(&*open(pair(dir.path(), "i8", &megatron(negative, 2, None))).unwrap())[0][0],

@@ -138,7 +138,7 @@ fn fewer_tokens_than_the_special_ones_are_refused() {
         assert!(said.contains("tokenizer.json"), "{said}");
     };
     refused(new().with_special_tokens().truncated(1).unwrap_err());
-    // With the steps in the other order, nothing is read.
+    // In the other order of the steps, each read is refused.
     let late = new().truncated(1).unwrap().with_special_tokens();
     refused(late.read(0, &mut Values::new()).unwrap_err());
     refused(Ragged::measured(Box::new(late)).unwrap_err());

@@ -1,4 +1,4 @@
-//! Streams of token ids as windows, and files that are none.
+//! Windows over streams of token ids, and files that are not token ids.
 
 use crate::made::{gz, npy, read, safetensors, tar, write, zip};
 use feedline_core::internal;
@@ -47,7 +47,7 @@ fn tokens_are_cut_into_windows_with_the_next_token_as_target() {
 #[test]
 fn windows_keep_to_documents_when_asked_to() {
     let dir = tempdir().unwrap();
-    // Documents of 5, 1, 3 and 4 tokens; 9 ends one.
+    // Documents of 5, 1, 3 and 4 tokens. Token 9 ends a document.
     let stream: Vec<u8> =
         [1, 2, 3, 4, 9, 9, 5, 6, 9, 7, 8, 1, 2u16].iter().flat_map(|t| t.to_le_bytes()).collect();
     let path = write(dir.path(), "tokens", &stream);

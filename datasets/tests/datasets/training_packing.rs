@@ -8,7 +8,7 @@ use feedline_core::{
 };
 use serde_json::{Value as Json, json};
 
-/// Documents of these lengths; the numbers of their items go on from document to document.
+/// Documents of these lengths. Their items are numbered on from document to document.
 fn numbered(lengths: &[u32]) -> impl Dataset {
     let max = lengths.iter().copied().max().unwrap_or(0).max(1) as usize;
     let spec = Spec::new().ragged("ids", DType::I64, [], max).unwrap();
@@ -54,7 +54,7 @@ fn windows_of_2000_documents_equal_those_of_trl() {
         assert_eq!(packed.fate().left_out, all["tokens_dropped"].as_u64().unwrap_or(0));
         let efficiency = all["efficiency"].as_f64().unwrap();
         assert!((1.0 - packed.padding_share() - efficiency).abs() < 1e-12, "{strategy}: {packed:?}");
-        // TRL packs each 1,000 documents alone.
+        // TRL packs every 1,000 documents separately.
         let within = expected("map1000");
         let found: Vec<Json> = if strategy == "wrapped" {
             let parts = (0..).zip(lengths.chunks(1000));

@@ -35,7 +35,7 @@ fn is_same(cell: &str, read: &str, element: ElementType) -> bool {
     if is_whole(cell) || element == ElementType::Text {
         read == cell
     } else {
-        // Digits beyond `f64` are no number.
+        // Digits beyond the range of `f64` are not a number.
         read.parse().is_ok_and(|number: f64| number.is_finite() && Ok(number) == cell.parse())
     }
 }
@@ -43,7 +43,8 @@ fn is_same(cell: &str, read: &str, element: ElementType) -> bool {
 fn file(dir: &Path, format: &str, cells: &[&str]) -> std::path::PathBuf {
     let lines = cells.iter().enumerate().map(|(row, cell)| match (format, *cell) {
         ("csv", cell) => format!("{cell},0\n"),
-        // Null, or not there. The first line has all keys, so that they have the order of the CSV columns.
+        // The value is null, or the key is missing. The first line has all keys, so that the fields have the
+        // order of the CSV columns.
         (_, "") if row % 2 == 0 => "{\"a\":null,\"b\":0}\n".into(),
         (_, "") => "{\"b\":0}\n".into(),
         (_, cell) => format!("{{\"a\":{cell},\"b\":0}}\n"),
@@ -133,7 +134,7 @@ proptest! {
                     }
                 }
             }
-            // As a table: filled, cast, stacked.
+            // Read as a table whose columns are filled, cast and stacked.
             let table = || Table::open(&path).missing("a", Missing::Whole(9_007_199_254_740_993));
             for (table, dtype) in [
                 (table().select(["a"]), None),
@@ -194,7 +195,7 @@ fn a_column_that_f64_would_round_is_named_with_file_line_and_what_to_do() {
         let path = file(dir.path(), format, &["1", big, ""]);
         let marked = open_with(&path, &OpenOptions { masks, ..Default::default() }).unwrap();
         assert_eq!(read(&*marked, 1)[0], 9_007_199_254_740_993i64.to_le_bytes());
-        // In gzip, and in another shard.
+        // The file as gzip, then as one of two shards.
         let packed = write(dir.path(), &format!("x.{format}.gz"), &gz(&std::fs::read(&path).unwrap()));
         let error =
             open_with(&packed, &OpenOptions { nulls: Nulls::Fill, ..Default::default() }).unwrap_err();

@@ -163,7 +163,7 @@ fn windows_are_those_of_a_direct_loop_in_any_order_of_the_file_and_beyond_the_bu
                 let fate = data.fate();
                 assert_eq!((fate.windows, fate.over_gaps), (data.len(), gaps), "{what}");
                 left_out += gaps;
-                // In any order of the windows.
+                // The windows are read in another order.
                 let ids: Vec<_> = (0..data.len()).rev().step_by(3).collect();
                 let x = inputs * 8;
                 let picked: Vec<u8> =
@@ -258,7 +258,7 @@ fn numbers_are_those_of_the_training_rows_alone_and_a_fold_has_a_file_of_its_own
         assert!(error.to_string().contains(why), "{error}");
     }
     assert_eq!(all(&series(table(6.0).fitted(&saved)).unwrap()), all(&data));
-    // Other data takes the numbers, unless it says that it is the training data.
+    // Other data uses the saved numbers, unless it says that it is the training data.
     let other = write(dir.path(), "b.csv", b"t,x,g\n0,5,A\n1,5,A\n2,5,A\n");
     let of_other = || Table::open(&other).standardize("x").fitted(&saved);
     let wanted = bytes([(5.0 - mean) / std; 2].map(|x| (x as f32).to_le_bytes()));

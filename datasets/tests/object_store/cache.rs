@@ -63,7 +63,7 @@ fn the_cache_on_disk_serves_later_runs_and_sees_damage() {
         fs::write(fifth, "").unwrap();
         run(5, 11, 4);
         run(1, 15, 0);
-        // Another version of the object takes nothing of the old one.
+        // A new version of the object uses no block of the old version.
         let mut other = all.clone();
         other.iter_mut().for_each(|byte| *byte = !*byte);
         server.put("records", Served::new(other.clone()));

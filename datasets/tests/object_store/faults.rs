@@ -110,7 +110,7 @@ fn attempts_and_time_are_bounded_and_the_error_says_where() {
             assert!(error.contains("no whole answer") || error.contains("in time"), "{error}");
             assert!(error.contains(&url) && begun.elapsed() < Duration::from_secs(20), "{error}");
         }
-        // Nobody listens any more.
+        // The server has ended.
         let gone = Server::start().url("x");
         let error = records(&Remote::new(RemoteOptions { attempts: 2, ..options() }).unwrap(), &gone);
         let error = error.unwrap_err().to_string();
@@ -208,7 +208,7 @@ fn redirects_are_followed_to_other_hosts_without_the_credentials() {
         // The version is compared with the other host's answer.
         let set = records(&Remote::new(RemoteOptions { memory_bytes: BLOCK, ..options() }).unwrap(), &url);
         other.put("there", served(bytes(4 * BLOCK + 1)));
-        // Not the last block, which the opening has read.
+        // The last block is not used: opening the file has read it.
         let error = read(&set.unwrap(), [2 * BLOCK / RECORD as u64]).unwrap_err();
         assert!(error.contains("was written to while it was in use"), "{error}");
         let circle = server.url("circle");

@@ -1,4 +1,4 @@
-//! Code of a user whose store dies, or whose object is stored again.
+//! A user's program whose store fails, or whose object is replaced.
 
 use crate::server::{Served, Server};
 use crate::{LIMIT, bytes, golden, options};

@@ -104,7 +104,7 @@ fn a_killed_run_goes_on_where_it_was() {
 #[test]
 fn a_run_of_one_file_that_is_killed_goes_on_where_it_was() {
     let dir = tempdir().unwrap();
-    // Zeros that take no room, with marks; the run notes its progress every 64 MiB.
+    // A sparse file of zeros with a mark in each MiB. The run saves its progress every 64 MiB.
     let from = write(dir.path(), "x.npy", &npy("|u1", "False", "(102400, 1024)", &[]));
     let file = std::fs::File::options().write(true).open(&from).unwrap();
     let head = file.metadata().unwrap().len();

@@ -8,7 +8,7 @@ use crate::random::key;
 use crate::sampler::Permutation;
 use crate::{Context, Dataset, Fingerprint, Prefetched, ReadError, Result, Row, Rows, Spec, StableDataset};
 
-/// Length of the pattern in which the sets alternate: shares are exact to one in this number.
+/// Length of the pattern in which the sets alternate. Shares are rounded to multiples of one divided by it.
 const PERIOD: usize = 1 << 16;
 
 /// Several sets with the same fields, by weights, spread evenly over the epoch; made by [`Mix::builder`].

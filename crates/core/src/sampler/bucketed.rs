@@ -92,7 +92,7 @@ impl Bucketed {
 }
 
 impl Epoch<'_> {
-    /// The samples of batch `batch` of the epoch, from row `row` on.
+    /// Writes the samples of batch `batch` of the epoch, from row `row` on.
     fn fill(&self, batch: u64, row: u64, out: &mut [u64]) {
         let Bucketed { sorted, batch: size, batches_per_bucket: per_bucket, .. } = self.sampler;
         if batch == self.full {
@@ -118,9 +118,9 @@ impl Epoch<'_> {
         }
     }
 
-    /// The places in a run of the samples from row `row` on. The run stays nearly sorted, so that the samples
-    /// of a step have similar costs: samples are shuffled only within blocks of a quarter of the run, which
-    /// begin at another place in each epoch.
+    /// Writes the places, in run `run`, of the samples from row `row` on. The run stays nearly sorted, so
+    /// that the samples of a step have similar costs: samples are shuffled only within blocks of a quarter of
+    /// the run, which begin at another place in each epoch.
     fn fill_run(&self, run: u64, row: u64, out: &mut [u64]) {
         let size = self.sampler.batch;
         let block = size.div_ceil(4);

@@ -46,7 +46,8 @@ impl Custom {
         key(&[digest(self.name.bytes().map(u64::from)), self.positions])
     }
 
-    /// After a panic, and for an id that the set of `len` samples does not have, writes [`NO_SAMPLE`].
+    /// Writes the samples from position `start` of `epoch` on. Writes [`NO_SAMPLE`] after a panic, and
+    /// instead of an id that is not below `len`.
     pub(super) fn fill(&self, len: u64, epoch: u64, start: u64, out: &mut [u64]) {
         out.fill(NO_SAMPLE);
         // The panic hook has printed why; the loader says where.

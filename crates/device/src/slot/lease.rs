@@ -230,7 +230,7 @@ impl WriteLease {
         self.copy_start.as_ref().map_or(Ok(()), |copy_start| writer.record(copy_start))
     }
 
-    /// The work of the slot's batch is submitted, up to `copied`.
+    /// Ends the writing: all work that fills the slot is submitted, and `copied` is recorded after it.
     pub(super) fn loaded(mut self, copied: Arc<Event>) -> Loaded {
         self.on_drop = OnDrop::Release;
         // Reset only now: until the work was ordered after them, the ends of the last readers were still

@@ -180,8 +180,7 @@ impl Call {
 
 /// The action that replaces each call.
 pub trait Interceptor: Send + Sync + 'static {
-    /// Calls `make`, which makes `call` on `below`, or returns an error instead. `make` can be called at
-    /// most once.
+    /// Replaces the call `call` on `below`: runs it by `make()`, at most once, or returns an error instead.
     ///
     /// # Errors
     /// The error of `make`, or one of the interceptor.

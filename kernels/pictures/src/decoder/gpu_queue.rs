@@ -45,7 +45,7 @@ impl GpuQueue {
 
     /// Makes the waiting threads evaluate their `is_done` again.
     pub(super) fn notify(&self) {
-        // Under the lock: a waiting thread is not between its check and its sleep.
+        // Notifies under the lock. Otherwise a thread between its check and its sleep would miss this.
         let batches = locked(&self.batches);
         self.changed.notify_all();
         drop(batches);

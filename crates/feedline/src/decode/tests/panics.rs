@@ -25,7 +25,8 @@ impl Drop for PanicsInDrop {
     }
 }
 
-/// A worker drops one of the two errors; the batch must still end.
+/// Two samples of a batch fail. The worker keeps one error and drops the other, which panics. The batch must
+/// still end.
 #[test]
 fn an_error_that_panics_when_it_is_dropped_does_not_hang_its_batch() {
     with_watchdog(LIMIT, || {

@@ -124,7 +124,8 @@ class Loader:
         shuffle_buffer: Shuffles the samples of a source within a buffer of this many bytes.
         split_shards: Lets each rank read all shards of a source, and take its share of their samples.
             Default: each rank reads its own shards.
-        sampler: A :class:`Sampler` for another order, instead of ``shuffle``.
+        sampler: A :class:`Sampler` for another order, instead of ``shuffle``. A fixed order of your own is
+            ``data.subset(order)``, without ``shuffle``.
         seed: The seed of all that is random: the order and the random numbers. Default: 0.
         last_batch: ``"keep"`` a short last batch, ``"drop"`` it, or ``"pad"`` it with samples of the epoch. With
             ``"keep"`` each sample comes once, all ranks have the same number of steps and none gets an empty

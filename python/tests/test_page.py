@@ -84,6 +84,7 @@ OTHERS = {
     "Sampler.balanced": "balanced",
     ".folds(": "fold",
     "Sampler.by_epoch": "curriculum",
+    "longest_first": "longest_first",
     "predicted": "predicted",
 }
 

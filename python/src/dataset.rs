@@ -147,7 +147,7 @@ fn varying(reader: &dyn Reader) -> impl Iterator<Item = &SchemaField> {
     reader.schema().fields().iter().filter(|field| field.shape.iter().any(Option::is_none))
 }
 
-/// Refuses complex numbers: a batch would have them as two numbers each, so another array.
+/// Refuses complex numbers. A batch would have two numbers for each, which is an array of another shape.
 fn check_types(reader: &dyn Reader) -> feedline::Result<()> {
     let is_complex =
         |field: &&SchemaField| matches!(field.element, ElementType::Complex64 | ElementType::Complex128);
@@ -326,7 +326,7 @@ impl DataSet {
             if let Some((_, list)) = &encoded {
                 list.device_part()?;
             }
-            // Opened once: a folder in a store is listed, and its objects are opened.
+            // The reader is opened only once, because that lists a folder of a store and opens its objects.
             let reader: Arc<dyn Reader> = open_pictures(path, &options)?.into();
             let new = |(decode, list)| Encoded::files(&reader, list, decode);
             let encoded = encoded.map(new).transpose()?;
@@ -400,7 +400,7 @@ impl DataSet {
 
     #[getter]
     fn fingerprint(&self, py: Python<'_>) -> PyResult<u64> {
-        // May read files and objects in a store.
+        // The fingerprint may read files and objects in a store.
         let fingerprint = || Fingerprint::checked(|| self.set.fingerprint());
         interpreter::detached(py, fingerprint).map_err(raise)
     }

@@ -18,7 +18,7 @@ use crate::network::{Attempt, CONNECT, Network, PER_SERVER, Place};
 use crate::table::{ServerStatus, Table};
 use crate::ticket::{Form, Ticket};
 
-/// Requests per server by default, while the loader is built; and their total at least and at most.
+/// Default requests in flight: per server known when the loader is built; and the min and max of their sum.
 const IN_FLIGHT: (usize, usize, usize) = (4, 8, 64);
 
 /// Default limit for each message of an answer.
@@ -123,7 +123,7 @@ impl Servers {
         Ok(Self { token: Some(value), ..self })
     }
 
-    /// Speaks TLS, and trusts the certificates in `roots`, in PEM.
+    /// Uses TLS, and trusts the certificates in `roots`, which are in PEM.
     pub fn tls(self, roots: impl Into<Vec<u8>>) -> Self {
         Self { roots: Some(roots.into()), ..self }
     }
@@ -193,7 +193,7 @@ impl Servers {
         let (channel, ticket, token) = (place.channel.clone(), ticket.clone(), self.token.clone());
         let (limit, events) = (self.timeout, events.clone());
         let task = network.runtime.as_ref()?.spawn(async move {
-            // Nobody receives the answer of a request that was too late.
+            // The send fails if the request was too late: nobody waits for its answer any more.
             let send = |event| drop(events.send((address, event)));
             let on_piece = |piece| send(Event::Piece(piece));
             let end = fetch(channel, ticket, token, rows as u64, limit, on_piece).await;
@@ -202,7 +202,8 @@ impl Servers {
         Some(place.asked(task.abort_handle()))
     }
 
-    /// Waits for answers, and asks again where one fails or is slow. Copies the first whole one into `rows`.
+    /// Waits for answers. Asks another server if one fails or is slow. Copies the first whole answer into
+    /// `rows`.
     fn whole_answer(
         &self,
         first: Place<'_>,

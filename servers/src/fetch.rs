@@ -25,10 +25,10 @@ pub(crate) struct Answer {
     pub(crate) network: Duration,
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
-    /// In one line.
+    /// The reason, as one line.
     pub(crate) why: String,
     /// Whether the server has other data or does not accept the token, so that asking again is in vain.
     pub(crate) is_refusal: bool,

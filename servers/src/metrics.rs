@@ -67,7 +67,8 @@ impl Metrics {
         self.is_draining.load(Relaxed)
     }
 
-    /// Rows decoded so far, rows sent, and requests that were answered from the decode of another.
+    /// Three counts so far: rows decoded, rows sent, and requests that needed no decoding because another
+    /// request had the same batch.
     pub(crate) fn rows(&self) -> [u64; 3] {
         [&self.rows_decoded, &self.rows_sent, &self.shared].map(|counter| counter.load(Relaxed))
     }

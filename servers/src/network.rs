@@ -69,7 +69,7 @@ pub(crate) fn start_runtime(threads: usize, name: &str) -> Result<Runtime> {
     };
     let cannot =
         || config("cannot start the threads of the network: raise the limit of processes (ulimit -u)");
-    // Where the system refuses a thread, `build` panics.
+    // `build` panics if the system refuses a thread.
     match catch_panic("the threads", build) {
         Ok(built) => built.map_err(|error| cannot().with_source(error)),
         Err(refused) => Err(cannot().with_source(refused)),

@@ -108,7 +108,8 @@ fn run(queue: &Queue) {
         }
         let range = batch.range(index);
         let decoded = decode(&batch, range, &mut scratch);
-        // Without the cause, which may name files: the trainer's own workers read the sample and say why.
+        // The cause is left out, because it may name files of this server. The trainer's own workers then
+        // read the sample and report their error.
         batch.set(
             index,
             decoded.map_err(|error| match error.sample() {

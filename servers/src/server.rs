@@ -88,7 +88,7 @@ impl Server {
         Self { token: Some(token.into()), ..self }
     }
 
-    /// Speaks TLS only, with this chain of certificates and this key, both in PEM. Default: no TLS.
+    /// Accepts only TLS, with this chain of certificates and this key, both in PEM. Default: no TLS.
     pub fn tls(self, certificates: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
         Self { identity: Some((certificates.into(), key.into())), ..self }
     }
@@ -212,7 +212,8 @@ impl Running {
         self.metrics_address
     }
 
-    /// Rows decoded so far, rows sent, and requests that were answered from the decode of another.
+    /// Three counts so far: rows decoded, rows sent, and requests that needed no decoding because another
+    /// request had the same batch.
     pub fn rows(&self) -> [u64; 3] {
         self.metrics.rows()
     }

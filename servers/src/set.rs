@@ -180,7 +180,8 @@ impl Sets {
     /// # Errors
     /// `Config` for the difference to each set that is served.
     pub(crate) fn find(&self, asked: &Data) -> Result<Arc<Set>> {
-        // Compares first the parts that do not depend on the set, so that a refusal opens nothing.
+        // The parts that do not depend on the set are compared first, so that a refused request opens no
+        // file.
         asked.check(&Data {
             is_source: asked.is_source,
             samples: asked.samples,
@@ -205,7 +206,7 @@ impl Sets {
         }
         let several = refused.iter().map(|error| error.message()).collect::<Vec<_>>().join("; or ");
         Err(match <[Error; 1]>::try_from(refused) {
-            // Without the path, which does not concern a trainer.
+            // The path is left out: it means nothing to a trainer.
             Ok([only]) => Error::new(only.kind(), only.message()),
             Err(_) => Error::new(ErrorKind::Config, format!("no set that is served fits: {several}")),
         })

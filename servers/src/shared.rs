@@ -69,7 +69,7 @@ impl Batch {
     pub(crate) async fn piece(&self, index: usize) -> &Result<Piece, String> {
         loop {
             let mut decoded = std::pin::pin!(self.decoded.notified());
-            // Before the look, so that no piece is missed between the two.
+            // Registers for the notification before it looks, so that it misses no piece in between.
             decoded.as_mut().enable();
             if let Some(piece) = self.pieces[index].get() {
                 return piece;

@@ -92,7 +92,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Takes over the addresses that names stand for now; `connect` makes the channel of a new one.
+    /// Replaces the addresses by those that the names now have. `connect` makes the channel of a new address.
     pub(crate) fn update(
         &mut self,
         known: &BTreeSet<(String, SocketAddr)>,
@@ -198,7 +198,7 @@ impl Table {
             }
             Some(Err(failure)) if failure.is_of_batch => server.last_error = Some(failure.why.clone()),
             Some(Err(failure)) => server.failed(failure),
-            // It is at least as slow as that.
+            // An answer would have taken at least this long.
             None => server.service = server.service.max(waited),
         }
     }

@@ -37,7 +37,7 @@ pub struct Ticket {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Data {
-    /// [`VERSION`].
+    /// The version of the ticket: [`VERSION`].
     pub version: u32,
     /// The version of feedline, whose decoders may change the bytes of a picture.
     pub feedline: String,
@@ -216,7 +216,7 @@ impl Ticket {
         bytes
     }
 
-    /// Parses what [`with_records`](Self::with_records) has written. Without copying the records.
+    /// Parses the bytes that [`with_records`](Self::with_records) has written. Does not copy the records.
     ///
     /// # Errors
     /// `Data` for other bytes.

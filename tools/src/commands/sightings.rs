@@ -39,7 +39,7 @@ fn sightings(mut parser: lexopt::Parser) -> Result<Outcome, Box<dyn Error>> {
     let mut text = String::new();
     let (mut is_known, mut last) = (false, None);
     for run in &runs {
-        // Other records may be readable although this one needs its sampler.
+        // This record cannot be read without its sampler. Others may be readable.
         let seen = match run.sightings(sample) {
             Ok(seen) => seen,
             Err(error) if runs.len() > 1 => {

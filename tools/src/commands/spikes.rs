@@ -29,7 +29,7 @@ usage: feedline spikes RUN [options]
     run: spikes,
 };
 
-/// Files, each with the number of its samples.
+/// The files of some samples, and how many of the samples each file has.
 type Files = Vec<(String, usize)>;
 
 /// Max files listed per spike.

@@ -12,7 +12,7 @@ const TABLES: [&str; 4] = ["arrow", "csv", "jsonl", "parquet"];
 /// Max distinct values of a column that counts as a category.
 const MAX_CATEGORY: usize = 100;
 
-/// Facts about the columns of a table.
+/// The properties of a table's columns that decide how it is loaded.
 pub(super) struct Columns {
     /// The rows that were read.
     pub(super) rows: u64,

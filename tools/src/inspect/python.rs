@@ -114,6 +114,6 @@ fn arguments(steps: &Steps<'_>, kept: Option<&[&Column]>) -> String {
 
 /// A string of Python.
 fn text(of: &str) -> String {
-    // JSON's escapes are Python's.
+    // JSON and Python escape texts in the same way.
     serde_json::to_string(of).unwrap_or_default()
 }

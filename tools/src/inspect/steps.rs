@@ -37,7 +37,7 @@ pub(super) enum Becomes {
     None,
     Zero,
     Mean,
-    /// Zero, with a mask.
+    /// Fills missing values with zero, and adds a mask.
     Mask,
 }
 
@@ -45,7 +45,7 @@ impl<'a> Steps<'a> {
     /// The steps for `columns`; `is_filled` if reading fills in missing values.
     pub(super) fn for_columns(columns: &'a Columns, is_filled: bool) -> Self {
         let kept: Vec<_> = columns.columns.iter().filter(|column| !column.is_beyond).collect();
-        // More fields than a batch can have: the numbers become one.
+        // If a batch cannot have so many fields, the columns of numbers become one field.
         let is_wide = kept.len() + kept.iter().filter(|column| column.missing > 0).count() > MAX_FIELDS;
         let is_stacked = |column: &Column| is_wide && column.is_number() && !columns.is_category(column);
         let mut steps = Self::default();

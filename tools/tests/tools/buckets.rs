@@ -67,7 +67,7 @@ fn epoch(what: &str, server: &Server, reader: Box<dyn Reader>, workers: usize) -
     }
     let (took, asked) = (begun.elapsed(), server.requests().len() - before);
     println!("{what}, {workers} workers: {:.0} objects/s", asked as f64 / took.as_secs_f64());
-    // Two workers that fetch one by one take 26 s.
+    // Two workers that fetch one object after another would take 26 s.
     assert!(took < DELAY * OBJECTS as u32 / 6, "{what}: {workers} workers took {took:?}");
     assert!(server.max_in_flight() <= 64 + 2 * 16, "{} at a time", server.max_in_flight());
     server.delay(Duration::ZERO);

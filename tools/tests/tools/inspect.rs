@@ -275,7 +275,7 @@ fn missing_values_are_counted_and_the_lines_load_the_table() {
     assert!(filled.contains("&OpenOptions { nulls: Nulls::Fill, ..Default::default() })?"), "{filled}");
 }
 
-/// Lists have no categories, whose texts would be joined.
+/// A list is no category: a text for it would join the texts of its items.
 #[test]
 fn a_column_of_lists_is_no_category() {
     let folder = tempfile::tempdir().unwrap();

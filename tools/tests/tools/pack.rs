@@ -56,7 +56,7 @@ fn real_sources_are_read_back_as_they_were() {
         let to = dir.path().join(file.replace('/', "_"));
         let [from, to] = [from.to_str().unwrap(), to.to_str().unwrap()];
         let shards = shard_mib.map(|mib| ["--shard-mib", mib]);
-        // Refused without the option: the table has missing values.
+        // The table has missing values, so it is refused without the option.
         let has_gaps = file.contains("titanic");
         let fill: &[&str] = if has_gaps { &["--fill"] } else { &[] };
         pack(&[&[from, to][..], shards.as_ref().map_or(&[], |shards| &shards[..]), fill].concat());
@@ -84,7 +84,7 @@ fn a_killed_run_goes_on_where_it_was() {
             assert!(Instant::now() < deadline, "no shard {shard}");
             std::thread::yield_now();
         }
-        // It may have ended by itself.
+        // The process may have ended before the kill.
         let _ = child.kill();
         child.wait().unwrap();
         // A file that has its final name is whole.
@@ -97,7 +97,7 @@ fn a_killed_run_goes_on_where_it_was() {
     assert_eq!(checksum(&*open(&to).unwrap()), checksum(&*open(&from).unwrap()).as_str());
     let names: Vec<_> = std::fs::read_dir(&to).unwrap().map(|file| file.unwrap().file_name()).collect();
     assert_eq!(names.len(), 25, "{names:?}");
-    // Done: nothing is written again.
+    // The set is complete, so nothing is written again.
     assert!(pack(&arguments).contains("(24 were there)"));
 }
 

@@ -109,7 +109,7 @@ fn runs_over_files_are_replayed_by_another_process_and_saved() {
                 for batch in &batches {
                     assert_eq!(batch["verdict"], "equal", "{}: {batch}", data.display());
                     let file = saved.join(format!("step-{step}-rank-{}.safetensors", batch["rank"]));
-                    // As another reader sees it.
+                    // The file, read without `feedline replay`.
                     let saved = feedline_datasets::safetensors::open(&file);
                     let rows = batch["rows"].as_array().unwrap().len();
                     match max {

@@ -102,7 +102,7 @@ fn windows(path: PathBuf, cache_bytes: u64) -> Build {
     })
 }
 
-/// Texts of digits and colons; colons are left out.
+/// Texts of digits and colons. The tokenizer drops colons.
 fn tokenized(dir: &Path, path: PathBuf) -> Build {
     let tokenizer = tokenizer(dir);
     build(move || {

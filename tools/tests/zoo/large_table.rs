@@ -177,7 +177,7 @@ fn the_chosen_columns_and_all_shards_say_how_a_table_is_shuffled() {
             std::fs::copy(&path, halves.join(name)).unwrap();
         }
         let shards = Fixed::new(open_with(&halves, &options(1 << 40)).unwrap()).unwrap();
-        // Twice the rows, and the window of one: it is a number of bytes.
+        // Two shards have twice the rows and the same window, because a window is a number of bytes.
         assert_eq!((shards.len(), shuffled(&shards)), (2 * LEN, Some((BLOCK, WINDOW))));
         let small = |_| open_with(&path, &column("label")).unwrap();
         let shards = Shards::new(Vec::from_iter((0..3).map(small))).unwrap();

@@ -43,7 +43,7 @@ fn zoo(test: &str, dir: &Path) -> Vec<Entry> {
 fn every_format_resumes() {
     alone_in_parts(|| {
         let dir = tempfile::tempdir().unwrap();
-        // One worker, and many. The other zoo has all mixes.
+        // Two of the mixes: one worker, and many workers. The other zoo runs all mixes.
         let mixes = [MIXES[0], MIXES[7]];
         zoo("every_format_resumes", dir.path()).iter().for_each(|entry| entry.resumes(&mixes));
     });

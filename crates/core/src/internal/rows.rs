@@ -33,8 +33,9 @@ pub fn from_columns<'a>(
     Rows::from_columns(spec, columns, first, len)
 }
 
-/// Makes `write` copy by `copy`, such as a function that bypasses the caches. It gets a place and the rows for
-/// it, one after the other, which are together exactly as long.
+/// Makes `write` copy by `copy`, such as a function that bypasses the caches.
+///
+/// `copy` gets a place and the rows for it, which are together exactly as long.
 pub fn copied_by<'a>(rows: Rows<'a>, copy: fn(to: &mut [u8], rows: &[&[u8]])) -> Rows<'a> {
     rows.copied_by(copy)
 }

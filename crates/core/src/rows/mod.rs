@@ -139,8 +139,9 @@ impl<'a> Rows<'a> {
         Self { spec, fields, regions: ArrayVec::new(), room: Room::default(), first, len, copy: copy_plainly }
     }
 
-    /// Makes [`write`](Self::write) copy by `copy`, such as a function that bypasses the caches. It gets a place
-    /// and the rows for it, one after the other, which are together exactly as long.
+    /// Makes [`write`](Self::write) copy by `copy`, such as a function that bypasses the caches.
+    ///
+    /// `copy` gets a place and the rows for it, which are together exactly as long.
     pub(crate) fn copied_by(self, copy: fn(to: &mut [u8], rows: &[&[u8]])) -> Self {
         Self { copy, ..self }
     }

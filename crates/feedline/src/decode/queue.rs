@@ -137,8 +137,8 @@ impl<L, J, S> Queue<L, J, S> {
         self.work.with(|state| state.jobs.iter().any(|(other, _)| Arc::ptr_eq(other, loader)))
     }
 
-    /// Gives back a batch of `loader` that [`take`](Self::take) has returned: a worker begins it next. Returns it if the
-    /// queue is closed.
+    /// Gives back a batch of `loader` that [`take`](Self::take) has returned: a worker begins it next.
+    /// Returns it if the queue is closed.
     pub(crate) fn give_back(&self, loader: &Arc<L>, job: J) -> Result<(), J> {
         self.work.add(1, |state| {
             if state.closed {

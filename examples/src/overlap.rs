@@ -183,7 +183,7 @@ impl Compute {
 
     fn step(&self) -> Result<()> {
         let time = self.time;
-        if self.stream.kind() == BackendKind::Cuda {
+        if self.stream.device().kind() == BackendKind::Cuda {
             return self.kernels.spin(time.as_nanos() as u64);
         }
         launch_host(&self.stream, "step", [], [], move |_| pass(time))

@@ -68,7 +68,7 @@ impl State {
                 match running.with_dependent_mut(|_, epoch| epoch.next_timeout(limit))? {
                     TryNext::Batch(batch) => {
                         let batch = batch.wait_on(stream)?;
-                        if batch.stream().kind() != feedline::device::BackendKind::Cuda {
+                        if batch.stream().device().kind() != feedline::device::BackendKind::Cuda {
                             // Waits now, so that no later wait holds the interpreter's lock.
                             batch.wait_until_copied()?;
                         }

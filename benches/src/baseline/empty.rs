@@ -46,7 +46,7 @@ impl Empty {
         #[cfg(feature = "cuda")]
         if let Some(function) = &self.function {
             // SAFETY: the kernel has no parameters and touches no memory.
-            return unsafe { stream.launch(function, GRID, &[]) };
+            return unsafe { feedline_device::cuda::launch(stream, function, GRID, &[]) };
         }
         launch_host(stream, "empty", [], [], |_| ())
     }

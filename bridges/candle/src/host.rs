@@ -30,7 +30,7 @@ pub(crate) fn copy<T: Element + WithDType>(
     batch: &Ready,
     (view, shape): (View<'_, T>, Vec<usize>),
 ) -> Result<Tensor> {
-    let values = if batch.stream().kind() == BackendKind::Host {
+    let values = if batch.stream().device().kind() == BackendKind::Host {
         batch.in_place(&view)?.to_vec()
     } else {
         // A simulated device does not say where its memory is.

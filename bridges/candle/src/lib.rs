@@ -162,7 +162,7 @@ impl Bridge {
     }
 
     fn check(&self, batch: &Ready) -> Result<()> {
-        if !batch.stream().is(&self.stream) {
+        if *batch.stream() != self.stream {
             let why = format!(
                 "the batch is open to {}, not to the bridge's {}: open it with Bridge::open",
                 batch.stream(),

@@ -33,7 +33,6 @@ impl Span {
     }
 
     /// The range as elements of `dtype`, for a [`Task`].
-    #[doc(hidden)] // For the crates of this repository.
     pub fn of(self, dtype: DType) -> TypedSpan {
         TypedSpan { span: self, dtype }
     }

@@ -107,13 +107,11 @@ impl Cuda {
     }
 
     /// The cudarc stream behind a stream of this backend.
-    #[doc(hidden)] // For the crates of this repository.
     pub fn stream(&self, stream: StreamId) -> Option<Arc<CudaStream>> {
         self.streams.read().unwrap_or_else(|poisoned| poisoned.into_inner()).get(&stream.0).cloned()
     }
 
     /// Notes that code outside feedline gets one of the streams and may capture it from now on.
-    #[doc(hidden)] // For the crates of this repository.
     pub fn lend(&self) {
         self.lent.store(true, Ordering::Release);
     }

@@ -89,7 +89,6 @@ impl Cuda {
     ///
     /// # Errors
     /// A driver failure, for example PTX that is newer than the driver or for a newer GPU.
-    #[doc(hidden)] // For the crates of this repository.
     pub fn load_ptx(&self, ptx: &str) -> Result<Arc<Module>> {
         let text = CString::new(ptx)
             .map_err(|_| Error::new(ErrorKind::Data, "the PTX text contains a zero byte"))?;
@@ -105,7 +104,6 @@ impl Cuda {
     ///
     /// # Errors
     /// A driver failure, for example if there is no such kernel.
-    #[doc(hidden)] // For the crates of this repository.
     pub fn function(&self, module: &Arc<Module>, name: &str) -> Result<Function> {
         let c_name = CString::new(name)
             .map_err(|_| Error::new(ErrorKind::Config, "the kernel name contains a zero byte"))?;

@@ -10,4 +10,4 @@ mod launch;
 pub use arguments::CudaSliceRef;
 pub use feedline_backend::{Grid, Launch};
 pub use feedline_cuda::{Cuda, Function, Module, cudarc};
-pub use launch::Arg;
+pub use launch::{Arg, launch};

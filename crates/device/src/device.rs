@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use feedline_backend::{Backend, BackendKind, Priority, Synchronous};
-use feedline_core::{Error, ErrorKind, Result};
+use feedline_core::{ErrorKind, Result};
 
 use crate::device_core::Core;
 use crate::stats::DeviceStats;
@@ -39,10 +39,7 @@ impl Device {
     /// ```
     /// use feedline_device::Device;
     /// let device = Device::new_host();
-    /// assert!(device.is(&device.clone()) && !device.is(&Device::new_host()));
-    /// let foreign = device.check_stream(&Device::new_host().stream()?).unwrap_err();
-    /// assert!(foreign.message().contains("every Device::new_host() is a device of its own"));
-    /// # Ok::<(), feedline_core::Error>(())
+    /// assert!(device == device.clone() && device != Device::new_host());
     /// ```
     pub fn new_host() -> Self {
         Self::with_backend(feedline_backend::host::Host::new())
@@ -80,19 +77,12 @@ impl Device {
     }
 
     /// Creates a device on any [`Backend`].
-    #[doc(hidden)] // For the simulator and tests.
     pub fn with_backend(backend: impl Backend) -> Self {
         // Read once per device; calls do not read the variable.
         match std::env::var_os("FEEDLINE_SYNC") {
-            Some(value) if !value.is_empty() && value != "0" => Self::synchronous(backend),
+            Some(value) if !value.is_empty() && value != "0" => synchronous(backend),
             _ => Self { core: Arc::new(Core::new(Box::new(backend), false)) },
         }
-    }
-
-    /// Creates a device whose calls wait for the work that they submit, as with `FEEDLINE_SYNC=1`.
-    #[doc(hidden)] // For tests; a program sets the variable.
-    pub fn synchronous(backend: impl Backend) -> Self {
-        Self { core: Arc::new(Core::new(Box::new(Synchronous::new(backend)), true)) }
     }
 
     /// The kind of backend.
@@ -103,24 +93,6 @@ impl Device {
     /// The device's name. Two devices may have the same name; `Display` adds a number.
     pub fn name(&self) -> String {
         self.core.backend.name()
-    }
-
-    /// The address on the PCI bus, as in `0000:1b:00.0`; `None` for a device that has none, like the host.
-    #[doc(hidden)] // For the crates of this repository.
-    pub fn pci_address(&self) -> Option<String> {
-        self.core.backend.pci_address()
-    }
-
-    /// Whether the device reads host memory through the host's page tables, over a coherent link.
-    #[doc(hidden)] // For the crates of this repository.
-    pub fn has_coherent_host_memory(&self) -> bool {
-        self.core.backend.has_coherent_host_memory()
-    }
-
-    /// Whether the copy engine gathers rows of `row_bytes` bytes in host memory.
-    #[doc(hidden)] // For the crates of this repository.
-    pub fn copies_rows_of(&self, row_bytes: usize) -> bool {
-        self.core.backend.copies_rows_of(row_bytes)
     }
 
     /// Creates a stream. Its work runs concurrently with other streams.
@@ -160,23 +132,8 @@ impl Device {
         &self.core.stats
     }
 
-    /// The error that lost the device, if it is lost. No later call can succeed.
-    #[doc(hidden)] // For the crates of this repository.
-    pub fn lost(&self) -> Option<Error> {
-        self.core.backend.lost()
-    }
-
-    /// Prepares the calling thread for device calls. Every call does so itself; this only moves the cost.
-    ///
-    /// # Errors
-    /// A device failure.
-    #[doc(hidden)] // Every call does it.
-    pub fn bind(&self) -> Result<()> {
-        self.core.backend.bind()
-    }
-
-    /// The underlying backend.
-    #[doc(hidden)] // For the crates of this repository.
+    /// The backend, which makes the driver's calls: its properties, and unsafe calls without the checks of this
+    /// crate.
     pub fn backend(&self) -> &dyn Backend {
         &*self.core.backend
     }
@@ -184,22 +141,29 @@ impl Device {
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
     }
+}
 
-    /// Checks that `stream` belongs to this device.
-    ///
-    /// # Errors
-    /// `Config` if it does not.
-    #[doc(hidden)] // For crates built on this one.
-    pub fn check_stream(&self, stream: &Stream) -> Result<()> {
-        self.core.same(&stream.core().device, "the stream")
-    }
+/// Creates a device whose calls wait for the work that they submit, as with `FEEDLINE_SYNC=1`.
+pub fn synchronous(backend: impl Backend) -> Device {
+    Device { core: Arc::new(Core::new(Box::new(Synchronous::new(backend)), true)) }
+}
 
-    /// Whether `other` is the same device.
-    #[doc(hidden)] // For crates built on this one.
-    pub fn is(&self, other: &Device) -> bool {
+/// Checks that `stream` belongs to `device`.
+///
+/// # Errors
+/// `Config` if it does not.
+pub fn check_stream(device: &Device, stream: &Stream) -> Result<()> {
+    device.core.same(&stream.core().device, "the stream")
+}
+
+/// Clones of a device are equal; two devices on one GPU are not.
+impl PartialEq for Device {
+    fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.core, &other.core)
     }
 }
+
+impl Eq for Device {}
 
 impl Stream {
     /// The stream's device.

@@ -23,12 +23,6 @@ pub struct Graph {
 }
 
 impl Stream {
-    /// Whether the device can record graphs. CUDA can.
-    #[doc(hidden)] // For `Replay`.
-    pub fn records(&self) -> bool {
-        self.core().device.backend.records()
-    }
-
     /// Records the work that `body` submits to this stream. None of it runs before [`Graph::launch`].
     ///
     /// `body` may read `batch` but no other batch. Scalar arguments are fixed at recording time, so
@@ -39,7 +33,6 @@ impl Stream {
     /// # Errors
     /// `Config` for work that cannot be recorded; any error of `body`; a device failure, also if the
     /// device cannot record graphs.
-    #[doc(hidden)] // For the crates of this repository.
     pub fn record_graph(&self, batch: Option<&Reader>, body: impl FnOnce() -> Result<()>) -> Result<Graph> {
         let core = self.core();
         if let Some(reader) = batch {
@@ -82,43 +75,40 @@ impl Stream {
     }
 }
 
-impl Stream {
-    /// Submits the work of `main` and then of `side`. In a recording, the two become branches that may
-    /// run concurrently: the side branch is forked before `main`, and joined after both.
-    ///
-    /// Put the work on the critical path into `main`: a GPU starts with the work that was submitted first.
-    ///
-    /// # Errors
-    /// The first error of `main` or `side`; a device failure.
-    ///
-    /// # Safety
-    /// Neither closure's work writes memory that the other's reads or writes.
-    #[doc(hidden)] // For the crates of this repository.
-    pub unsafe fn fork_join(
-        &self,
-        main: impl FnOnce() -> Result<()>,
-        side: impl FnOnce() -> Result<()>,
-    ) -> Result<()> {
-        let core = self.core();
-        let Some((main_stream, side_stream, fork, join)) = core.recorder.branches() else {
-            return main().and_then(|()| side());
-        };
-        let backend = &core.device.backend;
-        let order = |event, from, to| {
-            // SAFETY: the streams and events belong to the recording, which is this thread's and in
-            // progress.
-            unsafe { backend.record(event, from) }?;
-            // SAFETY: as above.
-            unsafe { backend.wait(to, event) }
-        };
-        order(fork, main_stream, side_stream)?;
-        main()?;
-        core.recorder.set_on_side(true);
-        let outcome = side();
-        core.recorder.set_on_side(false);
-        outcome?;
-        order(join, side_stream, main_stream)
-    }
+/// Submits the work of `main` and then of `side`. In a recording, the two become branches that may
+/// run concurrently: the side branch is forked before `main`, and joined after both.
+///
+/// Put the work on the critical path into `main`: a GPU starts with the work that was submitted first.
+///
+/// # Errors
+/// The first error of `main` or `side`; a device failure.
+///
+/// # Safety
+/// Neither closure's work writes memory that the other's reads or writes.
+pub unsafe fn fork_join(
+    stream: &Stream,
+    main: impl FnOnce() -> Result<()>,
+    side: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    let core = stream.core();
+    let Some((main_stream, side_stream, fork, join)) = core.recorder.branches() else {
+        return main().and_then(|()| side());
+    };
+    let backend = &core.device.backend;
+    let order = |event, from, to| {
+        // SAFETY: the streams and events belong to the recording, which is this thread's and in
+        // progress.
+        unsafe { backend.record(event, from) }?;
+        // SAFETY: as above.
+        unsafe { backend.wait(to, event) }
+    };
+    order(fork, main_stream, side_stream)?;
+    main()?;
+    core.recorder.set_on_side(true);
+    let outcome = side();
+    core.recorder.set_on_side(false);
+    outcome?;
+    order(join, side_stream, main_stream)
 }
 
 /// Keeps the memory of a stream while it is being recorded.
@@ -169,7 +159,6 @@ impl Graph {
     }
 
     /// Whether this graph was recorded for the slot of `batch` and the stream that reads it.
-    #[doc(hidden)] // For `Replay`.
     pub fn is_for(&self, batch: &Reader) -> bool {
         self.slot.as_ref().is_some_and(|slot| slot.id() == batch.slot_id())
             && Arc::ptr_eq(batch.stream().core(), &self.stream)

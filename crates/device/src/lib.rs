@@ -37,6 +37,7 @@ mod view;
 
 #[cfg(feature = "cuda")]
 pub mod cuda;
+pub mod internal;
 pub mod slot;
 pub mod zero_copy;
 

@@ -57,7 +57,6 @@ impl Pinned {
     }
 
     /// Names the block in the messages of a race checker.
-    #[doc(hidden)] // For the slots of a loader.
     pub fn named(self, name: &str) -> Self {
         self.device.backend.name_memory(self.as_ptr() as u64, name);
         self

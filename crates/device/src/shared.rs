@@ -107,7 +107,7 @@ impl<T: Element> SharedBuffer<T> {
     pub fn on<'a>(&'a self, stream: &'a Stream) -> Result<View<'a, T>> {
         let owner = self.stream();
         let mut readers = self.readers();
-        if !stream.is(owner) && !readers.streams.iter().any(|reader| reader.is(stream)) {
+        if stream != owner && !readers.streams.contains(stream) {
             self.publish_to(&mut readers)?;
             stream.wait(&self.written)?;
             readers.streams.push(stream.clone());

@@ -215,19 +215,16 @@ impl Stream {
         let _site = self.core.device.call_site();
         self.core.synchronize()
     }
+}
 
-    /// Whether `other` is the same stream.
-    #[doc(hidden)] // For crates built on this one.
-    pub fn is(&self, other: &Stream) -> bool {
+/// Clones of a stream are equal.
+impl PartialEq for Stream {
+    fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.core, &other.core)
     }
-
-    /// The kind of the stream's device.
-    #[doc(hidden)] // For the crates of this repository.
-    pub fn kind(&self) -> crate::BackendKind {
-        self.core.device.backend.kind()
-    }
 }
+
+impl Eq for Stream {}
 
 impl From<&Stream> for StreamId {
     /// The handle for calls on the backend; valid while the stream lives.

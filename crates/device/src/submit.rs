@@ -18,7 +18,7 @@ pub struct Submission {
     pub stream: StreamId,
     /// Whether the work is recorded for a graph, and runs only when the graph is launched.
     pub recorded: bool,
-    /// Whether the work is on the side branch of [`Stream::fork_join`]. It may then run concurrently with
+    /// Whether the work is on the side branch of [`fork_join`](crate::internal::fork_join). It may then run concurrently with
     /// other work of the stream, and needs separate scratch memory.
     pub side: bool,
 }
@@ -133,21 +133,13 @@ impl<T: Element> ViewMut<'_, T> {
     }
 }
 
+/// Keeps `needed` alive with the graph that the calling thread records on `stream`. Does nothing without a
+/// recording.
+pub fn keep_with_graph(stream: &Stream, needed: impl FnOnce() -> Arc<dyn Any + Send + Sync>) {
+    stream.core().recorder.need(needed);
+}
+
 impl Stream {
-    /// Keeps `needed` alive with the graph that the calling thread records on this stream. Does nothing
-    /// without a recording.
-    #[doc(hidden)] // For crates that add work of another library.
-    pub fn keep_with_graph(&self, needed: impl FnOnce() -> Arc<dyn Any + Send + Sync>) {
-        self.core().recorder.need(needed);
-    }
-
-    /// Reports an error that cannot be returned, such as an error in a drop, to the device's
-    /// [`DeviceStats`](crate::DeviceStats).
-    #[doc(hidden)] // For crates that add work of another library.
-    pub fn report(&self, error: Error) {
-        self.core().device.stats.report(error);
-    }
-
     /// The stream for the calling thread's work: this stream, or the one that records it.
     pub(crate) fn target(&self, used: impl Iterator<Item = Use>, name: &str) -> Result<StreamId> {
         self.core().target(used, name)

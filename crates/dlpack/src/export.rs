@@ -83,7 +83,6 @@ impl Share {
     }
 
     /// Whether a tensor of this batch is alive: the consumer has not called its deleter.
-    #[doc(hidden)] // For the Python package.
     pub fn is_in_use(&self) -> bool {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         opened.iter().map(|(_, batch)| batch).chain([&self.batch]).any(|batch| Arc::strong_count(batch) > 1)
@@ -91,11 +90,11 @@ impl Share {
 
     /// The batch, open to the consumer's stream.
     fn open(&self, consumer: Consumer) -> Result<Arc<Ready>> {
-        match (self.batch.stream().kind(), consumer) {
+        match (self.batch.stream().device().kind(), consumer) {
             (BackendKind::Host | BackendKind::Sim, Consumer::Cpu) => {
                 // The consumer knows no streams of ours: the bytes must be there.
                 self.batch.wait_until_copied()?;
-                if self.batch.stream().kind() == BackendKind::Sim {
+                if self.batch.stream().device().kind() == BackendKind::Sim {
                     // On the simulator, only a wait for a stream orders the host after it.
                     self.batch.stream().synchronize()?;
                 }
@@ -183,7 +182,7 @@ fn offsets<'a>(batch: &'a Ready, name: &str) -> Result<View<'a, u32>> {
 
 /// The device of `stream`, as DLPack numbers it.
 fn device_of(stream: &Stream) -> DLDevice {
-    match stream.kind() {
+    match stream.device().kind() {
         BackendKind::Cuda => DLDevice { device_type: CUDA, device_id: ordinal(stream) },
         _ => DLDevice { device_type: CPU, device_id: 0 },
     }

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use feedline_core::internal::named;
 use feedline_core::{Error, ErrorKind, Result, panic_text};
+use feedline_device::internal::report;
 use feedline_device::slot::SlotRing;
 use feedline_device::{Device, Pinned, forks};
 use feedline_slots::Ring;
@@ -248,7 +249,7 @@ impl Running {
         })?;
         let mut reported = self.device.stats().take_errors().into_iter();
         let first = reported.next();
-        reported.for_each(|error| self.device.stats().report(error));
+        reported.for_each(|error| report(&self.device, error));
         first.map_or(Ok(()), Err)
     }
 

@@ -111,12 +111,13 @@ pub(crate) fn against_zero_copy(
         // The host device copies on one thread, but several workers can copy at a time.
         return Some(format!("{} is not a GPU", device.name()));
     }
-    if device.has_coherent_host_memory() {
+    if device.backend().has_coherent_host_memory() {
         // The link is about as fast as host memory, so a gather is quick.
         return None;
     }
     // A label has negligibly few bytes, compared with a picture.
-    let copied = spec.fields().iter().map(Field::row_bytes).filter(|&bytes| device.copies_rows_of(bytes));
+    let copied =
+        spec.fields().iter().map(Field::row_bytes).filter(|&bytes| device.backend().copies_rows_of(bytes));
     let copied = copied.fold(0, usize::saturating_add);
     if copied > 0 && copied >= spec.sample_bytes() / 100 * 99 {
         return None;

@@ -85,7 +85,7 @@ impl SimHandle {
     }
 
     fn set_held(&self, stream: &Stream, held: bool) -> Result<()> {
-        if stream.kind() != BackendKind::Sim {
+        if stream.device().kind() != BackendKind::Sim {
             return Err(Error::new(ErrorKind::Config, "only a stream of a simulated device can be held"));
         }
         let mut state = self.shared.lock();

@@ -102,7 +102,7 @@ impl Augment {
         check(fits, || {
             format!("augment: pictures of {} are empty or have 2^29 pixels or more", part.size())
         })?;
-        if stream.kind() != BackendKind::Cuda {
+        if stream.device().kind() != BackendKind::Cuda {
             pool::start()?;
         }
         Ok(Self {

@@ -241,11 +241,11 @@ impl Shared {
     /// Shares the queue of `device` with `decoder`: its engines decode one batch at a time, for all loaders.
     fn share(&self, device: &Device, decoder: &mut PictureDecoder) {
         let mut gpus = locked(&self.gpus);
-        if !gpus.iter().any(|gpu| gpu.device.is(device)) {
+        if !gpus.iter().any(|gpu| gpu.device == *device) {
             let (queue, refused) = Default::default();
             gpus.push(SharedGpu { device: device.clone(), queue, refused });
         }
-        if let Some(gpu) = gpus.iter().find(|gpu| gpu.device.is(device)) {
+        if let Some(gpu) = gpus.iter().find(|gpu| gpu.device == *device) {
             decoder.share((&gpu.queue, &gpu.refused));
         }
     }

@@ -21,7 +21,7 @@ pub(crate) enum HostMemory {
 
 impl HostMemory {
     pub(crate) fn new(stream: &Stream, bytes: usize) -> Result<Self> {
-        Ok(match stream.kind() {
+        Ok(match stream.device().kind() {
             BackendKind::Cuda => Self::Pinned(Pinned::new(stream, bytes)?),
             _ => Self::Plain(vec![0; bytes]),
         })

@@ -87,7 +87,7 @@ impl Kernels {
     /// # Errors
     /// A device failure; `Unavailable` if the threads of the host operators cannot start.
     pub fn with(stream: &Stream, options: KernelOptions) -> Result<Self> {
-        if stream.kind() != BackendKind::Cuda {
+        if stream.device().kind() != BackendKind::Cuda {
             pool::start()?;
         }
         Ok(Self {

@@ -19,7 +19,6 @@ impl Device {
     }
 
     /// The CUDA backend; `None` on other devices.
-    #[doc(hidden)] // For crates that launch kernels.
     pub fn cuda_backend(&self) -> Option<&Cuda> {
         self.backend().downcast_ref()
     }
@@ -141,7 +140,6 @@ impl Stream {
     }
 
     /// The CUDA backend of the stream's device; `None` on other devices.
-    #[doc(hidden)] // For crates that launch kernels.
     pub fn cuda_backend(&self) -> Option<&Cuda> {
         self.core().device.backend.downcast_ref()
     }

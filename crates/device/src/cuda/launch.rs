@@ -27,63 +27,58 @@ pub enum Arg<'a> {
     F32(f32),
 }
 
-impl Stream {
-    /// Launches a kernel on this stream.
-    ///
-    /// # Errors
-    /// `Config` for arguments of another stream; a device failure.
-    ///
-    /// # Safety
-    /// `args` match the kernel's parameters in number, order and type, and the kernel accesses no memory
-    /// outside them.
-    #[doc(hidden)] // For the crates of this repository.
-    #[track_caller]
-    pub unsafe fn launch(&self, function: &Function, grid: Grid, args: &[Arg<'_>]) -> Result<()> {
-        let _site = self.core().device.call_site();
-        let mut values = ArrayVec::<u64, MAX_ARGS>::new();
-        for arg in args {
-            let value = match arg {
-                Arg::In(input) => {
-                    self.accepts(input.stream, function.name()).map(|()| input.span.address.0)?
-                }
-                Arg::Out(output) => {
-                    self.accepts(output.stream, function.name()).map(|()| output.span.address.0)?
-                }
-                Arg::U32(value) => u64::from(*value),
-                Arg::U64(value) => *value,
-                Arg::F32(value) => u64::from(value.to_bits()),
-            };
-            values.try_push(value).map_err(|_| {
-                Error::new(
-                    ErrorKind::Config,
-                    format!("kernel {} has more than {MAX_ARGS} arguments", function.name()),
-                )
-            })?;
-        }
-        let used = args.iter().filter_map(|arg| match arg {
-            Arg::In(input) => Some(input.used()),
-            Arg::Out(output) => Some(output.used()),
-            Arg::U32(_) | Arg::U64(_) | Arg::F32(_) => None,
-        });
-        let target = self.target(used, function.name())?;
-        self.core().recorder.need(|| function.module().clone());
-        if target == self.core().id()
-            && let Some(stream) = self.core().cuda_stream()
-        {
-            function.module().launched_on(stream);
-        }
-        // The driver reads each parameter with its own size from the start of its cell. That is right on
-        // little-endian machines, the only ones that CUDA supports.
-        let mut parameters: ArrayVec<*mut c_void, MAX_ARGS> =
-            values.iter_mut().map(|value| std::ptr::from_mut(value).cast()).collect();
-        let mut launch =
-            Launch { kernel: function.id(), name: function.name(), grid, parameters: &mut parameters };
-        // SAFETY: the caller's contract about the kernel; the memory belongs to buffers and slots that
-        // outlive the stream's work, and is used on this very stream.
-        unsafe { self.core().device.backend.launch(target, &mut launch) }.map_err(|error| {
-            let mut inputs =
-                args.iter().filter_map(|arg| if let Arg::In(input) = arg { Some(input) } else { None });
-            self.core().device.place(error, inputs.find_map(Input::step))
-        })
+/// Launches a kernel on `stream`.
+///
+/// # Errors
+/// `Config` for arguments of another stream; a device failure.
+///
+/// # Safety
+/// `args` match the kernel's parameters in number, order and type, and the kernel accesses no memory
+/// outside them.
+#[track_caller]
+pub unsafe fn launch(stream: &Stream, function: &Function, grid: Grid, args: &[Arg<'_>]) -> Result<()> {
+    let _site = stream.core().device.call_site();
+    let mut values = ArrayVec::<u64, MAX_ARGS>::new();
+    for arg in args {
+        let value = match arg {
+            Arg::In(input) => stream.accepts(input.stream, function.name()).map(|()| input.span.address.0)?,
+            Arg::Out(output) => {
+                stream.accepts(output.stream, function.name()).map(|()| output.span.address.0)?
+            }
+            Arg::U32(value) => u64::from(*value),
+            Arg::U64(value) => *value,
+            Arg::F32(value) => u64::from(value.to_bits()),
+        };
+        values.try_push(value).map_err(|_| {
+            Error::new(
+                ErrorKind::Config,
+                format!("kernel {} has more than {MAX_ARGS} arguments", function.name()),
+            )
+        })?;
     }
+    let used = args.iter().filter_map(|arg| match arg {
+        Arg::In(input) => Some(input.used()),
+        Arg::Out(output) => Some(output.used()),
+        Arg::U32(_) | Arg::U64(_) | Arg::F32(_) => None,
+    });
+    let target = stream.target(used, function.name())?;
+    stream.core().recorder.need(|| function.module().clone());
+    if target == stream.core().id()
+        && let Some(own) = stream.core().cuda_stream()
+    {
+        function.module().launched_on(own);
+    }
+    // The driver reads each parameter with its own size from the start of its cell. That is right on
+    // little-endian machines, the only ones that CUDA supports.
+    let mut parameters: ArrayVec<*mut c_void, MAX_ARGS> =
+        values.iter_mut().map(|value| std::ptr::from_mut(value).cast()).collect();
+    let mut launch =
+        Launch { kernel: function.id(), name: function.name(), grid, parameters: &mut parameters };
+    // SAFETY: the caller's contract about the kernel; the memory belongs to buffers and slots that
+    // outlive the stream's work, and is used on this very stream.
+    unsafe { stream.core().device.backend.launch(target, &mut launch) }.map_err(|error| {
+        let mut inputs =
+            args.iter().filter_map(|arg| if let Arg::In(input) = arg { Some(input) } else { None });
+        stream.core().device.place(error, inputs.find_map(Input::step))
+    })
 }

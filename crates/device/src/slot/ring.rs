@@ -180,7 +180,6 @@ impl SlotRing {
 
     /// On the host device, the two slots of a batch exchange their memory, so nothing is copied and
     /// [`addresses`](Self::addresses) change. Does nothing on another device.
-    #[doc(hidden)] // For the loader.
     pub fn take_over_host_slots(&self) {
         // The host backend only: other devices do not read host memory in place.
         let is_host = self.device.backend.downcast_ref::<Host>().is_some();

@@ -17,7 +17,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use feedline_backend::{Span, StreamId, Task, TypedSpan};
 use feedline_core::{DType, Element, Result, World};
-use feedline_device::{BackendKind, Buffer, Event, Input, Output, Priority, Stream, View, ViewMut, submit};
+use feedline_device::{
+    BackendKind, Buffer, Event, Input, Output, Priority, Stream, View, ViewMut, internal, submit,
+};
 
 use crate::{Group, config};
 use host::Hosts;
@@ -93,8 +95,8 @@ impl Collectives {
         let transport = if world.size() == 1 {
             Transport::Alone
         } else {
-            group.agree("the kind of device", &format!("{:?}", compute.kind()))?;
-            match compute.kind() {
+            group.agree("the kind of device", &format!("{:?}", compute.device().kind()))?;
+            match compute.device().kind() {
                 #[cfg(feature = "nccl")]
                 BackendKind::Cuda => Transport::Gpus(nccl::Communicator::new(group, &device)?),
                 #[cfg(not(feature = "nccl"))]
@@ -269,7 +271,7 @@ impl<'v> Overlap<'_, 'v> {
                 #[cfg(feature = "nccl")]
                 Transport::Gpus(communicator) => {
                     // A recorded step uses the communicator as long as its graph lives.
-                    inner.compute.keep_with_graph(|| inner.clone());
+                    internal::keep_with_graph(&inner.compute, || inner.clone());
                     communicator.call(&inner.stream, call, inputs, outputs)
                 }
                 Transport::Alone => inner.on_hosts(name, call, None, inputs, outputs),
@@ -297,7 +299,7 @@ impl<'v> Overlap<'_, 'v> {
 impl Drop for Overlap<'_, '_> {
     fn drop(&mut self) {
         if let Err(error) = self.join() {
-            self.inner.compute.report(error);
+            internal::report(&self.inner.compute.device(), error);
         }
     }
 }
@@ -310,7 +312,7 @@ impl Drop for Inner {
             && !communicator.has_failed()
             && let Err(error) = self.stream.synchronize()
         {
-            self.compute.report(error);
+            internal::report(&self.compute.device(), error);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A training step as one launch: recorded once per device slot, whose address is fixed, and replayed.
 
 use feedline_core::{Error, ErrorKind, Result};
+use feedline_device::internal::records_graphs;
 use feedline_device::{Address, Graph, Stream};
 
 use crate::Ready;
@@ -55,7 +56,7 @@ impl Replay {
     /// `Config` for a batch that is open to another stream, and for work that cannot be recorded (see
     /// [`Stream::record_graph`]); errors of `step`; a device failure.
     pub fn step(&mut self, batch: &Ready, result: Address, step: impl FnOnce() -> Result<()>) -> Result<()> {
-        if !batch.stream().is(&self.stream) {
+        if *batch.stream() != self.stream {
             let (own, other) = (&self.stream, batch.stream());
             let why =
                 format!("this replay is for {own}, but the batch is open to {other}: use also_on(&stream)");
@@ -72,7 +73,7 @@ impl Replay {
         if is_new {
             self.seen.push(rows);
         }
-        if is_new || !self.stream.records() || self.recordings.len() == MAX_RECORDINGS {
+        if is_new || !records_graphs(&self.stream) || self.recordings.len() == MAX_RECORDINGS {
             return step();
         }
         let mut graph = self.stream.record_graph(Some(&batch.reader), step)?;

@@ -59,7 +59,7 @@ fn a_batch_shows_its_ids_fields_and_slot() {
         let slot = batch.slot();
         let ready = batch.wait_on(&rig.compute).unwrap();
         assert_eq!((ready.epoch(), ready.step(), ready.len(), ready.ids()), (4, 9, 3, &[7, 3, 5][..]));
-        assert!(ready.slot() == slot && ready.stream().is(&rig.compute));
+        assert!(ready.slot() == slot && *ready.stream() == rig.compute);
         // A short batch has only its own rows. The rows that an older batch left in the slot are not visible.
         assert_eq!(ready.field::<u8>("image").unwrap().len(), 3 * 20);
         assert_eq!(ready.field_at::<i64>(1).unwrap().len(), 3);

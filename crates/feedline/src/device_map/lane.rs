@@ -8,6 +8,7 @@ use feedline_core::timeline::now;
 use feedline_core::{
     BatchInfo, BatchSampler, Error, ErrorKind, Extent, Field, Layout, Result, Stage, catch_panic,
 };
+use feedline_device::internal::report;
 use feedline_device::slot::{Loaded, SlotRing, WriteLease};
 use feedline_device::{Device, Event, Pinned, Stream};
 use feedline_slots::ReadyLease;
@@ -144,7 +145,7 @@ impl Lanes {
         // The closure may own device memory, and dropping it waits for the stream.
         let dropped = catch_panic("the device map panicked when it was dropped", || drop(lane));
         if let Err(error) = dropped {
-            self.work.device.stats().report(error);
+            report(&self.work.device, error);
         }
     }
 

@@ -10,6 +10,7 @@ use feedline_core::{
     Result, Sampler, Source,
 };
 use feedline_device::Device;
+use feedline_device::internal::report;
 use feedline_device::slot::{Held, SlotRing};
 
 use crate::builder::LoaderBuilder;
@@ -403,7 +404,7 @@ impl Drop for Loader {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::Forked => self.abandon(),
             Err(error) => {
-                self.device.stats().report(error);
+                report(&self.device, error);
                 self.running.leak_busy_slots();
             }
         }

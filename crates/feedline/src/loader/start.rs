@@ -6,6 +6,7 @@ use std::time::Duration;
 use crossbeam_channel::bounded;
 use feedline_core::internal;
 use feedline_core::{BatchSampler, Dataset, Error, ErrorKind, Layout, Result, Sampler};
+use feedline_device::internal::report;
 use feedline_device::slot::{Held, SlotRing};
 use feedline_device::zero_copy::StridedColumns;
 use feedline_device::{BackendKind, Device, Pinned, Priority, Stream};
@@ -83,7 +84,7 @@ impl Loader {
             prefetch: Default::default(),
             splits: Default::default(),
             on_end: Box::new(move |dropped| {
-                dropped.unwrap_or_else(|error| owner.stats().report(error));
+                dropped.unwrap_or_else(|error| report(&owner, error));
                 ended();
             }),
         });

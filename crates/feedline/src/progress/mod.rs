@@ -12,6 +12,7 @@ use feedline_core::internal::{self, source::SourcePosition};
 use feedline_core::{
     BadSampleReport, BadSamples, BatchProof, BatchSampler, Cursor, Error, ErrorKind, Result, Stage,
 };
+use feedline_device::internal::check_stream;
 use feedline_device::{Device, Stream};
 
 use crate::Batch;
@@ -204,7 +205,7 @@ impl Progress {
     /// # Ok::<(), feedline::Error>(())
     /// ```
     pub fn checkpoint(&self, compute: &Stream) -> Result<Checkpoint> {
-        self.device.check_stream(compute)?;
+        check_stream(&self.device, compute)?;
         // This comes before the wait, so that no work queued for a batch after this point is missed.
         let saved = self.released()?;
         compute.synchronize()?;

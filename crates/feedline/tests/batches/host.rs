@@ -134,7 +134,7 @@ fn a_panic_beside_an_open_batch_leaves_the_batch_and_the_device_intact() {
                 assert!(panic.is_err());
                 common::assert_intact(&fine(), &also);
             }
-            assert!(device.lost().is_none());
+            assert!(device.backend().lost().is_none());
         });
     });
 }

@@ -265,11 +265,11 @@ fn auto_gathers_over_a_coherent_link_whatever_the_order_and_the_workers() {
         };
         let staged = "staged: 16 workers keep up, and a gather would slow the kernels of a step";
         // A wrapper passes on the answers of the device below it.
-        for wrap in [Device::with_backend as fn(_) -> _, Device::synchronous] {
+        for wrap in [Device::with_backend as fn(_) -> _, feedline_device::internal::synchronous] {
             let of = |is_coherent| wrap(NullDevice::gpu(is_coherent));
             assert_eq!(modes(&of(false)), ["zero-copy", staged]);
             assert_eq!(modes(&of(true)), ["zero-copy", "zero-copy"]);
-            assert_eq!(of(true).pci_address().as_deref(), Some("0000:1b:00.0"));
+            assert_eq!(of(true).backend().pci_address().as_deref(), Some("0000:1b:00.0"));
         }
     });
 }

@@ -202,7 +202,7 @@ fn work_on_the_stream_of_another_lane_is_refused() {
             streams.lock().unwrap().push(stream.clone());
             let streams = streams.clone();
             Ok(move |batch: &mut DeviceBatch<'_>| {
-                let other = streams.lock().unwrap().iter().find(|other| !other.is(batch.stream())).cloned();
+                let other = streams.lock().unwrap().iter().find(|other| *other != batch.stream()).cloned();
                 let (bytes, other) = (batch.field::<u8>("bytes")?, other.expect("two lanes"));
                 launch_host(&other, "read", [bytes.into()], [], |_| {})
             })

@@ -39,7 +39,7 @@ fn epoch(loaders: &mut [Loader]) -> Vec<Vec<Vec<u64>>> {
             let Some(batch) = batches.next() else { continue };
             let batch = batch.unwrap().wait_on(stream).unwrap();
             // The simulator runs work only while the host waits for it.
-            if stream.kind() == BackendKind::Host {
+            if stream.device().kind() == BackendKind::Host {
                 assert_intact(&fine(), &batch);
             } else {
                 let ids = batch.to_vec::<i64>("id").unwrap();

@@ -92,6 +92,6 @@ impl Gpu {
         ];
         // SAFETY: the arguments are those of the kernels in `cu/augment`. `Augment` has checked the
         // lengths; the kernels access nothing beyond them, and clamp the records.
-        unsafe { stream.launch(&self.function, grid, &args) }
+        unsafe { feedline_device::cuda::launch(stream, &self.function, grid, &args) }
     }
 }

@@ -115,7 +115,7 @@ impl Rig {
             sim.hold(stream)?;
             return Ok(Gate::Sim(sim.clone(), stream.clone()));
         }
-        if stream.kind() == feedline_device::BackendKind::Host {
+        if stream.device().kind() == feedline_device::BackendKind::Host {
             let (open, opened) = mpsc::channel::<()>();
             launch_host(stream, "gate", [], [], move |_| {
                 let _ = opened.recv();

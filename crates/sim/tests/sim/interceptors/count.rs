@@ -72,7 +72,7 @@ fn calls_are_counted_by_thread() {
     let device = Device::with_backend(backend);
     let bind = |name: &str, times: usize| {
         let device = device.clone();
-        let work = move || (0..times).for_each(|_| device.bind().unwrap());
+        let work = move || (0..times).for_each(|_| device.backend().bind().unwrap());
         std::thread::Builder::new().name(name.into()).spawn(work).unwrap().join().unwrap();
     };
     bind("fl-decode-0", 3);

@@ -112,7 +112,7 @@ fn a_lost_device_stays_lost_with_its_first_cause() {
     faults.disarm();
     let later = device.stream().unwrap_err();
     assert_eq!((later.kind(), later.to_string()), (first.kind(), first.to_string()));
-    assert_eq!(device.lost().unwrap().to_string(), first.to_string());
+    assert_eq!(device.backend().lost().unwrap().to_string(), first.to_string());
 }
 
 #[test]

@@ -158,7 +158,7 @@ impl Dataset for Pictures {
 }
 
 fn measure(options: &Options, report: &mut Report, pictures: Pictures, setting: Setting) -> Result<()> {
-    let (batch, threads) = (setting.batch, setting.workers.count()?);
+    let (batch, threads) = (setting.batch, feedline::internal::worker_count(setting.workers)?);
     let name = pictures.work.name();
     let plain = Plain::new(
         Pictures {

@@ -72,7 +72,6 @@ mod images;
 mod json;
 #[cfg(feature = "jsonl")]
 mod jsonl;
-#[doc(hidden)] // For the example trainer and decode servers.
 pub mod labelled;
 mod lengths;
 mod manifest;

@@ -95,7 +95,7 @@ pub(crate) fn builder(
                 builder = builder.skip(epoch, from..to);
             }
             let builder = if options.shuffle { builder.shuffle() } else { builder };
-            (builder.either(), stage)
+            (internal::either(builder), stage)
         }
         Samples::Source(source) => {
             let mut builder = feedline::Loader::source_builder(source.0.clone());
@@ -108,11 +108,12 @@ pub(crate) fn builder(
             if options.split_shards {
                 builder = builder.split_shards();
             }
-            (builder.either(), None)
+            (internal::either(builder), None)
         }
     };
     // The loop in `loader.rs` counts the time itself, so that signals end its wait.
-    let mut builder = builder.batch_size(options.batch_size).held_timeout(Duration::MAX).hands_over();
+    let mut builder =
+        internal::hand_over(builder.batch_size(options.batch_size).held_timeout(Duration::MAX));
     if let Some(sampler) = options.sampler {
         builder = builder.sampler(sampler.get().0.clone());
     }
@@ -124,7 +125,7 @@ pub(crate) fn builder(
         other => return config(format!("last_batch {other:?}: use \"keep\", \"drop\" or \"pad\"")),
     });
     if options.is_under_one_lock {
-        builder = builder.under_one_lock();
+        builder = internal::under_one_lock(builder);
     }
     if let Some(workers) = options.workers {
         builder = builder.workers(Workers::Count(workers));

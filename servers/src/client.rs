@@ -154,7 +154,6 @@ impl Servers {
     ///
     /// # Errors
     /// `Unavailable` with the reason of the server; as for a batch of a loader.
-    #[doc(hidden)] // For measurements.
     pub fn fetch(&self, ticket: &Ticket, rows: &mut Rows<'_>) -> Result<FillOutcome> {
         let network = self.network()?;
         let unavailable = |why: &str| Error::new(ErrorKind::Unavailable, why);

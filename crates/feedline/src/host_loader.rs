@@ -15,15 +15,17 @@ impl<T: ?Sized> LoaderBuilder<T> {
     /// # Errors
     /// As [`build`](Self::build).
     pub fn build_host(self) -> Result<HostLoader> {
-        self.build_host_on(&Device::new_host())
+        build_host_on(self, &Device::new_host())
     }
+}
 
-    /// Like [`build_host`](Self::build_host), on the host device `device`.
-    #[doc(hidden)] // For tests, which delay its work and fill freed memory with other bytes.
-    pub fn build_host_on(self, device: &Device) -> Result<HostLoader> {
-        let stream = device.stream()?;
-        Ok(HostLoader { loader: self.build(device)?, stream })
-    }
+/// Like [`build_host`](LoaderBuilder::build_host), on the host device `device`.
+///
+/// # Errors
+/// As [`build`](LoaderBuilder::build).
+pub fn build_host_on<T: ?Sized>(builder: LoaderBuilder<T>, device: &Device) -> Result<HostLoader> {
+    let stream = device.stream()?;
+    Ok(HostLoader { loader: builder.build(device)?, stream })
 }
 
 /// Loads batches on the host; created by [`LoaderBuilder::build_host`].

@@ -141,6 +141,7 @@ mod compute;
 mod decode;
 mod device_map;
 mod host_loader;
+pub mod internal;
 mod job;
 mod loader;
 mod numa;
@@ -215,11 +216,6 @@ pub mod filler {
     pub use crate::decode::filler::{
         BatchFiller, DataDescription, Fill, FillOutcome, FillRequest, FillerReport,
     };
-}
-
-/// For feedline's own crates. No stability: items change in any release.
-pub mod internal {
-    pub use feedline_core::internal::*;
 }
 
 /// The samples of each batch, and the proof that each was delivered once.

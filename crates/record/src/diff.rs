@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use feedline::Result;
-use feedline::record::changed_files;
+use feedline::internal::record::changed_files;
 use feedline_core::internal;
 
 use crate::Run;

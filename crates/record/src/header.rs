@@ -166,13 +166,13 @@ impl Header {
             buffer_bytes: self.value["shuffle_buffer"].as_u64().unwrap_or(0),
         };
         let skips = self.skips().into_iter().map(|[epoch, first, end]| (epoch, first..end));
-        let mut builder = builder
+        let builder = builder
             .batch_size(self.batch())
             .sampler(self.sampler(own)?)
             .seed(self.seed())
             .last_batch(self.last_batch())
-            .world(World::new(rank, self.world())?)
-            .replays(records, skips.collect());
+            .world(World::new(rank, self.world())?);
+        let mut builder = feedline::internal::replaying(builder, records, skips.collect());
         if self.value["substitutes"] == Value::Bool(true) {
             // The run has counted them.
             builder = builder.bad_samples(BadSamples::Substitute { budget: Budget::Count(u64::MAX) });
@@ -211,7 +211,7 @@ impl Header {
                 "the data has {len} {unit}, and that of the run had {before}: open the data of the run"
             )));
         }
-        let now = loader.layout().spec().fields().iter();
+        let now = feedline::internal::layout(&loader).spec().fields().iter();
         let now: Vec<_> = now.map(|field| format!("{} {}", field.name(), field.dtype())).collect();
         let before: Vec<_> =
             self.fields()?.iter().map(|field| format!("{} {}", field.name, field.dtype)).collect();

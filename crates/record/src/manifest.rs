@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use feedline::record::{field_hash, files};
+use feedline::internal::record::{field_hash, files};
 use feedline::{Error, ErrorKind, LastBatch, LoaderBuilder, Result, Sampler, World};
 use feedline_core::Fingerprint;
 use feedline_core::internal;
@@ -161,7 +161,7 @@ fn read(
         progress(done, all);
     }
     let hashes = places.iter().map(|hash| hash.load(Ordering::Relaxed)).collect();
-    let fields = loader.layout().spec().fields().iter();
+    let fields = feedline::internal::layout(&loader).spec().fields().iter();
     let fields: Vec<_> =
         fields.map(|field| format!("{} {} {:?}", field.name(), field.dtype(), field.shape())).collect();
     let Some(set) = loader.dataset() else {

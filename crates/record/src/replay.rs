@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
-use feedline::record::read::Step;
+use feedline::internal::record::Step;
 use feedline::{Error, ErrorKind, HostBatch, HostLoader, LoaderBuilder, Result};
 use feedline_core::internal;
 
@@ -72,7 +72,7 @@ impl Run {
     /// transforms, and the `map_batch` of the run if it has one. The record has all other options that
     /// matter; workers and depth may differ. The batches are those before a `device_map`, as the record is.
     pub fn replayer<T: ?Sized>(&self, builder: LoaderBuilder<T>, rank: u32) -> Replayer<'_> {
-        Replayer { run: self, rank, builder: builder.either(), loader: None }
+        Replayer { run: self, rank, builder: feedline::internal::either(builder), loader: None }
     }
 }
 
@@ -128,8 +128,11 @@ impl Replayer<'_> {
                                recorded it";
                     return Err(self.run.located(Error::new(ErrorKind::Config, why)));
                 }
-                let paths =
-                    batch.ids().iter().map(|&id| builder.sample_path(id).map(PathBuf::from)).collect();
+                let paths = batch
+                    .ids()
+                    .iter()
+                    .map(|&id| feedline::internal::sample_path(builder, id).map(PathBuf::from))
+                    .collect();
                 let (number, step) = (next + index as u64, first + index as u64);
                 each(Replayed { number, epoch, step, batch, verdict, paths })?;
             }

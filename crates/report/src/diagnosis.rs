@@ -3,6 +3,7 @@
 use std::fmt;
 use std::thread::available_parallelism;
 
+use feedline::internal::report::in_epochs;
 use feedline::report::{Account, CopyRates, Report, ServiceTimes, Setup};
 use feedline_core::internal::named;
 use serde::{Deserialize, Serialize};
@@ -118,7 +119,7 @@ impl Diagnosis {
             return diagnosis;
         }
         let stages = Stages::new(setup, service);
-        let per_batch = account.in_epochs().as_nanos() as f64 / account.batches as f64;
+        let per_batch = in_epochs(account).as_nanos() as f64 / account.batches as f64;
         let (bound, longest) = stages.longest();
         let waits = format!("the consumer waits {:.0} % of the time", 100.0 * wait_share);
         if wait_share < LITTLE || bound == Bound::Compute && longest > 0.9 * per_batch {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use feedline::internal::trace::recorded;
 use feedline::report::{Account, Report};
 use feedline::trace::Trace;
 
@@ -86,7 +87,7 @@ impl History {
         let notes = serde_json::to_string(&self.notes).unwrap_or_default();
         let lines = serde_json::to_string(&self.lines).unwrap_or_default();
         let diagnosis = serde_json::Value::from(Diagnosis::new(report).text).to_string();
-        let trace = trace.map_or("[]".to_owned(), |trace| events(&trace.recorded()));
+        let trace = trace.map_or("[]".to_owned(), |trace| events(&recorded(trace)));
         let (waited, report) = (report.run.wait_share(), crate::to_json(report));
         let data = format!(
             "{{\"report\":{report},\"waited\":{waited},\"diagnosis\":{diagnosis},\"history\":{history},\
@@ -107,8 +108,8 @@ mod tests {
     fn a_history_is_bounded_and_covers_the_whole_run() {
         let mut history = History::new();
         for until in 0..100_000 {
-            let mut account = Account::new(0, 0);
-            account.charge(Cause::Decode, until);
+            let mut account = feedline::internal::report::account(0, 0);
+            feedline::internal::report::charge(&mut account, Cause::Decode, until);
             history.add(&account);
         }
         assert!(history.points.len() < 2 * KEPT);

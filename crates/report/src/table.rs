@@ -5,7 +5,8 @@ use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
 
-use feedline::trace::{Lane, Name, Recorded, Span, Trace};
+use feedline::internal::trace::{Lane, Name, Recorded, Span, recorded};
+use feedline::trace::Trace;
 use serde::Serialize;
 
 use crate::ratio;
@@ -79,7 +80,7 @@ impl Table {
     /// println!("{table}");
     /// ```
     pub fn new(trace: &Trace) -> Self {
-        let Recorded { spans, names, one_in } = trace.recorded();
+        let Recorded { spans, names, one_in } = recorded(trace);
         Self::of_spans(&spans, &names, one_in)
     }
 

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
 
-use feedline::trace::{Lane, Name, Recorded, Span, Trace};
+use feedline::internal::trace::{Lane, Name, Recorded, Span, recorded};
+use feedline::trace::Trace;
 use feedline_core::{Error, ErrorKind, Result};
 
 /// The process of the user's own lanes is shown above the loaders.
@@ -20,7 +21,7 @@ const OWN: &str = "program";
 /// assert!(feedline_report::trace_json(&trace).contains("my work"));
 /// ```
 pub fn trace_json(trace: &Trace) -> String {
-    format!("{{\"displayTimeUnit\":\"ns\",\"traceEvents\":{}}}\n", events(&trace.recorded()))
+    format!("{{\"displayTimeUnit\":\"ns\",\"traceEvents\":{}}}\n", events(&recorded(trace)))
 }
 
 /// Writes [`trace_json`] to a file.

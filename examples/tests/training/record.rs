@@ -3,7 +3,7 @@
 use std::fs::write;
 use std::path::Path;
 
-use feedline::record::read::RankRecord;
+use feedline::internal::record::RankRecord;
 use feedline_core::random::key;
 use feedline_datasets::OpenOptions;
 use feedline_record::{Run, Verdict};

@@ -184,13 +184,11 @@ impl DevicePart {
     }
 
     /// The work that the kernel has to do.
-    #[doc(hidden)] // For the crate that launches it.
     pub fn needs(&self) -> Needs {
         self.needs
     }
 
     /// The parameters that all samples share, in the kernel's layout.
-    #[doc(hidden)] // For the crate that launches it.
     pub fn words(&self) -> [u32; 16] {
         let mut words = [0; 16];
         words[0] = self.channels as u32;

@@ -15,6 +15,7 @@ use crate::trace::Trace;
 
 pub(crate) use self::options::LoaderOptions;
 use self::options::Order;
+pub use self::record::{replaying, sample_path};
 
 mod devices;
 mod options;
@@ -215,21 +216,6 @@ impl<T: ?Sized> LoaderBuilder<T> {
         self
     }
 
-    /// Declares that samples are read under one lock, so that the report names it as the limit.
-    #[doc(hidden)] // For the Python package.
-    pub fn under_one_lock(mut self) -> Self {
-        self.options.is_under_one_lock = true;
-        self
-    }
-
-    /// On the host device, large batches are handed over with the memory of their host slots, rather than
-    /// copied: [`Loader::slot_addresses`](crate::Loader::slot_addresses) are not fixed then.
-    #[doc(hidden)] // For the Python package.
-    pub fn hands_over(mut self) -> Self {
-        self.options.is_handed_over = true;
-        self
-    }
-
     /// How long a wait for the next batch may last while the batches before it hold every device slot,
     /// because none of them was dropped. Then it fails with [`SlotsHeld`](crate::ErrorKind::SlotsHeld).
     /// Default: 1 second. `Duration::MAX` waits without a limit.
@@ -338,12 +324,24 @@ impl<T: ?Sized> LoaderBuilder<T> {
     pub fn build(self, device: &Device) -> Result<Loader> {
         self.options.start(device)
     }
+}
 
-    /// This builder as one of either kind of data: only the shared options can be set.
-    #[doc(hidden)] // For the Python package and feedline-record.
-    pub fn either(self) -> LoaderBuilder<()> {
-        LoaderBuilder { options: self.options, data: PhantomData }
-    }
+/// Declares that samples are read under one lock, so that the report names it as the limit.
+pub fn under_one_lock<T: ?Sized>(mut builder: LoaderBuilder<T>) -> LoaderBuilder<T> {
+    builder.options.is_under_one_lock = true;
+    builder
+}
+
+/// On the host device, large batches are handed over with the memory of their host slots, rather than copied:
+/// [`Loader::slot_addresses`](crate::Loader::slot_addresses) are not fixed then.
+pub fn hand_over<T: ?Sized>(mut builder: LoaderBuilder<T>) -> LoaderBuilder<T> {
+    builder.options.is_handed_over = true;
+    builder
+}
+
+/// This builder as one of either kind of data: only the shared options can be set.
+pub fn either<T: ?Sized>(builder: LoaderBuilder<T>) -> LoaderBuilder<()> {
+    LoaderBuilder { options: builder.options, data: PhantomData }
 }
 
 impl<T: ?Sized> Clone for LoaderBuilder<T> {

@@ -14,7 +14,7 @@ use feedline_device::slot::MAX_SLOTS;
 use super::plan::RaggedForm;
 use super::record::Recording;
 use crate::decode::filler::BatchFiller;
-use crate::decode::{Input, MapBatch, WorkerPool, Workers};
+use crate::decode::{Input, MapBatch, WorkerPool, Workers, worker_count};
 use crate::device_map::DeviceMap;
 use crate::trace::Trace;
 use crate::transfer_mode::against_zero_copy;
@@ -129,7 +129,7 @@ impl LoaderOptions {
             let why = format!("{depth} is {slots}: it must be below {MAX_SLOTS}; a few slots are enough");
             return Err(Error::new(ErrorKind::Config, why));
         }
-        self.workers.count()?;
+        worker_count(self.workers)?;
         let spec = self.spec()?;
         let layout = Layout::new(&spec, self.batch_size)?;
         let mapped = self.device_map.as_ref().map(|map| map.layout(&spec, self.batch_size)).transpose()?;

@@ -10,7 +10,7 @@ use feedline_core::{
 use super::options::refuse;
 use super::{LoaderBuilder, LoaderOptions};
 use crate::decode::filler::DataDescription;
-use crate::decode::{CACHED, Input, MAX_WORKERS, WorkerPool, Workers};
+use crate::decode::{CACHED, Input, MAX_WORKERS, WorkerPool, Workers, worker_count};
 use crate::transfer_mode::ChosenMode;
 
 /// Bytes of all device slots together, for batches so small that many slots fit.
@@ -76,7 +76,7 @@ impl LoaderOptions {
         match &self.pool {
             Some(pool) => Ok(pool.clone()),
             None if *mode == ChosenMode::Resident => {
-                WorkerPool::new(Workers::Count(self.workers.count()?.min(RESIDENT_WORKERS)))
+                WorkerPool::new(Workers::Count(worker_count(self.workers)?.min(RESIDENT_WORKERS)))
             }
             None if *mode == ChosenMode::ZeroCopy => WorkerPool::new(Workers::Count(1)),
             None => WorkerPool::new(self.workers),
@@ -194,7 +194,7 @@ impl LoaderOptions {
 
     /// The number of decode threads. 1 for invalid options, which are refused later.
     fn workers_or_one(&self) -> usize {
-        self.pool.as_ref().map_or_else(|| self.workers.count().unwrap_or(1), WorkerPool::workers)
+        self.pool.as_ref().map_or_else(|| worker_count(self.workers).unwrap_or(1), WorkerPool::workers)
     }
 
     /// Host slots: one more than on the device, so that decoding continues while every device slot is taken.

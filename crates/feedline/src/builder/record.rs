@@ -59,28 +59,30 @@ impl<T: ?Sized> LoaderBuilder<T> {
         self.options.recording.recorder = Some(recorder.clone());
         self
     }
+}
 
-    /// The file of sample `id`, if known.
-    #[doc(hidden)] // For feedline-record.
-    pub fn sample_path(&self, id: u64) -> Option<&Path> {
-        match &self.options.input {
-            Input::Dataset(set) | Input::ZeroCopy(set, _) => set.path(id),
-            Input::Source(source) => source.path(place(id).0),
-        }
+/// The file of sample `id`, if known.
+pub fn sample_path<T: ?Sized>(builder: &LoaderBuilder<T>, id: u64) -> Option<&Path> {
+    match &builder.options.input {
+        Input::Dataset(set) | Input::ZeroCopy(set, _) => set.path(id),
+        Input::Source(source) => source.path(place(id).0),
     }
+}
 
-    /// Makes the batches of a recorded run again: `records` is the order of a source's records, and `skips`
-    /// are the steps that were skipped, by epoch. Batches are staged, without a device map. The rows of every
-    /// batch are hashed, and nothing is recorded.
-    #[doc(hidden)] // For feedline-record.
-    pub fn replays(mut self, records: RecordOrder, skips: Vec<(u64, Range<u64>)>) -> Self {
-        let options = &mut self.options;
-        options.splits_shards = records.split;
-        options.shuffle_buffer = Some(records.buffer_bytes).filter(|&bytes| bytes > 0);
-        options.skips = skips;
-        options.transfer_mode = TransferMode::Staged;
-        options.device_map = None;
-        options.recording.hashes = true;
-        self
-    }
+/// Makes the batches of a recorded run again: `records` is the order of a source's records, and `skips` are
+/// the steps that were skipped, by epoch. Batches are staged, without a device map. The rows of every batch
+/// are hashed, and nothing is recorded.
+pub fn replaying<T: ?Sized>(
+    mut builder: LoaderBuilder<T>,
+    records: RecordOrder,
+    skips: Vec<(u64, Range<u64>)>,
+) -> LoaderBuilder<T> {
+    let options = &mut builder.options;
+    options.splits_shards = records.split;
+    options.shuffle_buffer = Some(records.buffer_bytes).filter(|&bytes| bytes > 0);
+    options.skips = skips;
+    options.transfer_mode = TransferMode::Staged;
+    options.device_map = None;
+    options.recording.hashes = true;
+    builder
 }

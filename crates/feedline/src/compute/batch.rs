@@ -39,22 +39,20 @@ impl Batch {
 
     /// The index of the device slot that holds the batch. Slots have fixed addresses, so a step
     /// captured once per slot can be replayed.
-    #[doc(hidden)] // For `Ready::slot`.
     pub fn slot(&self) -> usize {
         self.loaded.index()
-    }
-
-    /// Whether the copy has finished; never blocks.
-    ///
-    /// # Errors
-    /// A device failure.
-    #[doc(hidden)] // For tests: a step has no need to ask.
-    pub fn is_copied(&self) -> Result<bool> {
-        self.loaded.is_copied()
     }
 }
 
 /// The description of the batch.
+/// Whether the copy of `batch` has finished; never blocks.
+///
+/// # Errors
+/// A device failure.
+pub fn is_copied(batch: &Batch) -> Result<bool> {
+    batch.loaded.is_copied()
+}
+
 impl std::ops::Deref for Batch {
     type Target = BatchInfo;
 

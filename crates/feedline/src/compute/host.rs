@@ -76,21 +76,20 @@ impl Ready {
         batch.ready.stream().synchronize()?;
         Ok(batch)
     }
+}
 
-    /// The elements of a view of this batch, read in place. For the host device. Blocks until the batch has
-    /// arrived, not for other work on its stream: a batch can only be read.
-    ///
-    /// # Errors
-    /// `Config` on a device with memory of its own, and for a view of another batch; a device failure.
-    #[doc(hidden)] // For the bridges to other frameworks.
-    pub fn in_place<T: Element>(&self, view: &View<'_, T>) -> Result<&[T]> {
-        let bytes = self.reader.host_bytes()?;
-        // On the host an address is a pointer.
-        let first = view.address().0.checked_sub(bytes.as_ptr().addr() as u64);
-        let part = first.and_then(|first| bytes.get(first as usize..)?.get(..view.len() * size_of::<T>()));
-        part.and_then(|part| bytemuck::try_cast_slice(part).ok())
-            .ok_or_else(|| Error::new(ErrorKind::Config, "the view is one of another batch"))
-    }
+/// The elements of a view of `batch`, read in place. For the host device. Blocks until the batch has arrived,
+/// not for other work on its stream: a batch can only be read.
+///
+/// # Errors
+/// `Config` on a device with memory of its own, and for a view of another batch; a device failure.
+pub fn read_in_place<'a, T: Element>(batch: &'a Ready, view: &View<'_, T>) -> Result<&'a [T]> {
+    let bytes = batch.reader.host_bytes()?;
+    // On the host an address is a pointer.
+    let first = view.address().0.checked_sub(bytes.as_ptr().addr() as u64);
+    let part = first.and_then(|first| bytes.get(first as usize..)?.get(..view.len() * size_of::<T>()));
+    part.and_then(|part| bytemuck::try_cast_slice(part).ok())
+        .ok_or_else(|| Error::new(ErrorKind::Config, "the view is one of another batch"))
 }
 
 /// A batch on the host: its fields are slices. Dropping it releases its slot.
@@ -122,7 +121,7 @@ impl HostBatch {
     /// # Errors
     /// As [`field`](Self::field), for an index that the spec does not have.
     pub fn field_at<T: Element>(&self, index: usize) -> Result<&[T]> {
-        self.ready.in_place(&self.ready.field_at(index)?)
+        read_in_place(&self.ready, &self.ready.field_at(index)?)
     }
 
     /// The ragged field `name`: the items of all rows, and `rows + 1` offsets; see [`Ready::ragged`].
@@ -131,7 +130,7 @@ impl HostBatch {
     /// As [`Ready::ragged`].
     pub fn ragged<T: Element>(&self, name: &str) -> Result<(&[T], &[u32])> {
         let ragged = self.ready.ragged::<T>(name)?;
-        Ok((self.ready.in_place(&ragged.values)?, self.ready.in_place(&ragged.offsets)?))
+        Ok((read_in_place(&self.ready, &ragged.values)?, read_in_place(&self.ready, &ragged.offsets)?))
     }
 
     /// Items of the longest row of the ragged field `name`, or the largest summand of running sums; see
@@ -149,7 +148,7 @@ impl HostBatch {
     /// As [`Ready::padded`].
     pub fn padded<T: Element>(&self, name: &str) -> Result<(&[T], &[u32])> {
         let padded = self.ready.padded::<T>(name)?;
-        Ok((self.ready.in_place(&padded.values)?, self.ready.in_place(&padded.lengths)?))
+        Ok((read_in_place(&self.ready, &padded.values)?, read_in_place(&self.ready, &padded.lengths)?))
     }
 
     /// The fields of a sample.

@@ -38,7 +38,6 @@ pub(crate) use input::Input;
 pub use map_batch::FilledBatch;
 pub(crate) use map_batch::{MapBatch, position};
 pub(crate) use pool::ActiveWorkers;
-pub use pool::{MAX_WORKERS, WorkerPool, Workers};
+pub use pool::{MAX_WORKERS, WorkerPool, Workers, worker_count};
 pub(crate) use split::CACHED;
-#[doc(hidden)] // For feedline-report.
 pub use split::piece_rows;

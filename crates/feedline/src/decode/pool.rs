@@ -38,26 +38,23 @@ pub enum Workers {
     Count(usize),
 }
 
-impl Workers {
-    /// The number of threads on this machine.
-    ///
-    /// # Errors
-    /// `Config` for a count of zero, or above [`MAX_WORKERS`].
-    #[doc(hidden)] // Called by `WorkerPool::new`.
-    pub fn count(self) -> Result<usize> {
-        match self {
-            Self::Count(0) | Self::AutoUpTo(0) => {
-                Err(Error::new(ErrorKind::Config, "workers is 0: at least one thread must decode"))
-            }
-            Self::Count(count) | Self::AutoUpTo(count) if count > MAX_WORKERS => Err(Error::new(
-                ErrorKind::Config,
-                format!("workers is {count}: at most {MAX_WORKERS}; a few per core are enough"),
-            )),
-            Self::Count(count) | Self::AutoUpTo(count) => Ok(count),
-            Self::PerCore | Self::Auto => {
-                let cores = std::thread::available_parallelism().map_or(1, usize::from);
-                Ok(if cores > 2 { cores - 1 } else { cores }.min(MAX_WORKERS))
-            }
+/// The number of threads of `workers` on this machine.
+///
+/// # Errors
+/// `Config` for a count of zero, or above [`MAX_WORKERS`].
+pub fn worker_count(workers: Workers) -> Result<usize> {
+    match workers {
+        Workers::Count(0) | Workers::AutoUpTo(0) => {
+            Err(Error::new(ErrorKind::Config, "workers is 0: at least one thread must decode"))
+        }
+        Workers::Count(count) | Workers::AutoUpTo(count) if count > MAX_WORKERS => Err(Error::new(
+            ErrorKind::Config,
+            format!("workers is {count}: at most {MAX_WORKERS}; a few per core are enough"),
+        )),
+        Workers::Count(count) | Workers::AutoUpTo(count) => Ok(count),
+        Workers::PerCore | Workers::Auto => {
+            let cores = std::thread::available_parallelism().map_or(1, usize::from);
+            Ok(if cores > 2 { cores - 1 } else { cores }.min(MAX_WORKERS))
         }
     }
 }
@@ -110,10 +107,10 @@ impl WorkerPool {
     /// Starts the threads.
     ///
     /// # Errors
-    /// As [`Workers::count`]; `Config` if the system refuses a thread, after which the threads already
+    /// `Config` for 0 workers or more than [`MAX_WORKERS`], and if the system refuses a thread, after which the threads already
     /// started end.
     pub fn new(workers: Workers) -> Result<Self> {
-        let count = workers.count()?;
+        let count = worker_count(workers)?;
         let is_waited_for = |decoder: &Decoder| decoder.requests.is_waited_for();
         let queue = Arc::new(Queue::new(QUEUE_CAPACITY, is_waited_for, Job::choose_slot));
         let activity: Arc<[Activity]> = (0..count).map(|_| Activity::idle()).collect();

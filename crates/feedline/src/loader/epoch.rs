@@ -109,22 +109,11 @@ impl<'a> Epoch<'a> {
         self.advance(Some(limit))
     }
 
-    /// Fails if batches hold every slot, so that no batch can arrive: for callers of
-    /// [`next_timeout`](Self::next_timeout) that have their own time limit.
-    ///
-    /// # Errors
-    /// `SlotsHeld`, unless another thread seems to work with the batches; with `on_any_thread`, even then.
-    #[doc(hidden)] // For the Python package.
-    pub fn check_slots(&self, on_any_thread: bool) -> Result<()> {
+    pub(crate) fn check_slots(&self, on_any_thread: bool) -> Result<()> {
         self.loader.check_slots(on_any_thread)
     }
 
-    /// Refuses `call` on a worker of the loader's own pool. Call it before ending the epoch.
-    ///
-    /// # Errors
-    /// `Config`.
-    #[doc(hidden)] // For the Python package.
-    pub fn check_thread(&self, call: &str) -> Result<()> {
+    pub(crate) fn check_thread(&self, call: &str) -> Result<()> {
         self.loader.check_thread(call)
     }
 

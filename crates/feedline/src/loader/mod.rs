@@ -329,9 +329,7 @@ impl Loader {
         self.dataset.as_ref()?.upgrade()
     }
 
-    /// The memory layout of a batch as it is copied, before a device map.
-    #[doc(hidden)] // For the crates of this repository.
-    pub fn layout(&self) -> &Layout {
+    pub(crate) fn layout(&self) -> &Layout {
         &self.layout
     }
 
@@ -350,8 +348,8 @@ impl Loader {
         &self.device
     }
 
-    /// The addresses of the device slots; fixed for the life of the loader.
-    #[doc(hidden)] // For tests; a step needs only `Ready::slot` and the views.
+    /// The addresses of the device slots, by [`Ready::slot`](crate::Ready::slot); fixed for the life of the
+    /// loader.
     pub fn slot_addresses(&self) -> Vec<feedline_device::Address> {
         self.slots.addresses().collect()
     }

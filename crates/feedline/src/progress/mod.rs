@@ -153,9 +153,7 @@ impl Progress {
         self.reporter.add_device_map_time(time);
     }
 
-    /// The service times of the last batches, up to 256, the oldest first.
-    #[doc(hidden)] // For feedline-report, which saves them and predicts other settings from them.
-    pub fn service_times(&self) -> Vec<ServiceTimes> {
+    pub(crate) fn service_times(&self) -> Vec<ServiceTimes> {
         self.reporter.samples()
     }
 

@@ -232,3 +232,8 @@ fn spec(spec: &Spec) -> Value {
 fn hex(value: u64) -> String {
     format!("{value:#018x}")
 }
+
+/// The name of the file of rank `rank` in the folder of a record.
+pub fn file_name(rank: u32) -> String {
+    format!("rank-{rank}.rec")
+}

@@ -30,12 +30,10 @@
 //! GB/s per worker. If the workers limit the rate, hash fewer steps by [`RecordOptions::content_every`]; the
 //! header of the record states what was hashed.
 
-mod content;
-#[doc(hidden)] // For feedline-record.
-pub mod frame;
-mod header;
-#[doc(hidden)] // For feedline-record.
-pub mod read;
+pub(crate) mod content;
+pub(crate) mod frame;
+pub(crate) mod header;
+pub(crate) mod read;
 mod writer;
 
 use std::ops::Range;
@@ -48,17 +46,8 @@ use crate::decode::Input;
 use crate::transfer_mode::ChosenMode;
 
 pub(crate) use content::ContentHash;
-#[doc(hidden)] // For feedline-record.
-pub use content::field_hash;
-#[doc(hidden)] // For feedline-record.
-pub use header::{absolute, changed_files, file_state, files};
+use header::file_name;
 pub(crate) use writer::Writer;
-
-/// The name of the file of rank `rank` in the folder of a record.
-#[doc(hidden)] // For feedline-record.
-pub fn file_name(rank: u32) -> String {
-    format!("rank-{rank}.rec")
-}
 
 /// Options of a record.
 #[derive(Clone, Debug)]

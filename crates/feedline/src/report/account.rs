@@ -161,26 +161,14 @@ pub struct Report {
 
 impl Account {
     /// An account from `from` on, in nanoseconds.
-    #[doc(hidden)] // For the model of the pipeline in feedline-report.
-    pub fn new(epoch: u64, from: u64) -> Self {
+    pub(crate) fn new(epoch: u64, from: u64) -> Self {
         Self { epoch, from, until: from, ..Self::default() }
     }
 
     /// Charges the next `ns` nanoseconds to `cause`.
-    #[doc(hidden)] // As above.
-    pub fn charge(&mut self, cause: Cause, ns: u64) {
+    pub(crate) fn charge(&mut self, cause: Cause, ns: u64) {
         self.causes[cause as usize] += ns;
         self.until += ns;
-    }
-
-    /// Adds a batch, delivered at `until` after the time of `wait`.
-    #[doc(hidden)] // As above.
-    pub fn add(&mut self, wait: &Self, rows: usize, bytes: usize, until: u64) {
-        self.merge(wait);
-        self.batches += 1;
-        self.rows += rows as u64;
-        self.bytes += bytes as u64;
-        self.until = until;
     }
 
     /// Adds the time of `other`, by cause.
@@ -212,12 +200,6 @@ impl Account {
     /// The time from the beginning to the last delivery, or to the end of the epoch once it has ended.
     pub fn wall(&self) -> Duration {
         Duration::from_nanos(self.until.saturating_sub(self.from))
-    }
-
-    /// [`wall`](Self::wall) without the time between two epochs.
-    #[doc(hidden)] // For the diagnosis in feedline-report.
-    pub fn in_epochs(&self) -> Duration {
-        self.wall().saturating_sub(Duration::from_nanos(self.between))
     }
 
     /// The time charged to `cause`; over all causes it sums to [`wall`](Self::wall).
@@ -324,8 +306,21 @@ fn ratio(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }
 
+/// Adds a batch to `account`, delivered at `until` after the time of `wait`.
+pub fn add_batch(account: &mut Account, wait: &Account, rows: usize, bytes: usize, until: u64) {
+    account.merge(wait);
+    account.batches += 1;
+    account.rows += rows as u64;
+    account.bytes += bytes as u64;
+    account.until = until;
+}
+
+/// [`wall`](Account::wall) without the time between two epochs.
+pub fn in_epochs(account: &Account) -> Duration {
+    account.wall().saturating_sub(Duration::from_nanos(account.between))
+}
+
 /// The means of service times; for copies and the device map, over the timed ones.
-#[doc(hidden)] // For feedline-report.
 pub fn mean(samples: impl Iterator<Item = ServiceTimes> + Clone) -> ServiceTimes {
     let sum = |part: fn(ServiceTimes) -> u64| samples.clone().map(part).fold(0, u64::saturating_add);
     let count = samples.clone().count().max(1) as u64;

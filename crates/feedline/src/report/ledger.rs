@@ -9,7 +9,7 @@ use std::time::Duration;
 use feedline_core::BatchInfo;
 use feedline_core::timeline::now;
 
-use super::account::{Account, Report, ServiceTimes, Setup, mean};
+use super::account::{Account, Report, ServiceTimes, Setup, add_batch, mean};
 use super::charge::{Cause, Charger, share};
 use super::copies::CopyRates;
 use crate::decode::filler::FillCounts;
@@ -271,7 +271,7 @@ impl Ledger {
             device_ns: account.ns(Cause::NoDeviceSlot),
         };
         let mut state = self.shared.state();
-        state.run.add(&account, info.ids.len(), bytes, at);
+        add_batch(&mut state.run, &account, info.ids.len(), bytes, at);
         if state.recent.len() == KEPT {
             state.recent.pop_front();
         }

@@ -9,26 +9,20 @@
 //! | the report: setup, service times and accounts as values and text | `account.rs` |
 //! | the account as metrics, behind the feature `metrics` | `metrics.rs` |
 
-mod account;
-mod charge;
+pub(crate) mod account;
+pub(crate) mod charge;
 mod copies;
 mod ledger;
 #[cfg(feature = "metrics")]
 mod metrics;
 
 pub use crate::decode::MAX_WORKERS;
-#[doc(hidden)] // For the model of the pipeline in feedline-report.
-pub use crate::decode::piece_rows;
 pub use crate::loader::MemoryUse;
 pub use crate::transfer_mode::ChosenMode;
 pub use crate::tune::Tuning;
-#[doc(hidden)] // As above.
-pub use account::mean;
 pub(crate) use account::shuffle_at_once;
 pub use account::{Account, Report, ServiceTimes, Setup};
 pub use charge::Cause;
-#[doc(hidden)] // As above.
-pub use charge::Charger;
 pub use copies::{CopyRate, CopyRates};
 pub(crate) use ledger::Ledger;
 pub(crate) use ledger::Reporter;

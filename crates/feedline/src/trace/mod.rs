@@ -3,9 +3,11 @@
 //! | part | file |
 //! | --- | --- |
 //! | the handle, and the bounded memory of spans | `mod.rs` |
+//! | its content: spans in lanes | `content.rs` |
 //! | times of device events on the host's clock | `device_clock.rs` |
 //! | the work of a stream, by events | `stream.rs` |
 
+pub(crate) mod content;
 mod device_clock;
 mod stream;
 
@@ -16,6 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use feedline_core::timeline::now;
 use feedline_core::{BatchInfo, Timeline};
 
+pub(crate) use content::{BatchId, Lane, Name, Span};
 pub(crate) use device_clock::DeviceClock;
 pub use stream::StreamTrace;
 
@@ -79,64 +82,6 @@ struct State {
     count: u64,
 }
 
-/// The content of a trace.
-#[doc(hidden)] // For feedline-report, as the types in it.
-#[derive(Clone, Debug)]
-pub struct Recorded {
-    pub spans: Vec<Span>,
-    /// The lanes of the user.
-    pub names: Vec<Name>,
-    /// One batch in this many was recorded.
-    pub one_in: u64,
-}
-
-/// The lane of a span.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Lane {
-    /// A lane of the user, by its index in the names.
-    Own(u32),
-    Consumer,
-    CopyStream,
-    Transfer,
-    /// The stream of a lane of the device map, and its thread.
-    MapStream(u32),
-    Map(u32),
-    Worker(u32),
-}
-
-/// A lane of the user.
-#[doc(hidden)]
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Name {
-    pub name: String,
-    pub is_stream: bool,
-}
-
-/// The identity of a batch in a trace.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BatchId {
-    pub number: u64,
-    pub epoch: u64,
-    pub step: u64,
-}
-
-/// A span of time in a lane, in nanoseconds.
-#[doc(hidden)]
-#[derive(Clone, Debug)]
-pub struct Span {
-    /// 0 for the user's own lanes, else the number of the loader.
-    pub loader: u32,
-    pub lane: Lane,
-    pub name: Cow<'static, str>,
-    pub start: u64,
-    pub end: u64,
-    pub batch: Option<BatchId>,
-    /// The key that sampling uses: the number of the batch, or a count.
-    pub key: u64,
-}
-
 /// A span of the user's own; recorded when it is dropped.
 #[must_use = "the span ends when this is dropped"]
 pub struct SpanGuard<'a> {
@@ -179,13 +124,6 @@ impl Trace {
             name,
             start: now(),
         }
-    }
-
-    /// A copy of the trace so far.
-    #[doc(hidden)] // For feedline-report.
-    pub fn recorded(&self) -> Recorded {
-        let State { spans, names, .. } = &*self.shared.state();
-        Recorded { spans: spans.clone(), names: names.clone(), one_in: self.shared.stride() }
     }
 
     /// The trace of the next loader.

@@ -69,7 +69,7 @@ pub(crate) fn batches_on(
 ) -> Result<(bool, Vec<Contents>)> {
     let compute = device.stream()?;
     let mut loader = builder.build(device)?;
-    let spec = loader.layout().spec().clone();
+    let spec = feedline::internal::layout(&loader).spec().clone();
     let mut all = Vec::new();
     for epoch in epochs {
         for batch in loader.epoch(epoch)? {

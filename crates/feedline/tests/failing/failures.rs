@@ -355,17 +355,20 @@ fn options_that_contradict_each_other_are_refused() {
     let pool = WorkerPool::new(Workers::Count(3)).unwrap();
     let device = Device::new_host();
     for (builder, words) in [
-        (source(2).world(world(3)).either(), ["2 shards", "3 ranks"]),
-        (source(1).world(world(2)).either(), ["1 shard ", "2 ranks"]),
-        (source(2).shuffle_buffer(0).either(), ["shuffle_buffer is 0 bytes", "leave it out"]),
-        (set().sampler(buckets(6)).either(), ["batches of 6", "batch_size is 4"]),
-        (set().sampler(buckets(8)).either(), ["batches of 8", "batch_size is 4"]),
+        (feedline::internal::either(source(2).world(world(3))), ["2 shards", "3 ranks"]),
+        (feedline::internal::either(source(1).world(world(2))), ["1 shard ", "2 ranks"]),
         (
-            set().sampler(buckets(12)).world(world(2)).either(),
+            feedline::internal::either(source(2).shuffle_buffer(0)),
+            ["shuffle_buffer is 0 bytes", "leave it out"],
+        ),
+        (feedline::internal::either(set().sampler(buckets(6))), ["batches of 6", "batch_size is 4"]),
+        (feedline::internal::either(set().sampler(buckets(8))), ["batches of 8", "batch_size is 4"]),
+        (
+            feedline::internal::either(set().sampler(buckets(12)).world(world(2))),
             ["batches of 12", "give it 4, or 8 if the 2 ranks"],
         ),
-        (set().sampler(listed(2)).either(), ["batches of 2", "batch_size is 4"]),
-        (set().epochs(3).skip(3, 0..1).either(), ["epoch 3", "epochs is 3"]),
+        (feedline::internal::either(set().sampler(listed(2))), ["batches of 2", "batch_size is 4"]),
+        (feedline::internal::either(set().epochs(3).skip(3, 0..1)), ["epoch 3", "epochs is 3"]),
     ] {
         let error = builder.build(&device).map(drop).expect_err(words[0]);
         assert_eq!(error.kind(), ErrorKind::Config, "{error}");
@@ -374,11 +377,11 @@ fn options_that_contradict_each_other_are_refused() {
     }
     // Options that agree with each other, and an option that another one implies.
     for builder in [
-        set().sampler(buckets(4)).either(),
-        set().sampler(buckets(8)).world(world(2)).either(),
-        set().workers(Workers::Count(9)).pool(&pool).either(),
-        set().epochs(3).skip(2, 0..1).either(),
-        source(2).shuffle_shards().seed(3).world(world(2)).either(),
+        feedline::internal::either(set().sampler(buckets(4))),
+        feedline::internal::either(set().sampler(buckets(8)).world(world(2))),
+        feedline::internal::either(set().workers(Workers::Count(9)).pool(&pool)),
+        feedline::internal::either(set().epochs(3).skip(2, 0..1)),
+        feedline::internal::either(source(2).shuffle_shards().seed(3).world(world(2))),
     ] {
         builder.build(&device).expect("a loader");
     }

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use feedline::record::frame::{Frame, MAGIC, Substitute};
-use feedline::record::read::RankRecord;
-use feedline::record::{RecordOptions, Recorder, field_hash};
+use feedline::internal::record::RankRecord;
+use feedline::internal::record::field_hash;
+use feedline::internal::record::{Frame, MAGIC, Substitute};
+use feedline::record::{RecordOptions, Recorder};
 use feedline::{
     BadSamples, Device, ErrorKind, InMemory, LastBatch, Loader, LoaderBuilder, Pad, Result, Stream,
 };

@@ -97,7 +97,7 @@ for room, others in may_not.items():
             if other in others or other == "LoaderBuilder" and "builder" in others:
                 wrong.append(f"{path} imports {other}: ci/layers.sh does not allow it")
 # What only feedline's own crates call belongs into a module `internal`, which shows. Lower it with each that moves.
-MAX_HIDDEN = 87
+MAX_HIDDEN = 18
 listed = subprocess.run(["git", "grep", "-c", "doc(hidden)", "--", "*.rs"], stdout=subprocess.PIPE, text=True).stdout
 hidden = sum(int(line.rpartition(":")[2]) for line in listed.splitlines())
 if hidden > MAX_HIDDEN:

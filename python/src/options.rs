@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use feedline::{BadSamples, Error, ErrorKind, LastBatch, LoaderBuilder, TransferMode, Workers};
-use feedline_core::internal;
+use feedline::{BadSamples, Error, ErrorKind, LastBatch, LoaderBuilder, TransferMode, Workers, internal};
 use feedline_pictures::PictureStage;
 use pyo3::prelude::*;
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use feedline::internal::{check_slots, check_thread};
 use feedline::{Cursor, Epoch, Loader, Result, Stream, TryNext};
 use feedline_dlpack::Share;
 use self_cell::{MutBorrow, self_cell};
@@ -84,7 +85,9 @@ impl State {
     /// Fails if batches hold every slot.
     pub(crate) fn check_slots(&self, on_any_thread: bool) -> Result<()> {
         match self {
-            Self::Running(running, _) => running.with_dependent(|_, epoch| feedline::internal::check_slots(epoch, on_any_thread)),
+            Self::Running(running, _) => {
+                running.with_dependent(|_, epoch| check_slots(epoch, on_any_thread))
+            }
             _ => Ok(()),
         }
     }
@@ -109,7 +112,9 @@ impl State {
     /// Refuses `call` on a worker of the loader, while the epoch can still go on.
     fn check_thread(&self, call: &str) -> Result<()> {
         match self {
-            Self::Running(running, _) => running.with_dependent(|_, epoch| feedline::internal::check_thread(epoch, call)),
+            Self::Running(running, _) => {
+                running.with_dependent(|_, epoch| check_thread(epoch, call))
+            }
             _ => Ok(()),
         }
     }

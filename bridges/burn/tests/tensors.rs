@@ -139,7 +139,8 @@ fn a_thousand_batches_hold_the_right_bytes_under_chaos() {
         let (device, chaos) = chaos();
         let fine = Fine::new(16 * 500, 200).unwrap();
         let loader = Loader::builder(fine.clone()).batch_size(16).shuffle().seed(3).depth(4);
-        let loader = feedline::internal::build_host_on(loader.held_timeout(Duration::from_secs(2)), &device).unwrap();
+        let loader = loader.held_timeout(Duration::from_secs(2));
+        let loader = feedline::internal::build_host_on(loader, &device).unwrap();
         type Made = (u64, Vec<u64>, Tensor<1, Int>, Tensor<2, Int>);
         let loader = BurnLoader::new(loader, |fields, device| -> feedline::Result<Made> {
             let batch = fields.batch();

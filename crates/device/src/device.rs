@@ -132,8 +132,8 @@ impl Device {
         &self.core.stats
     }
 
-    /// The backend, which makes the driver's calls: its properties, and unsafe calls without the checks of this
-    /// crate.
+    /// The backend, which makes the driver's calls: its properties, and unsafe calls without the checks of
+    /// this crate.
     pub fn backend(&self) -> &dyn Backend {
         &*self.core.backend
     }

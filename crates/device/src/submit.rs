@@ -18,8 +18,8 @@ pub struct Submission {
     pub stream: StreamId,
     /// Whether the work is recorded for a graph, and runs only when the graph is launched.
     pub recorded: bool,
-    /// Whether the work is on the side branch of [`fork_join`](crate::internal::fork_join). It may then run concurrently with
-    /// other work of the stream, and needs separate scratch memory.
+    /// Whether the work is on the side branch of [`fork_join`](crate::internal::fork_join). It may then run
+    /// concurrently with other work of the stream, and needs separate scratch memory.
     pub side: bool,
 }
 

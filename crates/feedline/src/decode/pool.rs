@@ -107,8 +107,8 @@ impl WorkerPool {
     /// Starts the threads.
     ///
     /// # Errors
-    /// `Config` for 0 workers or more than [`MAX_WORKERS`], and if the system refuses a thread, after which the threads already
-    /// started end.
+    /// `Config` for 0 workers or more than [`MAX_WORKERS`], and if the system refuses a thread; the threads
+    /// already started then end.
     pub fn new(workers: Workers) -> Result<Self> {
         let count = worker_count(workers)?;
         let is_waited_for = |decoder: &Decoder| decoder.requests.is_waited_for();

@@ -111,8 +111,7 @@ pub(crate) fn builder(
         }
     };
     // The loop in `loader.rs` counts the time itself, so that signals end its wait.
-    let mut builder =
-        internal::hand_over(builder.batch_size(options.batch_size).held_timeout(Duration::MAX));
+    let mut builder = internal::hand_over(builder.batch_size(options.batch_size).held_timeout(Duration::MAX));
     if let Some(sampler) = options.sampler {
         builder = builder.sampler(sampler.get().0.clone());
     }

@@ -85,9 +85,7 @@ impl State {
     /// Fails if batches hold every slot.
     pub(crate) fn check_slots(&self, on_any_thread: bool) -> Result<()> {
         match self {
-            Self::Running(running, _) => {
-                running.with_dependent(|_, epoch| check_slots(epoch, on_any_thread))
-            }
+            Self::Running(running, _) => running.with_dependent(|_, epoch| check_slots(epoch, on_any_thread)),
             _ => Ok(()),
         }
     }
@@ -112,9 +110,7 @@ impl State {
     /// Refuses `call` on a worker of the loader, while the epoch can still go on.
     fn check_thread(&self, call: &str) -> Result<()> {
         match self {
-            Self::Running(running, _) => {
-                running.with_dependent(|_, epoch| check_thread(epoch, call))
-            }
+            Self::Running(running, _) => running.with_dependent(|_, epoch| check_thread(epoch, call)),
             _ => Ok(()),
         }
     }

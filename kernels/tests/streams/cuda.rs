@@ -114,7 +114,7 @@ fn spin(device: &Device) -> Function {
 fn launch(stream: &Stream, spin: &Function, nanoseconds: u64) -> feedline_core::Result<()> {
     let one = Grid { blocks: (1, 1, 1), threads: (1, 1, 1), shared_bytes: 0 };
     // SAFETY: the kernel has this one parameter and accesses no memory.
-    unsafe { feedline_device::cuda::launch(&stream, spin, one, &[Arg::U64(nanoseconds)]) }
+    unsafe { feedline_device::cuda::launch(stream, spin, one, &[Arg::U64(nanoseconds)]) }
 }
 
 #[test]

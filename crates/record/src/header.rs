@@ -211,7 +211,7 @@ impl Header {
                 "the data has {len} {unit}, and that of the run had {before}: open the data of the run"
             )));
         }
-        let now = feedline::internal::layout(&loader).spec().fields().iter();
+        let now = feedline::internal::layout(loader).spec().fields().iter();
         let now: Vec<_> = now.map(|field| format!("{} {}", field.name(), field.dtype())).collect();
         let before: Vec<_> =
             self.fields()?.iter().map(|field| format!("{} {}", field.name, field.dtype)).collect();

@@ -32,10 +32,6 @@ pub(crate) struct Queue<L, J, S> {
 
 /// Work in order, each with its loader.
 type Waiting<L, W> = VecDeque<(Arc<L>, W)>;
-/// Prepares the first job for a worker, which takes it next.
-type Choose<L, J> = fn(usize, &mut Waiting<L, J>);
-/// Work that a worker has taken, with its loader.
-type Taken<L, J, S> = (Arc<L>, Work<J, S>);
 
 struct State<L, J, S> {
     jobs: Waiting<L, J>,
@@ -43,7 +39,8 @@ struct State<L, J, S> {
     returned: Waiting<L, J>,
     /// Batches to join, each with the number of workers that may still do so.
     shares: Waiting<L, (Arc<S>, usize)>,
-    choose: Choose<L, J>,
+    /// Prepares the first job for a worker, which takes it next.
+    choose: fn(usize, &mut Waiting<L, J>),
     /// Whether the consumer of a loader waits.
     is_waited_for: fn(&L) -> bool,
     /// Workers with this number or a higher one take no work.
@@ -53,7 +50,7 @@ struct State<L, J, S> {
 
 impl<L, J, S> State<L, J, S> {
     /// The next work for worker number `worker`, if there is some.
-    fn take(&mut self, worker: usize) -> Option<Taken<L, J, S>> {
+    fn take(&mut self, worker: usize) -> Option<(Arc<L>, Work<J, S>)> {
         let is_waited_for = self.is_waited_for;
         if let Some(at) = self.shares.iter().position(|(loader, _)| is_waited_for(loader)) {
             return self.join(at);
@@ -77,13 +74,13 @@ impl<L, J, S> State<L, J, S> {
     }
 
     /// Begins the first batch that is queued.
-    fn begin(&mut self, worker: usize) -> Option<Taken<L, J, S>> {
+    fn begin(&mut self, worker: usize) -> Option<(Arc<L>, Work<J, S>)> {
         (self.choose)(worker, &mut self.jobs);
         self.jobs.pop_front().map(|(loader, job)| (loader, Work::Begin(job)))
     }
 
     /// Joins the batch at `at`.
-    fn join(&mut self, at: usize) -> Option<Taken<L, J, S>> {
+    fn join(&mut self, at: usize) -> Option<(Arc<L>, Work<J, S>)> {
         let (loader, (batch, workers)) = self.shares.get_mut(at)?;
         *workers -= 1;
         let (work, is_last) = ((loader.clone(), Work::Join(batch.clone())), *workers == 0);
@@ -104,7 +101,11 @@ impl<L, J, S> State<L, J, S> {
 impl<L, J, S> Queue<L, J, S> {
     /// An empty queue; `capacity` items need no further memory. Work of loaders for which `is_waited_for`
     /// returns true goes first. Before a worker takes the first of the jobs, `choose` may change them.
-    pub(crate) fn new(capacity: usize, is_waited_for: fn(&L) -> bool, choose: Choose<L, J>) -> Self {
+    pub(crate) fn new(
+        capacity: usize,
+        is_waited_for: fn(&L) -> bool,
+        choose: fn(usize, &mut Waiting<L, J>),
+    ) -> Self {
         let (jobs, shares) = (VecDeque::with_capacity(capacity), VecDeque::with_capacity(capacity));
         let (returned, limit, closed) = (VecDeque::new(), usize::MAX, false);
         let state = State { jobs, returned, shares, choose, is_waited_for, limit, closed };
@@ -179,7 +180,7 @@ impl<L, J, S> Queue<L, J, S> {
 
     /// Takes the next work for worker number `worker`, and sleeps until there is some; `None` once the queue
     /// is closed.
-    pub(crate) fn next(&self, worker: usize) -> Option<Taken<L, J, S>> {
+    pub(crate) fn next(&self, worker: usize) -> Option<(Arc<L>, Work<J, S>)> {
         loop {
             let taken = self.work.wait(Some(LOOK), |state| match state.closed || worker >= state.limit {
                 true => Some(None),
@@ -202,7 +203,8 @@ impl<L, J, S> Queue<L, J, S> {
     }
 
     /// The next work for worker number `worker`, if there is some, and how much is left; never sleeps.
-    pub(crate) fn try_next(&self, worker: usize) -> (Option<Taken<L, J, S>>, usize) {
+    #[expect(clippy::type_complexity, reason = "work with its loader, and a count")]
+    pub(crate) fn try_next(&self, worker: usize) -> (Option<(Arc<L>, Work<J, S>)>, usize) {
         self.work.with(|state| {
             let may_work = !state.closed && worker < state.limit;
             (may_work.then(|| state.take(worker)).flatten(), state.items())

@@ -23,7 +23,7 @@ from typing import Any
 import fault_set
 import numpy as np
 import pytest
-from conftest import PACKAGE
+from conftest import PACKAGE, resident
 from test_processes import workers
 from test_worker_faults import children_of, is_alive
 
@@ -246,9 +246,6 @@ def test_many_loaders_leave_nothing(tmp_path: Path) -> None:
     def read() -> None:
         with loader_of(data, 8, 2) as loader:
             assert len(loader) == 8 and next(iter(loader))["x"].shape == (8, 2, 3)
-
-    def resident() -> int:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
     with limited():
         for _ in range(3):

@@ -81,6 +81,7 @@ def rows_of(table: Any) -> list[dict[str, Any]]:
 
 
 def parquet(folder: Path) -> Written:
+    pytest.importorskip("pyarrow.parquet", reason="not run: pyarrow is not installed")
     import pyarrow.parquet
 
     pyarrow.parquet.write_table(table(), folder / "x.parquet", row_group_size=90, compression="zstd")
@@ -88,6 +89,7 @@ def parquet(folder: Path) -> Written:
 
 
 def arrow_file(folder: Path) -> Written:
+    pytest.importorskip("pyarrow.ipc", reason="not run: pyarrow is not installed")
     import pyarrow.ipc
 
     one = table()
@@ -97,6 +99,7 @@ def arrow_file(folder: Path) -> Written:
 
 
 def arrow_stream(folder: Path) -> Written:
+    pytest.importorskip("pyarrow.ipc", reason="not run: pyarrow is not installed")
     import pyarrow.ipc
 
     one = table()

@@ -49,7 +49,7 @@ impl SlowReader {
 fn assert_held_back(next: &feedline::Batch) {
     let start = Instant::now();
     while start.elapsed() < WINDOW {
-        assert!(!feedline::internal::is_copied(&next).unwrap(), "the slot was overwritten under a reader");
+        assert!(!feedline::internal::is_copied(next).unwrap(), "the slot was overwritten under a reader");
         std::thread::yield_now();
     }
 }

@@ -104,9 +104,8 @@ fn a_view_is_read_in_place_from_its_own_batch_only() {
             let mut batches = loader.epoch(0).unwrap().map(|batch| batch.unwrap().wait_on(&compute).unwrap());
             let (first, second) = (batches.next().unwrap(), batches.next().unwrap());
             for batch in [&first, &second] {
-                let ids = feedline::internal::read_in_place(&batch, &batch.field("id").unwrap()).unwrap();
-                let bytes =
-                    feedline::internal::read_in_place(&batch, &batch.field("bytes").unwrap()).unwrap();
+                let ids = feedline::internal::read_in_place(batch, &batch.field("id").unwrap()).unwrap();
+                let bytes = feedline::internal::read_in_place(batch, &batch.field("bytes").unwrap()).unwrap();
                 assert_rows(&fine(), 0, batch.ids(), ids, bytes);
             }
             let error =

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use feedline::internal::record::field_hash;
-use feedline::record::{RecordOptions, Recorder};
+use feedline::record::{RecordOptions, Recorder, field_hash};
 use feedline::{Device, Error, ErrorKind, LastBatch, Loader, Result, Stream, Workers};
 use feedline_testkit::NullDevice;
 use serde_json::json;

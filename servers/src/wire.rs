@@ -13,7 +13,7 @@ use arrow_schema::{DataType, Field as ArrowField, Schema};
 use bytes::Bytes;
 use feedline::dataset::{Field, Rows};
 use feedline::filler::BatchContent;
-use feedline::internal::record::field_hash;
+use feedline::record::field_hash;
 use feedline::{DType, Error, ErrorKind, Result, Spec};
 use feedline_core::{Layout, internal};
 use flatbuffers::FlatBufferBuilder;

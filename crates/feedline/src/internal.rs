@@ -12,7 +12,6 @@ use crate::{Epoch, Loader, Progress};
 
 /// The records of runs, for feedline-record.
 pub mod record {
-    pub use crate::record::content::field_hash;
     pub use crate::record::frame::{Frame, MAGIC, STEP_BYTES, Substitute};
     pub use crate::record::header::{absolute, changed_files, file_name, file_state, files};
     pub use crate::record::read::{Note, RankRecord, Segment, Step};

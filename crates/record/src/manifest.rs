@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use feedline::internal::record::{field_hash, files};
+use feedline::internal::record::files;
+use feedline::record::field_hash;
 use feedline::{Error, ErrorKind, LastBatch, LoaderBuilder, Result, Sampler, World};
 use feedline_core::Fingerprint;
 use feedline_core::internal;

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use feedline::filler::BatchContent;
-use feedline::internal::record::field_hash;
+use feedline::record::field_hash;
 use feedline::{Dataset, InMemory};
 use feedline_core::{Layout, internal};
 use feedline_decode::ticket::{Data, Ticket};

@@ -30,7 +30,7 @@
 //! GB/s per worker. If the workers limit the rate, hash fewer steps by [`RecordOptions::content_every`]; the
 //! header of the record states what was hashed.
 
-pub(crate) mod content;
+mod content;
 pub(crate) mod frame;
 pub(crate) mod header;
 pub(crate) mod read;
@@ -46,6 +46,7 @@ use crate::decode::Input;
 use crate::transfer_mode::ChosenMode;
 
 pub(crate) use content::ContentHash;
+pub use content::field_hash;
 use header::file_name;
 pub(crate) use writer::Writer;
 

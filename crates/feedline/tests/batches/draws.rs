@@ -10,7 +10,7 @@ use feedline::dataset::Rows;
 use feedline::filler::{
     BatchContent, BatchFiller, BatchProof, DataDescription, Fill, FillOutcome, FillRequest,
 };
-use feedline::internal::record::field_hash;
+use feedline::record::field_hash;
 use feedline::{
     BadSamples, Context, Cursor, DType, Dataset, HostLoader, LastBatch, Loader, LoaderBuilder, Mix,
     ReadError, Result, Row, Sampler, Spec, Workers, World, from_fn,

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use feedline::internal::record::RankRecord;
-use feedline::internal::record::field_hash;
 use feedline::internal::record::{Frame, MAGIC, Substitute};
+use feedline::record::field_hash;
 use feedline::record::{RecordOptions, Recorder};
 use feedline::{
     BadSamples, Device, ErrorKind, InMemory, LastBatch, Loader, LoaderBuilder, Pad, Result, Stream,

@@ -9,7 +9,7 @@ use feedline::dataset::Rows;
 use feedline::filler::{
     BatchContent, BatchFiller, BatchProof, DataDescription, Fill, FillOutcome, FillRequest, FillerReport,
 };
-use feedline::internal::record::field_hash;
+use feedline::record::field_hash;
 use feedline::{
     BadSamples, Context, Cursor, Dataset, Error, ErrorKind, HostLoader, Loader, LoaderBuilder, ReadError,
     Result, Workers,

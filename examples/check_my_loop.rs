@@ -43,7 +43,7 @@ fn train(device: &Device, waits: bool) -> Result<f32> {
         let (stream, address) = (StreamId::from(&cleaner), sum.view().address());
         // SAFETY: the buffer has one element and outlives the work of both streams, which are ordered by
         // `stepped` and `cleared`, or checked by the simulator.
-        unsafe { device.backend().fill(stream, address, 0, size_of::<f32>()) }?;
+        unsafe { feedline_device::backend(device).fill(stream, address, 0, size_of::<f32>()) }?;
         cleaner.record(&cleared)?;
         compute.wait(&cleared)?;
         let x = batch.field::<f32>("x")?;

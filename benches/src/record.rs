@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use feedline::record::{RecordOptions, Recorder, field_hash};
-use feedline::{Device, Error, ErrorKind, LastBatch, Loader, Result, Stream, Workers};
+use feedline::{Error, ErrorKind, LastBatch, Loader, Result, Stream, Workers};
 use feedline_testkit::NullDevice;
 use serde_json::json;
 
@@ -104,7 +104,7 @@ fn folder() -> Result<tempfile::TempDir> {
 
 /// The time of a fed step with and without a record.
 fn fed(options: &Options, report: &mut Report, memory: &Memory, point: Point, step: Duration) -> Result<()> {
-    let device = Device::with_backend(NullDevice::new());
+    let device = feedline_device::with_backend(NullDevice::new());
     let compute = device.stream()?;
     let folder = folder()?;
     let builder = || -> Result<_> {

@@ -53,7 +53,7 @@ pub(crate) struct Point {
 /// An error of the pipeline.
 pub(crate) fn one(options: &Options, report: &mut Report, memory: &Memory, point: Point) -> Result<()> {
     let Point { batch, workers, depth, row_bytes, .. } = point;
-    let device: Device = Device::with_backend(NullDevice::new());
+    let device: Device = feedline_device::with_backend(NullDevice::new());
     let compute = device.stream()?;
     let builder = Loader::builder(Table::new(memory, point)?)
         .batch_size(batch)

@@ -150,7 +150,7 @@ impl Resident {
         if records_graphs(stream) {
             let Self { image, label, result, .. } = &mut one;
             let step = || model.step(image.view(), label.view(), result.view_mut());
-            one.graph = Some(stream.record_graph(None, step)?);
+            one.graph = Some(feedline_device::record_graph(stream, None, step)?);
         }
         Ok(one)
     }

@@ -59,7 +59,7 @@ impl Bare {
     /// A device failure.
     pub fn hand_over(&mut self, steps: usize) -> Result<()> {
         let (copier, compute) = (StreamId::from(&self.copier), StreamId::from(&self.compute));
-        let backend = self.device.backend();
+        let backend = feedline_device::backend(&self.device);
         let outcome = self.slots.iter().cycle().take(steps).try_for_each(|slot| {
             // SAFETY: streams and events belong to this value, are alive and of one backend; likewise below.
             unsafe { backend.wait(copier, slot.consumed()) }?;
@@ -84,7 +84,7 @@ impl Bare {
     /// A device failure.
     pub fn leased_calls(&mut self, steps: usize) -> Result<()> {
         let (copier, compute) = (StreamId::from(&self.copier), StreamId::from(&self.compute));
-        let backend = self.device.backend();
+        let backend = feedline_device::backend(&self.device);
         let outcome = self.slots.iter().cycle().take(steps).try_for_each(|slot| {
             // SAFETY: streams and events belong to this value, are alive and of one backend; likewise below.
             unsafe { backend.synchronize(slot.copied()) }?;
@@ -112,7 +112,7 @@ impl Bare {
     /// A device failure.
     pub fn copies(&mut self, steps: usize) -> Result<()> {
         let copier = StreamId::from(&self.copier);
-        let backend = self.device.backend();
+        let backend = feedline_device::backend(&self.device);
         let outcome = self.slots.iter().cycle().take(steps).try_for_each(|slot| {
             // SAFETY: `wait_for_copies` waits for the copies before anything else touches the blocks.
             unsafe { slot.copy(backend, copier, self.bytes) }
@@ -126,7 +126,7 @@ impl Bare {
     /// A device failure.
     pub fn consumer_calls(&mut self, steps: usize) -> Result<()> {
         let compute = StreamId::from(&self.compute);
-        let backend = self.device.backend();
+        let backend = feedline_device::backend(&self.device);
         self.slots.iter().cycle().take(steps).try_for_each(|slot| {
             // SAFETY: stream and event belong to this value, are alive and of one backend.
             unsafe { backend.wait(compute, slot.copied()) }?;
@@ -161,7 +161,7 @@ impl Bare {
     /// A device failure.
     pub fn send(&mut self, index: usize) -> Result<()> {
         let copier = StreamId::from(&self.copier);
-        let backend = self.device.backend();
+        let backend = feedline_device::backend(&self.device);
         let slot = &self.slots[index % self.slots.len()];
         // SAFETY: nothing writes the block before the copy has ended: `fill` waits for `copied`, recorded
         // next.

@@ -130,7 +130,7 @@ fn chaos() -> (feedline::Device, ChaosHandle) {
     let options = Options { seed: 14, probability: 0.1, device_delay, ..Options::default() };
     let backend = Chaos::new(feedline_device::host::Host::new(), options).unwrap();
     let handle = backend.handle();
-    (feedline::Device::with_backend(backend), handle)
+    (feedline_device::with_backend(backend), handle)
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn run(candle: &Candle) {
     let spin = feedline_kernels::spinner(&backend).expect("a spinning kernel");
     let device_delay = Duration::ZERO..Duration::from_micros(500);
     let options = Options { seed: 14, device_delay, spin: Some(Box::new(spin)), ..Options::default() };
-    let device = Device::with_backend(Chaos::new(backend, options).expect("valid options"));
+    let device = feedline_device::with_backend(Chaos::new(backend, options).expect("valid options"));
     let bridge = Bridge::on(candle, &device).expect("the same GPU");
     let fine = Fine::new(ROWS * STEPS, WIDTH as usize).expect("a spec");
     let loader = Loader::builder(fine.clone()).batch_size(ROWS as usize).shuffle().seed(3).depth(2);

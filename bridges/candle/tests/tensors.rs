@@ -104,7 +104,7 @@ fn a_thousand_batches_hold_the_right_bytes_under_chaos() {
         let options = Options { seed: 14, probability: 0.1, device_delay, ..Options::default() };
         let backend = Chaos::new(feedline_device::host::Host::new(), options).unwrap();
         let chaos = backend.handle();
-        let device = Device::with_backend(backend);
+        let device = feedline_device::with_backend(backend);
         let bridge = Bridge::on(&Candle::Cpu, &device).unwrap();
         let fine = Fine::new(16 * 500, WIDTH).unwrap();
         let loader = Loader::builder(fine.clone()).batch_size(16).shuffle().seed(3).depth(2);

@@ -42,7 +42,7 @@ impl Device {
     /// assert!(device == device.clone() && device != Device::new_host());
     /// ```
     pub fn new_host() -> Self {
-        Self::with_backend(feedline_backend::host::Host::new())
+        with_backend(feedline_backend::host::Host::new())
     }
 
     /// Opens NVIDIA GPU number `ordinal`, on its primary context.
@@ -51,7 +51,7 @@ impl Device {
     /// `Unavailable` if this machine has no driver or no such GPU, or if this build has no CUDA.
     pub fn cuda(ordinal: usize) -> Result<Self> {
         #[cfg(feature = "cuda")]
-        return Ok(Self::with_backend(feedline_cuda::Cuda::new(ordinal)?));
+        return Ok(with_backend(feedline_cuda::Cuda::new(ordinal)?));
         #[cfg(not(feature = "cuda"))]
         return Err(Error::new(
             ErrorKind::Unavailable,
@@ -73,15 +73,6 @@ impl Device {
         match Self::cuda(0) {
             Err(error) if error.kind() == ErrorKind::Unavailable => Ok(Self::new_host()),
             other => other,
-        }
-    }
-
-    /// Creates a device on any [`Backend`].
-    pub fn with_backend(backend: impl Backend) -> Self {
-        // Read once per device; calls do not read the variable.
-        match std::env::var_os("FEEDLINE_SYNC") {
-            Some(value) if !value.is_empty() && value != "0" => synchronous(backend),
-            _ => Self { core: Arc::new(Core::new(Box::new(backend), false)) },
         }
     }
 
@@ -132,15 +123,24 @@ impl Device {
         &self.core.stats
     }
 
-    /// The backend, which makes the driver's calls: its properties, and unsafe calls without the checks of
-    /// this crate.
-    pub fn backend(&self) -> &dyn Backend {
-        &*self.core.backend
-    }
-
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
     }
+}
+
+/// Creates a device on any [`Backend`].
+pub fn with_backend(backend: impl Backend) -> Device {
+    // Read once per device; calls do not read the variable.
+    match std::env::var_os("FEEDLINE_SYNC") {
+        Some(value) if !value.is_empty() && value != "0" => synchronous(backend),
+        _ => Device { core: Arc::new(Core::new(Box::new(backend), false)) },
+    }
+}
+
+/// The backend, which makes the driver's calls: its properties, and unsafe calls without the checks of
+/// this crate.
+pub fn backend(device: &Device) -> &dyn Backend {
+    &*device.core.backend
 }
 
 /// Creates a device whose calls wait for the work that they submit, as with `FEEDLINE_SYNC=1`.

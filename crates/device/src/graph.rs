@@ -22,56 +22,58 @@ pub struct Graph {
     needed: Vec<Needed>,
 }
 
-impl Stream {
-    /// Records the work that `body` submits to this stream. None of it runs before [`Graph::launch`].
-    ///
-    /// `body` may read `batch` but no other batch. Scalar arguments are fixed at recording time, so
-    /// values that change from step to step must be in device memory. `body` cannot create or copy
-    /// buffers, wait, or record events. Work submitted to the cudarc stream directly is not recorded but
-    /// runs at once.
-    ///
-    /// # Errors
-    /// `Config` for work that cannot be recorded; any error of `body`; a device failure, also if the
-    /// device cannot record graphs.
-    pub fn record_graph(&self, batch: Option<&Reader>, body: impl FnOnce() -> Result<()>) -> Result<Graph> {
-        let core = self.core();
-        if let Some(reader) = batch {
-            self.accepts(reader.stream().core(), "a recording")?;
+/// Records the work that `body` submits to `stream`. None of it runs before [`Graph::launch`].
+///
+/// `body` may read `batch` but no other batch. Scalar arguments are fixed at recording time, so
+/// values that change from step to step must be in device memory. `body` cannot create or copy
+/// buffers, wait, or record events. Work submitted to the cudarc stream directly is not recorded but
+/// runs at once.
+///
+/// # Errors
+/// `Config` for work that cannot be recorded; any error of `body`; a device failure, also if the
+/// device cannot record graphs.
+pub fn record_graph(
+    stream: &Stream,
+    batch: Option<&Reader>,
+    body: impl FnOnce() -> Result<()>,
+) -> Result<Graph> {
+    let core = stream.core();
+    if let Some(reader) = batch {
+        stream.accepts(reader.stream().core(), "a recording")?;
+    }
+    let backend = &core.device.backend;
+    // These streams and events end with this call: the graph is a copy of the recording.
+    let new_stream = || Stream::create(&core.device, "record", Priority::Normal);
+    let (main, side_stream) = (new_stream()?, new_stream()?);
+    let (fork, join) = (Event::new(&core.device, false)?, Event::new(&core.device, false)?);
+    let slot = batch.map(Reader::hold);
+    let side = Side::new(side_stream.core().id(), fork.id(), join.id());
+    core.recorder.begin(main.core().id(), side, batch.map(Reader::slot_id))?;
+    let recording = Recording { core };
+    // SAFETY: the stream was just created, and only this thread's work is sent to it.
+    unsafe { backend.begin_capture(main.core().id()) }?;
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+    let needed = core.recorder.end();
+    // SAFETY: this thread began the capture above.
+    let ended = unsafe { backend.end_capture(main.core().id()) };
+    let recorded = outcome.unwrap_or_else(|panic| {
+        if let Ok(id) = ended {
+            destroy(core, id);
         }
-        let backend = &core.device.backend;
-        // These streams and events end with this call: the graph is a copy of the recording.
-        let new_stream = || Stream::create(&core.device, "record", Priority::Normal);
-        let (main, side_stream) = (new_stream()?, new_stream()?);
-        let (fork, join) = (Event::new(&core.device, false)?, Event::new(&core.device, false)?);
-        let slot = batch.map(Reader::hold);
-        let side = Side::new(side_stream.core().id(), fork.id(), join.id());
-        core.recorder.begin(main.core().id(), side, batch.map(Reader::slot_id))?;
-        let recording = Recording { core };
-        // SAFETY: the stream was just created, and only this thread's work is sent to it.
-        unsafe { backend.begin_capture(main.core().id()) }?;
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
-        let needed = core.recorder.end();
-        // SAFETY: this thread began the capture above.
-        let ended = unsafe { backend.end_capture(main.core().id()) };
-        let recorded = outcome.unwrap_or_else(|panic| {
-            if let Ok(id) = ended {
-                destroy(core, id);
-            }
-            std::panic::resume_unwind(panic)
-        });
-        match (recorded, ended) {
-            (Ok(()), Ok(id)) => {
-                // From here on the graph releases the resources of the recording.
-                std::mem::forget(recording);
-                Ok(Graph { stream: core.clone(), id, slot, needed })
-            }
-            (Err(error), Ok(id)) => {
-                destroy(core, id);
-                Err(error)
-            }
-            // Report the first error.
-            (recorded, Err(error)) => Err(recorded.err().unwrap_or(error)),
+        std::panic::resume_unwind(panic)
+    });
+    match (recorded, ended) {
+        (Ok(()), Ok(id)) => {
+            // From here on the graph releases the resources of the recording.
+            std::mem::forget(recording);
+            Ok(Graph { stream: core.clone(), id, slot, needed })
         }
+        (Err(error), Ok(id)) => {
+            destroy(core, id);
+            Err(error)
+        }
+        // Report the first error.
+        (recorded, Err(error)) => Err(recorded.err().unwrap_or(error)),
     }
 }
 

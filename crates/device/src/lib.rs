@@ -42,13 +42,13 @@ pub mod slot;
 pub mod zero_copy;
 
 pub use buffer::Buffer;
-pub use device::Device;
+pub use device::{Device, backend, with_backend};
 pub use event::Event;
 pub use feedline_backend::{
     Access, Address, Backend, BackendKind, EventId, Gather, GatherField, GraphId, MAX_SPANS, Memory,
     Priority, Span, StreamId, Task, host,
 };
-pub use graph::Graph;
+pub use graph::{Graph, record_graph};
 pub use pinned::Pinned;
 pub use process::forks;
 pub use readback::Readback;

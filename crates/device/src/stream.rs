@@ -93,7 +93,7 @@ impl StreamCore {
         if unsafe { self.device.backend.is_captured(self.id) }? {
             let why = format!(
                 "cannot submit {what} to {self} while another library captures it: record the work with \
-                 Stream::record_graph, or end the capture first"
+                 record_graph, or end the capture first"
             );
             return Err(Error::new(ErrorKind::Config, why));
         }

@@ -49,7 +49,7 @@ fn open(is_cuda: bool) -> Result<Batches> {
     let options = Options { seed: 14, probability: 0.1, device_delay, ..Options::default() };
     let device = match is_cuda {
         true => Device::cuda(0)?,
-        false => Device::with_backend(Chaos::new(feedline_device::host::Host::new(), options)?),
+        false => feedline_device::with_backend(Chaos::new(feedline_device::host::Host::new(), options)?),
     };
     let stream = device.stream()?;
     let spec = Spec::new().field("id", DType::I64, [])?.field("numbers", DType::F32, [WIDTH])?;

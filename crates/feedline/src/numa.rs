@@ -14,7 +14,7 @@ use affinity::OnNode;
 
 /// The node that `device` is close to; `None` if it is not known, or if there is only one.
 pub(crate) fn node_of(device: &Device) -> Option<Node> {
-    let (sys, address) = (Path::new("/sys"), device.backend().pci_address()?);
+    let (sys, address) = (Path::new("/sys"), feedline_device::backend(device).pci_address()?);
     Nodes::read(sys).at(sys, &address).cloned()
 }
 

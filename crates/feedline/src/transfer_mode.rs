@@ -111,13 +111,16 @@ pub(crate) fn against_zero_copy(
         // The host device copies on one thread, but several workers can copy at a time.
         return Some(format!("{} is not a GPU", device.name()));
     }
-    if device.backend().has_coherent_host_memory() {
+    if feedline_device::backend(device).has_coherent_host_memory() {
         // The link is about as fast as host memory, so a gather is quick.
         return None;
     }
     // A label has negligibly few bytes, compared with a picture.
-    let copied =
-        spec.fields().iter().map(Field::row_bytes).filter(|&bytes| device.backend().copies_rows_of(bytes));
+    let copied = spec
+        .fields()
+        .iter()
+        .map(Field::row_bytes)
+        .filter(|&bytes| feedline_device::backend(device).copies_rows_of(bytes));
     let copied = copied.fold(0, usize::saturating_add);
     if copied > 0 && copied >= spec.sample_bytes() / 100 * 99 {
         return None;
@@ -259,12 +262,12 @@ mod tests {
         assert_eq!(why, "staged: the set has 6000 bytes, the budget of pinned memory has 5999 left");
         let fine = stable(Fine::new(50, 4).expect("a set"));
         assert_eq!(auto(fine, &host, 6000).expect("a mode"), "staged: field \"id\" has no column");
-        let absent = Device::with_backend(NullDevice::new());
+        let absent = feedline_device::with_backend(NullDevice::new());
         assert_eq!(
             auto(laid(), &absent, 6000).expect("a mode"),
             "staged: no device cannot read the set's memory"
         );
-        let refuses = |kind| Device::with_backend(Intercepted::with(Host::new(), Refuse(kind)));
+        let refuses = |kind| feedline_device::with_backend(Intercepted::with(Host::new(), Refuse(kind)));
         assert_eq!(auto(laid(), &refuses(ErrorKind::Device), 6000).expect("a mode"), "staged: planned");
         let lost = auto(laid(), &refuses(ErrorKind::DeviceLost), 6000).expect_err("a lost device");
         assert_eq!(lost.kind(), ErrorKind::DeviceLost);
@@ -274,7 +277,7 @@ mod tests {
 
     #[test]
     fn auto_stages_a_shuffled_set_if_the_workers_keep_up() {
-        let (host, gpu) = (Device::new_host(), Device::with_backend(NullDevice::gpu(false)));
+        let (host, gpu) = (Device::new_host(), feedline_device::with_backend(NullDevice::gpu(false)));
         let spec = |bytes| {
             let spec = Spec::new().field("image", DType::U8, [bytes]).expect("a spec");
             spec.field("label", DType::I64, []).expect("a spec")

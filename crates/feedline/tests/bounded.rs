@@ -348,7 +348,7 @@ fn a_batch_costs_at_most_six_driver_calls_plus_queries_and_creates_nothing() {
     for depth in [1, 3] {
         let driver = Count::by_thread(Host::new());
         let count = driver.handle();
-        let device = Device::with_backend(driver);
+        let device = feedline_device::with_backend(driver);
         as_consumer(|| {
             let compute = device.stream().unwrap();
             let mut loader = loader(&device, 2, depth);
@@ -393,7 +393,7 @@ fn the_pipeline_never_blocks_on_a_slow_device() {
     let _one = one_at_a_time();
     let driver = Count::by_thread(Host::new());
     let count = driver.handle();
-    let device = Device::with_backend(driver);
+    let device = feedline_device::with_backend(driver);
     as_consumer(|| {
         let compute = device.stream().unwrap();
         let mut loader = loader(&device, 2, 3);

@@ -181,7 +181,7 @@ mod tests {
     fn counted() -> (CountHandle, Stream) {
         let backend = Count::new(Host::new());
         let count = backend.handle();
-        (count, Device::with_backend(backend).stream().unwrap())
+        (count, feedline_device::with_backend(backend).stream().unwrap())
     }
 
     fn step(meter: &mut WaitMeter) {

@@ -71,7 +71,8 @@
 //! let mut weights = Buffer::<f32>::new(&train, 256)?.named("weights");
 //! let saved = Pinned::new(&device, 1024)?;
 //! let (from, to) = (weights.view().address(), saved.as_ptr());
-//! let save = || unsafe { device.backend().copy_to_host(StreamId::from(&snapshots), from, to, 1024) };
+//! let backend = feedline_device::backend(&device);
+//! let save = || unsafe { backend.copy_to_host(StreamId::from(&snapshots), from, to, 1024) };
 //!
 //! launch_host(&train, "step", [], [weights.view_mut().into()], |m| m.output::<f32>(0).fill(1.0))?;
 //! let race = save().unwrap_err(); // nothing makes the snapshot wait for the step
@@ -201,5 +202,5 @@ pub fn device(seed: u64) -> Result<(Device, SimHandle)> {
 /// `Config` for an invalid option.
 pub fn device_with(options: SimOptions) -> Result<(Device, SimHandle)> {
     let (backend, handle) = Sim::new(options)?;
-    Ok((Device::with_backend(backend), handle))
+    Ok((feedline_device::with_backend(backend), handle))
 }

@@ -247,7 +247,7 @@ impl RawHandOff {
     fn new(options: SimOptions, mutation: Mutation) -> Result<Self> {
         let seed = options.seed;
         let (device, sim) = feedline_sim::device_with(options)?;
-        let backend = device.backend();
+        let backend = feedline_device::backend(&device);
         let stream = |name| backend.create_stream(name, Priority::Normal).expect("a stream");
         let event = || backend.create_event(false).expect("an event");
         Ok(Self {
@@ -265,7 +265,7 @@ impl RawHandOff {
     }
 
     fn upload(&self, batch: u64, slot: usize) -> Result<()> {
-        let (backend, [transfer, ..]) = (self.device.backend(), self.streams);
+        let (backend, [transfer, ..]) = (feedline_device::backend(&self.device), self.streams);
         if self.mutation != Mutation::NoHostGate {
             // SAFETY: all handles are alive while `self` is.
             unsafe { backend.synchronize(self.copied[slot]) }?;
@@ -291,7 +291,7 @@ impl RawHandOff {
     }
 
     fn read(&self, batch: u64, slot: usize, reader: usize, name: &'static str) -> Result<()> {
-        let (backend, stream) = (self.device.backend(), self.streams[1 + reader]);
+        let (backend, stream) = (feedline_device::backend(&self.device), self.streams[1 + reader]);
         let number = if self.mutation == Mutation::SharedEvent { 0 } else { reader };
         // SAFETY: as in `upload`.
         let record = || unsafe { backend.record(self.consumed[slot][number], stream) };
@@ -321,7 +321,7 @@ impl RawHandOff {
         }
         for stream in self.streams {
             // SAFETY: as in `upload`.
-            unsafe { self.device.backend().synchronize_stream(stream) }?;
+            unsafe { feedline_device::backend(&self.device).synchronize_stream(stream) }?;
         }
         Ok(())
     }

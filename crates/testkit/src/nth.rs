@@ -88,7 +88,7 @@ fn run<D: Backend>(
     let calls = count.handle();
     let faults = Faults::new(count, plan);
     let switch = faults.handle();
-    let device = Device::with_backend(faults);
+    let device = feedline_device::with_backend(faults);
     let result = with_watchdog(limit, || work(&device));
     let stats = device.stats();
     Run {

@@ -103,7 +103,11 @@ fn check(device: &Device, chaotic: &Device, records: bool) {
 #[test]
 fn on_the_host_every_step_runs_directly() {
     let disorder = Disorder { seed: 2, ..Disorder::default() };
-    check(&Device::new_host(), &Device::with_backend(Chaos::new(Host::new(), disorder).unwrap()), false);
+    check(
+        &Device::new_host(),
+        &feedline_device::with_backend(Chaos::new(Host::new(), disorder).unwrap()),
+        false,
+    );
 }
 
 #[cfg(feature = "cuda-13")]
@@ -113,5 +117,5 @@ fn on_a_gpu_a_replayed_step_gives_the_same_bits() {
     let cuda = feedline_device::cuda::Cuda::new(0).expect("the GPU opens");
     let spin = feedline_kernels::spinner(&cuda).expect("the spin kernel");
     let disorder = Disorder { seed: 2, spin: Some(Box::new(spin)), ..Disorder::default() };
-    check(&device, &Device::with_backend(Chaos::new(cuda, disorder).unwrap()), true);
+    check(&device, &feedline_device::with_backend(Chaos::new(cuda, disorder).unwrap()), true);
 }

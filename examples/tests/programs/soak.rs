@@ -129,14 +129,14 @@ fn run(name: &str, device: &Device, chaos: &ChaosHandle, transfer_mode: Transfer
 fn no_byte_is_wrong_on_the_host() {
     let driver = Chaos::new(Host::new(), Options { seed: 1, ..Options::default() }).unwrap();
     let chaos = driver.handle();
-    run("host", &Device::with_backend(driver), &chaos, TransferMode::Staged);
+    run("host", &feedline_device::with_backend(driver), &chaos, TransferMode::Staged);
 }
 
 #[test]
 fn no_byte_is_wrong_with_zero_copy_on_the_host() {
     let driver = Chaos::new(Host::new(), Options { seed: 2, ..Options::default() }).unwrap();
     let chaos = driver.handle();
-    run("host, direct", &Device::with_backend(driver), &chaos, TransferMode::ZeroCopy);
+    run("host, direct", &feedline_device::with_backend(driver), &chaos, TransferMode::ZeroCopy);
 }
 
 #[cfg(feature = "cuda-13")]
@@ -161,5 +161,5 @@ fn on_a_gpu(name: &str, transfer_mode: TransferMode) {
     let driver =
         Chaos::new(cuda, Options { seed: 1, spin: Some(Box::new(spin)), ..Options::default() }).unwrap();
     let chaos = driver.handle();
-    run("cuda", &Device::with_backend(driver), &chaos, transfer_mode);
+    run("cuda", &feedline_device::with_backend(driver), &chaos, transfer_mode);
 }

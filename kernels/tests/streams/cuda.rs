@@ -80,7 +80,7 @@ fn a_capture_begun_by_cudarc_rejects_work_and_views() {
     stream.record(&event).expect("an event");
     assert_eq!(raw.clone_dtoh(&view).expect("a copy"), [0; 4]);
     // A recording by feedline uses its own stream and is not mistaken for a foreign capture.
-    let recorded = stream.record_graph(None, || launch(&stream, &empty, 0));
+    let recorded = feedline_device::record_graph(&stream, None, || launch(&stream, &empty, 0));
     recorded.expect("a graph").launch(None).expect("a replay");
     stream.synchronize().expect("the replay");
 }

@@ -15,12 +15,12 @@ use crate::{Buffer, Device, Stream};
 impl Device {
     /// Opens the GPU of an existing cudarc context, whose settings are left unchanged.
     pub fn from_context(context: Arc<CudaContext>) -> Self {
-        Self::with_backend(Cuda::on(context))
+        crate::with_backend(Cuda::on(context))
     }
 
     /// The CUDA backend; `None` on other devices.
     pub fn cuda_backend(&self) -> Option<&Cuda> {
-        self.backend().downcast_ref()
+        self.core().backend.downcast_ref()
     }
 
     /// Wraps a cudarc stream of this device's context: one that cudarc created, or the default stream.
@@ -133,7 +133,7 @@ impl Stream {
     ///
     /// Do not capture it with cudarc's `begin_capture`: the graph would read the memory of a batch after
     /// the batch is dropped. While the stream is captured, feedline rejects its own work and views passed
-    /// to cudarc, and a batch that is dropped loses its slot. [`record_graph`](Self::record_graph)
+    /// to cudarc, and a batch that is dropped loses its slot. [`record_graph`](crate::record_graph)
     /// records a step safely.
     pub fn cuda_stream(&self) -> Option<&Arc<CudaStream>> {
         self.core().lend()

@@ -323,9 +323,9 @@ impl Inner {
     fn order(&self, event: &Event, from: StreamId, to: StreamId) -> Result<()> {
         let device = self.compute.device();
         // SAFETY: the event and the streams belong to this device; `self` and the submission keep them alive.
-        unsafe { device.backend().record(event.into(), from) }?;
+        unsafe { feedline_device::backend(&device).record(event.into(), from) }?;
         // SAFETY: as above.
-        unsafe { device.backend().wait(to, event.into()) }
+        unsafe { feedline_device::backend(&device).wait(to, event.into()) }
     }
 
     /// Runs a collective of devices whose memory is host memory, on the collectives' stream.
@@ -358,7 +358,7 @@ impl Inner {
         // buffers and slots drain that stream before they free memory. This stream waits for all work that
         // was submitted to the compute stream before (`order`), and the borrow keeps later work off the
         // memory.
-        unsafe { device.backend().run(StreamId::from(&self.stream), task) }
+        unsafe { feedline_device::backend(&device).run(StreamId::from(&self.stream), task) }
     }
 }
 

@@ -82,7 +82,7 @@ fn a_recorded_step_of_two_gpus_holds_its_collectives() {
                 })
             };
             step()?;
-            let mut graph = stream.record_graph(None, &mut step)?;
+            let mut graph = feedline_device::record_graph(&stream, None, &mut step)?;
             for _ in 0..4 {
                 graph.launch(None)?;
             }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use feedline::Loader;
 use feedline::device::cuda::cudarc::driver::{CudaContext, LaunchConfig, PushKernelArg};
 use feedline::device::cuda::cudarc::nvrtc::Ptx;
-use feedline::{Device, Loader};
 use feedline_device::Buffer;
 use feedline_device::cuda::Cuda;
 use feedline_dlpack::ffi::{CUDA, DLManagedTensorVersioned};
@@ -46,7 +46,7 @@ fn a_kernel_on_the_consumers_stream_sees_the_right_bytes() {
         let spin = feedline_kernels::spinner(&cuda).expect("a spinning kernel");
         let device_delay = Duration::ZERO..Duration::from_micros(500);
         let options = Options { seed: 14, device_delay, spin: Some(Box::new(spin)), ..Options::default() };
-        let device = Device::with_backend(Chaos::new(cuda, options).expect("valid options"));
+        let device = feedline_device::with_backend(Chaos::new(cuda, options).expect("valid options"));
         let fine = Fine::new(ROWS * STEPS, WIDTH as usize).expect("a spec");
         let compute = device.stream().expect("a stream");
         let mut loader = Loader::builder(fine.clone())

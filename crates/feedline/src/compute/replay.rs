@@ -54,7 +54,7 @@ impl Replay {
     ///
     /// # Errors
     /// `Config` for a batch that is open to another stream, and for work that cannot be recorded (see
-    /// [`Stream::record_graph`]); errors of `step`; a device failure.
+    /// [`record_graph`](feedline_device::record_graph)); errors of `step`; a device failure.
     pub fn step(&mut self, batch: &Ready, result: Address, step: impl FnOnce() -> Result<()>) -> Result<()> {
         if *batch.stream() != self.stream {
             let (own, other) = (&self.stream, batch.stream());
@@ -76,7 +76,7 @@ impl Replay {
         if is_new || !records_graphs(&self.stream) || self.recordings.len() == MAX_RECORDINGS {
             return step();
         }
-        let mut graph = self.stream.record_graph(Some(&batch.reader), step)?;
+        let mut graph = feedline_device::record_graph(&self.stream, Some(&batch.reader), step)?;
         graph.launch(Some(&batch.reader))?;
         self.recordings.push(Recording { rows, result, graph });
         Ok(())

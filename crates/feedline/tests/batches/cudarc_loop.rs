@@ -109,7 +109,7 @@ fn a_loop_of_cudarcs_own_reads_the_right_bytes_under_chaos() {
         let spin = feedline_kernels::spinner(&cuda).expect("a spinning kernel");
         let device_delay = Duration::ZERO..Duration::from_micros(500);
         let options = Options { seed: 14, device_delay, spin: Some(Box::new(spin)), ..Options::default() };
-        let device = Device::with_backend(Chaos::new(cuda, options).expect("valid options"));
+        let device = feedline_device::with_backend(Chaos::new(cuda, options).expect("valid options"));
         run(&device, &context, &stream);
         assert_empty(&device);
     });

@@ -30,7 +30,7 @@ fn late(seed: u64) -> Device {
         device_delay: Duration::ZERO..Duration::from_millis(1),
         ..Options::default()
     };
-    Device::with_backend(Chaos::new(Host::new(), options).unwrap())
+    feedline_device::with_backend(Chaos::new(Host::new(), options).unwrap())
 }
 
 /// Checks ids and bytes of a batch against the data set.
@@ -137,7 +137,7 @@ fn a_panic_beside_an_open_batch_leaves_the_batch_and_the_device_intact() {
                 assert!(panic.is_err());
                 common::assert_intact(&fine(), &also);
             }
-            assert!(device.backend().lost().is_none());
+            assert!(feedline_device::backend(device).lost().is_none());
         });
     });
 }
@@ -160,7 +160,7 @@ fn wrong_fields_and_devices_are_refused() {
             assert!(kind(batch.field_at::<u8>(2).map(drop)).1.contains("no field 2"));
         });
         let (sim, _) = feedline_sim::device(3).unwrap();
-        for device in [sim, Device::with_backend(NullDevice::new())] {
+        for device in [sim, feedline_device::with_backend(NullDevice::new())] {
             let compute = device.stream().unwrap();
             let mut loader = builder(fine()).build(&device).unwrap();
             let batch = loader.epoch(0).unwrap().next().unwrap().unwrap().wait_on(&compute).unwrap();

@@ -135,7 +135,7 @@ fn device(seed: u64) -> (Device, Option<SimHandle>) {
                 device_delay: Duration::ZERO..Duration::from_micros(500),
                 ..Options::default()
             };
-            (Device::with_backend(Chaos::new(Host::new(), options).expect("options in range")), None)
+            (feedline_device::with_backend(Chaos::new(Host::new(), options).expect("options in range")), None)
         }
         _ => {
             let (device, sim) = feedline_sim::device(seed).unwrap();

@@ -263,7 +263,7 @@ fn samples_on_the_device_are_read_once_and_the_others_in_every_epoch() {
         for (budget, kept) in PARTS {
             let driver = Count::new(Host::new());
             let count = driver.handle();
-            let device = Device::with_backend(driver);
+            let device = feedline_device::with_backend(driver);
             let (set, reads) = counting(laid());
             let builder = Loader::builder(set).batch_size(8).depth(3).epochs(3).workers(Workers::Count(2));
             let builder = builder.transfer_mode(TransferMode::Resident).resident_budget(budget);
@@ -294,7 +294,7 @@ fn every_sample_is_read_once_and_batches_cost_one_gather() {
         for workers in [1, 3] {
             let driver = Count::new(Host::new());
             let count = driver.handle();
-            let device = Device::with_backend(driver);
+            let device = feedline_device::with_backend(driver);
             let (set, reads) = counting(laid());
             let builder =
                 Loader::builder(set).batch_size(8).depth(3).epochs(3).workers(Workers::Count(workers));

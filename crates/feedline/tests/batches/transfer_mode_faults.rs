@@ -24,7 +24,7 @@ fn no_byte_is_wrong_under_chaos() {
                 };
                 let driver = Chaos::new(Host::new(), Options { seed, ..Options::default() }).unwrap();
                 let chaos = driver.handle();
-                let device = Device::with_backend(driver);
+                let device = feedline_device::with_backend(driver);
                 let (zero_copy, got) =
                     batches_on(&device, builder(TransferMode::ZeroCopy), 0..3).expect("batches");
                 assert!(

@@ -265,11 +265,11 @@ fn auto_gathers_over_a_coherent_link_whatever_the_order_and_the_workers() {
         };
         let staged = "staged: 16 workers keep up, and a gather would slow the kernels of a step";
         // A wrapper passes on the answers of the device below it.
-        for wrap in [Device::with_backend as fn(_) -> _, feedline_device::internal::synchronous] {
+        for wrap in [feedline_device::with_backend as fn(_) -> _, feedline_device::internal::synchronous] {
             let of = |is_coherent| wrap(NullDevice::gpu(is_coherent));
             assert_eq!(modes(&of(false)), ["zero-copy", staged]);
             assert_eq!(modes(&of(true)), ["zero-copy", "zero-copy"]);
-            assert_eq!(of(true).backend().pci_address().as_deref(), Some("0000:1b:00.0"));
+            assert_eq!(feedline_device::backend(&of(true)).pci_address().as_deref(), Some("0000:1b:00.0"));
         }
     });
 }
@@ -287,13 +287,13 @@ impl Interceptor for Refuse {
 fn memory_that_cannot_be_registered_is_an_error_that_leaves_nothing_behind() {
     alone(|| {
         let builder = || Loader::builder(columns(9, 0)).batch_size(8);
-        let null = Device::with_backend(NullDevice::new());
+        let null = feedline_device::with_backend(NullDevice::new());
         let error = refused(builder(), &null);
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         assert!(error.message().contains("no device cannot read the set's memory"), "{error}");
         assert_empty(&null);
         for kind in [ErrorKind::Device, ErrorKind::DeviceLost] {
-            let device = Device::with_backend(Intercepted::with(Host::new(), Refuse(kind)));
+            let device = feedline_device::with_backend(Intercepted::with(Host::new(), Refuse(kind)));
             let error = refused(builder(), &device);
             assert_eq!((error.kind(), error.message()), (kind, "planned refusal"));
             assert_empty(&device);
@@ -373,7 +373,7 @@ fn contiguous_rows_are_copied_and_others_gathered() {
         ] {
             let driver = Count::new(Host::new());
             let count = driver.handle();
-            let device = Device::with_backend(driver);
+            let device = feedline_device::with_backend(driver);
             let builder = Loader::builder(set).batch_size(8).epochs(1).transfer_mode(TransferMode::ZeroCopy);
             batches_on(&device, if shuffled { builder.shuffle().seed(1) } else { builder }, 0..1)
                 .expect("batches");

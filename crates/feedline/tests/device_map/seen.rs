@@ -86,7 +86,7 @@ impl Case {
         let of = |slow: Slow| if self.slow == slow { self.time } else { 0 };
         let copies =
             SlowCopies::slow_copies(Host::new(), Duration::ZERO, Duration::from_millis(of(Slow::Copy)));
-        let device = Device::with_backend(copies);
+        let device = feedline_device::with_backend(copies);
         let decode = of(Slow::Decode);
         let set = Before::new(fine(BATCH * STEPS), move |id| {
             if decode > 0 && id % BATCH == 0 {

@@ -258,7 +258,8 @@ impl Interceptor for FailsToRecord {
 #[test]
 fn a_pipeline_whose_slots_are_all_lost_ends_with_an_error() {
     alone(|| {
-        let device = Device::with_backend(Intercepted::with(Host::new(), FailsToRecord(AtomicU64::new(2))));
+        let device =
+            feedline_device::with_backend(Intercepted::with(Host::new(), FailsToRecord(AtomicU64::new(2))));
         {
             let compute = device.stream().unwrap();
             let mut loader = builder(fine()).depth(2).build(&device).unwrap();

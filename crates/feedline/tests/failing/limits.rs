@@ -200,7 +200,7 @@ fn stop_and_the_drop_join_the_threads() {
         for with_stop in [true, false] {
             // The transfer thread and the workers separately, so that joining one cannot hide a missing
             // join of the other.
-            let copies = Device::with_backend(Intercepted::with(Host::new(), CountsCopier));
+            let copies = feedline_device::with_backend(Intercepted::with(Host::new(), CountsCopier));
             assert_joined(&copies, builder(fine()), with_stop);
             let data = Before::new(fine(), |_| {
                 COUNTS_EXIT.with(|_| {});

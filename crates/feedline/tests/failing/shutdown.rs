@@ -62,7 +62,7 @@ fn a_loader_can_be_dropped_at_any_moment() {
                 device_delay: Duration::ZERO..Duration::from_millis(1),
                 ..Options::default()
             };
-            let device = Device::with_backend(Chaos::new(Host::new(), options).unwrap());
+            let device = feedline_device::with_backend(Chaos::new(Host::new(), options).unwrap());
             {
                 let compute = device.stream().unwrap();
                 let depth = 1 + random.below(3) as usize;

@@ -83,7 +83,7 @@ impl Rig {
         let switch = Switch::new(cycle);
         let driver = Faults::new(Intercepted::with(Host::new(), switch.clone()), FaultPlan::NONE);
         let losses = driver.handle();
-        Self { device: Device::with_backend(driver), switch, losses }
+        Self { device: feedline_device::with_backend(driver), switch, losses }
     }
 
     /// Makes the next call find the device lost.

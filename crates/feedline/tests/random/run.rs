@@ -65,7 +65,7 @@ fn device(case: &Case) -> (Device, Option<SimHandle>) {
                 device_delay: Duration::ZERO..Duration::from_micros(500),
                 ..Options::default()
             };
-            (Device::with_backend(Chaos::new(Host::new(), options).expect("options in range")), None)
+            (feedline_device::with_backend(Chaos::new(Host::new(), options).expect("options in range")), None)
         }
         On::Sim => {
             let (device, sim) = feedline_sim::device(case.seed).unwrap();

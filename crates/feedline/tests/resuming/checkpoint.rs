@@ -185,7 +185,8 @@ impl Interceptor for FailsToRecordOnce {
 fn a_lost_slot_does_not_prevent_checkpoints() {
     alone(|| {
         let armed = Arc::new(AtomicBool::new(false));
-        let device = Device::with_backend(Intercepted::with(Host::new(), FailsToRecordOnce(armed.clone())));
+        let device =
+            feedline_device::with_backend(Intercepted::with(Host::new(), FailsToRecordOnce(armed.clone())));
         let compute = device.stream().unwrap();
         let mut loader = loader(&device);
         let mut batches = loader.epoch(0).unwrap();

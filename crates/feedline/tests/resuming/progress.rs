@@ -132,7 +132,7 @@ fn a_checkpoint_during_which_a_batch_is_delivered_is_refused() {
     alone(|| {
         let ((tell, waiting), (go_on, hold)) = (channel(), channel());
         let hold = HoldsSaver(Mutex::new((tell, hold)));
-        let device = Device::with_backend(Intercepted::with(Host::new(), hold));
+        let device = feedline_device::with_backend(Intercepted::with(Host::new(), hold));
         {
             let compute = device.stream().unwrap();
             let mut loader = builder(fine()).build(&device).unwrap();
@@ -202,7 +202,8 @@ impl Interceptor for CountsCopies {
 fn a_stop_drops_the_batches_that_were_read_ahead() {
     alone(|| {
         let copies = Arc::new(AtomicUsize::new(0));
-        let device = Device::with_backend(Intercepted::with(Host::new(), CountsCopies(copies.clone())));
+        let device =
+            feedline_device::with_backend(Intercepted::with(Host::new(), CountsCopies(copies.clone())));
         {
             let compute = device.stream().unwrap();
             let mut loader = builder(fine()).depth(3).build(&device).unwrap();

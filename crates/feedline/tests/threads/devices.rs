@@ -149,7 +149,7 @@ impl Interceptor for Gate {
 fn a_device_that_copies_nothing_does_not_hold_up_the_others() {
     alone(|| {
         let gate = Gate::default();
-        let stuck = Device::with_backend(Intercepted::with(Host::new(), gate.clone()));
+        let stuck = feedline_device::with_backend(Intercepted::with(Host::new(), gate.clone()));
         let devices = [stuck, Device::new_host(), Device::new_host()];
         let (reads, pool) = (Arc::new(Mutex::new(Vec::new())), WorkerPool::new(Workers::Count(1)).unwrap());
         let mut loaders = builder(&reads).pool(&pool).build_each(&devices).unwrap();

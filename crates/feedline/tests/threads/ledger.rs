@@ -94,11 +94,11 @@ impl Case {
             let (backend, _) = feedline_sim::Sim::new(SimOptions::seed(1)).unwrap();
             let backend = SlowCopies::slow_copies(backend, submit, copy);
             let delays = backend.delays();
-            return (Device::with_backend(backend), delays);
+            return (feedline_device::with_backend(backend), delays);
         }
         let backend = SlowCopies::slow_copies(Host::new(), submit, copy);
         let delays = backend.delays();
-        (Device::with_backend(backend), delays)
+        (feedline_device::with_backend(backend), delays)
     }
 
     fn builder(&self, slept: &Sleep) -> LoaderBuilder<()> {

@@ -42,7 +42,8 @@ impl Slow {
 /// Runs an epoch; returns the first mistake of the report.
 fn check(mode: TransferMode, slow: Slow) -> Option<String> {
     let on_stream = if slow == Slow::Copy { TIME } else { Duration::ZERO };
-    let device = Device::with_backend(SlowCopies::slow_copies(Host::new(), Duration::ZERO, on_stream));
+    let device =
+        feedline_device::with_backend(SlowCopies::slow_copies(Host::new(), Duration::ZERO, on_stream));
     let rows = Laid::columns(&Fine::new(BATCH * STEPS, 100).unwrap(), 1).unwrap();
     let builder = Loader::builder(rows).batch_size(BATCH as usize).depth(3).epochs(1).transfer_mode(mode);
     let mut loader = builder.build(&device).unwrap();

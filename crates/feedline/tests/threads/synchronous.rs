@@ -58,7 +58,7 @@ fn a_failed_task_is_returned_by_its_own_call_with_line_stage_and_batch() {
 fn without_the_switch_a_later_call_returns_the_fault() {
     let _one = crate::common::one_at_a_time();
     with_watchdog(LIMIT, || {
-        let (at, error, _) = fail_in(&Device::with_backend(sim()), 5);
+        let (at, error, _) = fail_in(&feedline_device::with_backend(sim()), 5);
         assert!(at > 5, "returned by step {at}");
         assert_ne!(error.batch(), Some(5), "{error}");
     });

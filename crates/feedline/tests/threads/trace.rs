@@ -129,7 +129,8 @@ fn the_waits_in_the_table_are_those_of_the_report() {
         for host in [false, true] {
             let trace = Trace::new();
             let copy = Duration::from_millis(2);
-            let device = Device::with_backend(SlowCopies::slow_copies(Host::new(), Duration::ZERO, copy));
+            let device =
+                feedline_device::with_backend(SlowCopies::slow_copies(Host::new(), Duration::ZERO, copy));
             let builder = Loader::builder(Fine::new(80, 100).unwrap()).batch_size(BATCH).epochs(1);
             let builder = builder.trace(&trace);
             let report = if host {

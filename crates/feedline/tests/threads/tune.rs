@@ -38,7 +38,7 @@ fn sleep(ms: u64) {
 impl Load {
     fn device(&self) -> Device {
         let copy = Duration::from_millis(self.copy);
-        Device::with_backend(SlowCopies::slow_copies(Host::new(), Duration::ZERO, copy))
+        feedline_device::with_backend(SlowCopies::slow_copies(Host::new(), Duration::ZERO, copy))
     }
 
     fn builder(&self, steps: u64) -> LoaderBuilder {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::common::{LONG, alone_in_parts, on_four_threads};
-use feedline::{Device, Loader, Workers};
+use feedline::{Loader, Workers};
 use feedline_device::host::Host;
 use feedline_report::{Profile, WhatIf};
 use feedline_sim::interceptors::SlowCopies;
@@ -30,7 +30,7 @@ impl Run {
     fn run(self) -> (f64, Profile) {
         let Self { decode, copy, step, workers, depth } = self;
         let backend = SlowCopies::slow_copies(Host::new(), Duration::ZERO, Duration::from_millis(copy));
-        let device = Device::with_backend(backend);
+        let device = feedline_device::with_backend(backend);
         // Sleeps in all rows, so that a batch can be split among the workers.
         let data = Before::new(Fine::new(BATCH * STEPS, 100).unwrap(), move |_| {
             std::thread::sleep(Duration::from_micros(1000 * decode / BATCH));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::common::small::{BATCH, builder, fine, on_a_device, take_epoch};
 use crate::common::{LONG, alone};
 use feedline::report::MAX_WORKERS;
-use feedline::{Context, Dataset, Device, ErrorKind, Loader, ReadError, Row, Spec, WorkerPool, Workers};
+use feedline::{Context, Dataset, ErrorKind, Loader, ReadError, Row, Spec, WorkerPool, Workers};
 use feedline_device::Backend;
 use feedline_device::host::Host;
 use feedline_sim::interceptors::{Call, Intercepted, Interceptor};
@@ -63,7 +63,7 @@ impl Interceptor for RegistersThreads {
 fn stop_and_the_drop_return_after_every_thread_has_exited() {
     alone(|| {
         for round in 1..4 {
-            let device = Device::with_backend(Intercepted::with(Host::new(), RegistersThreads));
+            let device = feedline_device::with_backend(Intercepted::with(Host::new(), RegistersThreads));
             let compute = device.stream().unwrap();
             let data = fixtures::Before::new(fine(), |_| {
                 register();

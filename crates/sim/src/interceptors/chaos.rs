@@ -23,7 +23,7 @@ use super::{Call, Intercepted, Interceptor, Op};
 ///
 /// let backend = Chaos::new(Host::new(), Options { seed: 7, ..Options::default() })?;
 /// let chaos = backend.handle();
-/// let device = Device::with_backend(backend);
+/// let device = feedline_device::with_backend(backend);
 /// let stream = device.stream()?;
 /// let mut numbers = Buffer::<f32>::new(&stream, 3)?;
 /// numbers.write(&[1.0, 2.0, 3.0])?;

@@ -17,7 +17,7 @@ use super::{Call, Intercepted, Interceptor, Op};
 ///
 /// let backend = Count::new(Host::new());
 /// let count = backend.handle();
-/// let device = Device::with_backend(backend);
+/// let device = feedline_device::with_backend(backend);
 /// let stream = device.stream()?;
 /// let before = count.snapshot();
 /// stream.record(&device.event()?)?; // created, recorded, destroyed

@@ -27,7 +27,7 @@ use super::{Call, Intercepted, Interceptor, Op};
 ///
 /// let backend = Faults::new(Host::new(), FaultPlan { nth: 2, mode: Mode::Once, fault: Fault::Error });
 /// let faults = backend.handle();
-/// let device = Device::with_backend(backend);
+/// let device = feedline_device::with_backend(backend);
 /// let stream = device.stream()?; // call 1
 /// let error = device.event().unwrap_err(); // call 2
 /// assert_eq!(error.kind(), ErrorKind::Device);

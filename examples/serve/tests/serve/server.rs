@@ -89,7 +89,7 @@ fn answers_are_those_of_the_trainers_forward_pass() {
 fn a_full_queue_refuses_with_429_and_answers_what_it_took() {
     with_watchdog(LIMIT, || {
         let gate = Gate::default();
-        let device = Device::with_backend(Intercepted::with(Host::new(), gate.clone()));
+        let device = feedline_device::with_backend(Intercepted::with(Host::new(), gate.clone()));
         let options = PoolOptions { streams: 1, batch: 1, queue: 3, ..OPTIONS };
         let running = Running::new(&device, options);
         gate.set(State::Closed);
@@ -139,7 +139,7 @@ fn a_drain_under_load_loses_no_request() {
 fn a_drain_answers_what_waits_in_the_queue() {
     with_watchdog(LIMIT, || {
         let gate = Gate::default();
-        let device = Device::with_backend(Intercepted::with(Host::new(), gate.clone()));
+        let device = feedline_device::with_backend(Intercepted::with(Host::new(), gate.clone()));
         let running = Running::new(&device, PoolOptions { streams: 1, batch: 2, queue: 8, ..OPTIONS });
         gate.set(State::Closed);
         let (address, metrics) = (running.address, running.metrics.clone());
@@ -237,7 +237,7 @@ fn wrong_requests_get_one_line_and_harm_nobody() {
 fn a_failed_micro_batch_gets_500_and_other_streams_go_on() {
     with_watchdog(LIMIT, || {
         let gate = Gate::default();
-        let device = Device::with_backend(Intercepted::with(Host::new(), gate.clone()));
+        let device = feedline_device::with_backend(Intercepted::with(Host::new(), gate.clone()));
         let running = Running::new(&device, PoolOptions { streams: 2, batch: 1, ..OPTIONS });
         gate.set(State::Broken);
         let (status, line) = running.predict(&pixels(0));

@@ -31,7 +31,7 @@ fn a_panic_on_a_stream_loses_the_device_and_nothing_hangs() {
         assert_eq!(first.message(), "\"boom\" panicked on its stream: test panic");
         assert!(run.recv().is_err(), "work after the panic is dropped, not run");
         let lost: [(&str, Result<()>); 8] = [
-            ("lost", device.backend().lost().map_or(Ok(()), Err)),
+            ("lost", feedline_device::backend(device).lost().map_or(Ok(()), Err)),
             ("run", launch_host(&stream, "next", [], [], |_| panic!("work of a lost device is not run"))),
             ("record", stream.record(&after)),
             ("query", after.query().map(drop)),

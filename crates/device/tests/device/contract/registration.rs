@@ -6,8 +6,8 @@ use std::sync::Arc;
 use feedline_core::{
     Context, DType, Dataset, Error, ErrorKind, ReadError, Result, Row, Spec, StableDataset, StridedColumn,
 };
+use feedline_device::Backend;
 use feedline_device::zero_copy::StridedColumns;
-use feedline_device::{Backend, Device};
 use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
 use feedline_sim::{Sim, SimOptions};
 use feedline_testkit::fixtures::{Fine, Laid};
@@ -81,7 +81,7 @@ fn memory_stays_registered_under_a_gather_that_failed_late() {
     for seed in 0..10 {
         let (backend, sim) = Sim::new(SimOptions::seed(seed)).expect("a device");
         let rig = Rig {
-            device: Device::with_backend(Intercepted::with(backend, FailsLate)),
+            device: feedline_device::with_backend(Intercepted::with(backend, FailsLate)),
             sim: Some(sim.clone()),
         };
         let laid = Laid::records(&Fine::new(60, 100).expect("a set"), 0, 1).expect("a set with columns");
@@ -110,7 +110,7 @@ impl Interceptor for KeepsRegistered {
 #[test]
 fn memory_that_stays_registered_is_never_freed() {
     let backend = Intercepted::with(feedline_device::host::Host::new(), KeepsRegistered);
-    let device = Device::with_backend(backend);
+    let device = feedline_device::with_backend(backend);
     let set = stable(Laid::records(&Fine::new(60, 100).expect("a set"), 0, 1).expect("a set"));
     let columns = StridedColumns::new(&device, &set, BATCH, ROOM).expect("columns");
     let held = Arc::downgrade(&set);

@@ -91,19 +91,21 @@ impl Rig {
 
     pub(crate) fn fill_at(&self, stream: &Stream, to: Address, value: u8, bytes: usize) -> Result<()> {
         // SAFETY: the cases keep the memory until the stream is drained, and order their accesses.
-        unsafe { self.device.backend().fill(StreamId::from(stream), to, value, bytes) }
+        unsafe { feedline_device::backend(&self.device).fill(StreamId::from(stream), to, value, bytes) }
     }
 
     /// Copies to `to` on `stream`.
     pub(crate) fn fetch(&self, stream: StreamId, from: Address, to: &Pinned) -> Result<()> {
         // SAFETY: as in `fill_at`.
-        unsafe { self.device.backend().copy_to_host(stream, from, to.as_ptr(), to.len()) }
+        unsafe { feedline_device::backend(&self.device).copy_to_host(stream, from, to.as_ptr(), to.len()) }
     }
 
     /// The bytes of `pinned`; all copies into it have ended.
     pub(crate) fn bytes(&self, pinned: &Pinned) -> Result<Vec<u8>> {
         // SAFETY: the range is the whole block.
-        unsafe { self.device.backend().host_access(pinned.as_ptr(), pinned.len(), Access::Read) }?;
+        unsafe {
+            feedline_device::backend(&self.device).host_access(pinned.as_ptr(), pinned.len(), Access::Read)
+        }?;
         // SAFETY: the block is initialised and has this length; no copy into it is running, or the check
         // above failed.
         Ok(unsafe { std::slice::from_raw_parts(pinned.as_ptr(), pinned.len()) }.to_vec())

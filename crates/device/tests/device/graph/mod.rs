@@ -16,7 +16,7 @@ use recorder::{Recorder, Tape};
 fn device() -> (Device, Tape) {
     let backend = Recorder::new();
     let tape = backend.tape.clone();
-    (Device::with_backend(backend), tape)
+    (feedline_device::with_backend(backend), tape)
 }
 
 #[track_caller]
@@ -57,7 +57,7 @@ fn a_recording_holds_the_work_without_running_it() {
             add_one(&stream, &mut count)?;
             add_one(&stream, &mut count)
         };
-        let mut graph = stream.record_graph(None, body).unwrap();
+        let mut graph = feedline_device::record_graph(&stream, None, body).unwrap();
         assert_eq!(tape.graphs(), [(2, 0)]);
         for _ in 0..3 {
             graph.launch(None).unwrap();
@@ -93,7 +93,7 @@ fn forked_work_is_recorded_and_runs_in_order_without_a_recording() {
         };
         both(false).unwrap();
         let body = || both(false).and_then(|()| both(true));
-        let graph = stream.record_graph(None, body).unwrap();
+        let graph = feedline_device::record_graph(&stream, None, body).unwrap();
         assert_eq!(tape.graphs(), [(4, 0)]);
         drop(graph);
         assert_eq!((first.read().unwrap(), second.read().unwrap()), (vec![1], vec![1]), "recorded work ran");
@@ -107,7 +107,7 @@ fn forked_work_is_recorded_and_runs_in_order_without_a_recording() {
                 || panic!("the second closure is not called"),
             )
         };
-        assert_eq!(stream.record_graph(None, body).unwrap_err().kind(), ErrorKind::Data);
+        assert_eq!(feedline_device::record_graph(&stream, None, body).unwrap_err().kind(), ErrorKind::Data);
     }
     assert_empty(&device, &tape);
 }
@@ -130,7 +130,7 @@ fn work_of_other_threads_is_not_recorded() {
             thread.join().expect("no panic")
         })
     };
-    let _graph = stream.record_graph(None, body).unwrap();
+    let _graph = feedline_device::record_graph(&stream, None, body).unwrap();
     assert_eq!(tape.graphs(), [(1, 0)]);
     assert_eq!((count.read().unwrap(), other.read().unwrap()), (vec![0], vec![1]));
 }
@@ -155,16 +155,19 @@ fn calls_that_cannot_be_recorded_are_rejected() {
             ("new buffer", &|| Buffer::<u32>::new(&stream, 1).map(drop)),
             ("write", &|| buffer.borrow_mut().write(&[1])),
             ("read", &|| buffer.borrow().read().map(drop)),
-            ("a recording", &|| stream.record_graph(None, || Ok(())).map(drop)),
+            ("a recording", &|| feedline_device::record_graph(&stream, None, || Ok(())).map(drop)),
         ];
         for (what, case) in cases {
             let batch = (what != "a batch, in a graph without one").then_some(&first);
-            let error = stream.record_graph(batch, case).expect_err(what);
+            let error = feedline_device::record_graph(&stream, batch, case).expect_err(what);
             assert_eq!(error.kind(), ErrorKind::Config, "{what}: {error}");
             assert!(error.to_string().contains("cannot be recorded"), "{what}: {error}");
             assert_eq!((tape.graphs().len(), tape.open()), (0, 0), "{what}");
         }
-        drop(stream.record_graph(Some(&first), || read(&stream, &first)).expect("its own batch"));
+        drop(
+            feedline_device::record_graph(&stream, Some(&first), || read(&stream, &first))
+                .expect("its own batch"),
+        );
     }
     assert_empty(&device, &tape);
 }
@@ -175,7 +178,8 @@ fn a_graph_runs_only_on_the_slot_it_was_recorded_for() {
     {
         let stream = device.stream().unwrap();
         let [first, second] = two_batches(&device, &stream);
-        let mut graph = stream.record_graph(Some(&first), || read(&stream, &first)).unwrap();
+        let mut graph =
+            feedline_device::record_graph(&stream, Some(&first), || read(&stream, &first)).unwrap();
         assert!(graph.is_for(&first) && !graph.is_for(&second));
         graph.launch(Some(&first)).unwrap();
         let [foreign, _] = two_batches(&device, &stream);
@@ -198,7 +202,7 @@ fn a_graph_runs_only_on_the_slot_it_was_recorded_for() {
         for stream in [&stream, &branch] {
             assert!(error.to_string().contains(&stream.to_string()), "no {stream} in: {error}");
         }
-        let error = branch.record_graph(Some(&first), || Ok(())).unwrap_err();
+        let error = feedline_device::record_graph(&branch, Some(&first), || Ok(())).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config);
         assert!(error.to_string().contains("an argument of \"a recording\" belongs to stream"), "{error}");
         assert_eq!(tape.graphs(), [(1, 1)]);
@@ -219,8 +223,8 @@ fn graphs_keep_the_memory_that_they_use() {
             read(&stream, &batch)?;
             add_one(&stream, &mut buffer)
         };
-        let first = stream.record_graph(Some(&batch), body).unwrap();
-        let second = stream.record_graph(None, || Ok(())).unwrap();
+        let first = feedline_device::record_graph(&stream, Some(&batch), body).unwrap();
+        let second = feedline_device::record_graph(&stream, None, || Ok(())).unwrap();
         drop(Buffer::<u32>::new(&stream, 64).unwrap());
         assert_eq!(bytes(), slots + 1024, "memory that no graph uses is freed at once");
         drop((buffer, batch, other));
@@ -243,16 +247,18 @@ fn an_error_or_a_panic_in_a_recording_leaks_nothing() {
         let mut buffer = Buffer::<u32>::new(&stream, 1).unwrap();
         let planned = || Error::new(ErrorKind::Data, "planned");
         let body = || add_one(&stream, &mut buffer).and(Err(planned()));
-        assert_eq!(stream.record_graph(None, body).unwrap_err().kind(), ErrorKind::Data);
+        assert_eq!(feedline_device::record_graph(&stream, None, body).unwrap_err().kind(), ErrorKind::Data);
         let body = || -> Result<()> { panic!("planned") };
-        catch_unwind(AssertUnwindSafe(|| stream.record_graph(None, body))).expect_err("the panic is resumed");
+        catch_unwind(AssertUnwindSafe(|| feedline_device::record_graph(&stream, None, body)))
+            .expect_err("the panic is resumed");
         // A buffer that is dropped during the recording is kept until the recording ends.
         let body = || {
             drop(buffer);
             Ok(())
         };
-        drop(stream.record_graph(None, body).unwrap());
-        let mut graph = stream.record_graph(None, || Ok(())).expect("the stream can be recorded again");
+        drop(feedline_device::record_graph(&stream, None, body).unwrap());
+        let mut graph = feedline_device::record_graph(&stream, None, || Ok(()))
+            .expect("the stream can be recorded again");
         graph.launch(None).unwrap();
     }
     assert_empty(&device, &tape);
@@ -269,7 +275,7 @@ fn any_call_can_fail_without_a_leak() {
                 let tape = recorder.tape.clone();
                 let faults = Faults::new(recorder, FaultPlan::NONE);
                 let handle = faults.handle();
-                let device = Device::with_backend(faults);
+                let device = feedline_device::with_backend(faults);
                 let stream = device.stream().unwrap();
                 let mut buffer = Buffer::<u32>::new(&stream, 1).unwrap();
                 handle.arm(FaultPlan { nth, mode, fault });
@@ -282,7 +288,7 @@ fn any_call_can_fail_without_a_leak() {
                             || Ok(()),
                         )
                     };
-                    stream.record_graph(None, body)
+                    feedline_device::record_graph(&stream, None, body)
                 }
                 .and_then(|mut graph| {
                     graph.launch(None)?;
@@ -323,7 +329,8 @@ fn a_stream_captured_by_another_library_rejects_all_work() {
         let batch = load().unwrap().wait_on(&stream).unwrap();
         let mut count = Buffer::<u32>::new(&stream, 1).unwrap();
         let event = device.event().unwrap();
-        let mut graph = stream.record_graph(None, || add_one(&stream, &mut count)).unwrap();
+        let mut graph =
+            feedline_device::record_graph(&stream, None, || add_one(&stream, &mut count)).unwrap();
         let mut results = feedline_device::Readback::<u32>::new(&stream, 1, 2).unwrap();
         results.begin().unwrap();
 
@@ -384,18 +391,26 @@ fn a_shared_buffer_cannot_be_recorded() {
         // Views that were made before the recording, and parts of them.
         let (mut one, two) = shared.view_mut().unwrap().split_at(1).unwrap();
         let writes = [
-            stream.record_graph(None, || launch_host(&stream, "write", [], [one.reborrow().into()], add)),
-            stream.record_graph(None, || launch_host(&stream, "write", [], [two.into()], add)),
-            stream.record_graph(None, || launch_host(&stream, "read", [one.as_view().into()], [], |_| {})),
+            feedline_device::record_graph(&stream, None, || {
+                launch_host(&stream, "write", [], [one.reborrow().into()], add)
+            }),
+            feedline_device::record_graph(&stream, None, || {
+                launch_host(&stream, "write", [], [two.into()], add)
+            }),
+            feedline_device::record_graph(&stream, None, || {
+                launch_host(&stream, "read", [one.as_view().into()], [], |_| {})
+            }),
         ];
         let view = shared.on(&other).unwrap().slice(0..1).unwrap();
-        let read = other.record_graph(None, || launch_host(&other, "read", [view.into()], [], |_| {}));
+        let read = feedline_device::record_graph(&other, None, || {
+            launch_host(&other, "read", [view.into()], [], |_| {})
+        });
         for outcome in writes.into_iter().chain([read]) {
             let error = outcome.unwrap_err();
             assert!(error.to_string().contains("it uses a shared buffer"), "{error}");
         }
         // The wait for a reader.
-        let join = stream.record_graph(None, || shared.view_mut().map(drop));
+        let join = feedline_device::record_graph(&stream, None, || shared.view_mut().map(drop));
         assert_eq!(join.unwrap_err().kind(), ErrorKind::Config);
         // Without a recording the work runs as usual.
         launch_host(&stream, "write", [], [shared.view_mut().unwrap().into()], add).unwrap();

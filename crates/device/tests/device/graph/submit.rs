@@ -33,7 +33,7 @@ fn a_submission_names_the_stream_that_takes_the_work() {
             assert_eq!(ask()?, main);
             Ok(())
         };
-        drop(stream.record_graph(None, body).unwrap());
+        drop(feedline_device::record_graph(&stream, None, body).unwrap());
         let (main, side) = seen.get().expect("the recording ran");
         assert!(main.recorded && !main.side && main.stream != own, "{main:?}");
         assert!(side.recorded && side.side && side.stream != main.stream, "{side:?}");
@@ -67,7 +67,7 @@ fn a_library_cannot_record_the_batch_of_another_slot() {
             submit(&stream, "product", &[mine.view::<u8>(0, 64)?.into()], &[], |_| Ok(()))?;
             submit(&stream, "product", &[other.view::<u8>(0, 64)?.into()], &[], |_| Ok(()))
         };
-        let error = stream.record_graph(Some(&mine), body).unwrap_err();
+        let error = feedline_device::record_graph(&stream, Some(&mine), body).unwrap_err();
         assert!(error.to_string().contains("other than the one being recorded"), "{error}");
         drop([mine, other]);
     }
@@ -88,7 +88,7 @@ fn a_graph_keeps_the_resources_of_its_recording() {
             keep();
             Ok(())
         };
-        let graph = stream.record_graph(None, body).unwrap();
+        let graph = feedline_device::record_graph(&stream, None, body).unwrap();
         assert_eq!(Arc::strong_count(&handle), 2, "kept once, however often it was requested");
         drop(graph);
         assert_eq!(Arc::strong_count(&handle), 1);

@@ -57,7 +57,7 @@ impl Communicator {
         let bound = device.clone();
         // `ncclCommInitRank` has no timeout. After the group's limit, this thread is abandoned.
         let connect = move || {
-            let connected = bound.backend().bind().and_then(|()| {
+            let connected = feedline_device::backend(&bound).bind().and_then(|()| {
                 let mut handle: Handle = std::ptr::null_mut();
                 let (size, rank) = (world.size() as c_int, world.rank() as c_int);
                 // SAFETY: the target is a live local; the device is bound to this thread.
@@ -134,7 +134,7 @@ impl Communicator {
                 Error::new(ErrorKind::Rank, "the ranks are no longer connected: the run has failed")
             }));
         }
-        core.device.backend().bind()?;
+        feedline_device::backend(&core.device).bind()?;
         let stream = StreamId::from(stream).0 as RawStream;
         match call {
             Call::Reduce(reduce) => core.all_reduce(reduce, outputs, stream),
@@ -208,7 +208,7 @@ impl Core {
                 Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
             }
         };
-        let bound = self.device.backend().bind();
+        let bound = feedline_device::backend(&self.device).bind();
         // Collectives that another rank never joins would make `ncclCommDestroy` wait.
         let end =
             if self.shared.error().is_some() { self.library.comm_abort } else { self.library.comm_destroy };

@@ -13,7 +13,7 @@ use feedline_core::{
     BadSamples, BatchSampler, BatchSamplerOptions, Dataset, LastBatch, Layout, Sampler, Source, World,
 };
 use feedline_device::host::Host;
-use feedline_device::{Backend, Device, Pinned, launch_host};
+use feedline_device::{Backend, Pinned, launch_host};
 use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
 use feedline_testkit::fixtures::Fine;
 use feedline_testkit::watchdog::LIMIT;
@@ -97,7 +97,7 @@ impl Rig {
 
     fn of(input: Input, setting: Setting) -> Self {
         let Setting { batch, workers, host_slots, device_slots, copies } = setting;
-        let device = Device::with_backend(Intercepted::with(Host::new(), copies));
+        let device = feedline_device::with_backend(Intercepted::with(Host::new(), copies));
         let layout = Arc::new(Layout::new(input.spec(), batch).unwrap());
         let (last_batch, sampler, world) = (LastBatch::Keep, Sampler::Sequential, World::single());
         let (len, step) = match &input {

@@ -23,7 +23,7 @@ impl Bench {
 
     pub(crate) fn with(options: SimOptions) -> Self {
         let (device, sim) = feedline_sim::device_with(options).expect("the options are valid");
-        let backend = device.backend();
+        let backend = feedline_device::backend(&device);
         let stream = |i| backend.create_stream(&format!("s{i}"), Priority::Normal).expect("a stream");
         Self {
             streams: (0..12).map(stream).collect(),
@@ -39,7 +39,7 @@ impl Bench {
         let span = |&block: &usize| Span { address: self.blocks[block], bytes: BYTES }.of(DType::U8);
         let task = Task::new("work", reads.iter().map(span), writes.iter().map(span), |_| {})?;
         // SAFETY: the blocks live as long as the bench, and the tasks access nothing.
-        unsafe { self.device.backend().run(self.streams[stream], task) }
+        unsafe { feedline_device::backend(&self.device).run(self.streams[stream], task) }
     }
 
     /// Submits work, and asserts that it causes `races` races.
@@ -63,22 +63,26 @@ impl Bench {
 
     pub(crate) fn record(&self, event: usize, stream: usize) {
         // SAFETY: both are alive and belong to this backend.
-        unsafe { self.device.backend().record(self.events[event], self.streams[stream]) }.expect("record");
+        unsafe { feedline_device::backend(&self.device).record(self.events[event], self.streams[stream]) }
+            .expect("record");
     }
 
     pub(crate) fn wait(&self, stream: usize, event: usize) {
         // SAFETY: as above.
-        unsafe { self.device.backend().wait(self.streams[stream], self.events[event]) }.expect("wait");
+        unsafe { feedline_device::backend(&self.device).wait(self.streams[stream], self.events[event]) }
+            .expect("wait");
     }
 
     pub(crate) fn synchronize_event(&self, event: usize) {
         // SAFETY: as above.
-        unsafe { self.device.backend().synchronize(self.events[event]) }.expect("synchronize");
+        unsafe { feedline_device::backend(&self.device).synchronize(self.events[event]) }
+            .expect("synchronize");
     }
 
     pub(crate) fn synchronize_stream(&self, stream: usize) {
         // SAFETY: as above.
-        unsafe { self.device.backend().synchronize_stream(self.streams[stream]) }.expect("synchronize");
+        unsafe { feedline_device::backend(&self.device).synchronize_stream(self.streams[stream]) }
+            .expect("synchronize");
     }
 
     pub(crate) fn synchronize_all(&self) {
@@ -87,28 +91,28 @@ impl Bench {
 
     pub(crate) fn destroy_event(&self, event: usize) {
         // SAFETY: as above; the event is replaced, or its use is expected to be rejected.
-        unsafe { self.device.backend().destroy_event(self.events[event]) }.expect("destroy");
+        unsafe { feedline_device::backend(&self.device).destroy_event(self.events[event]) }.expect("destroy");
     }
 
     pub(crate) fn renew_event(&mut self, event: usize) {
-        self.events[event] = self.device.backend().create_event(false).expect("an event");
+        self.events[event] = feedline_device::backend(&self.device).create_event(false).expect("an event");
     }
 
     pub(crate) fn copy_out_of_pinned(&self, stream: usize, block: usize) -> Result<()> {
-        let backend = self.device.backend();
+        let backend = feedline_device::backend(&self.device);
         // SAFETY: both live as long as the bench; the order is under test, on one thread.
         unsafe { backend.copy_to_device(self.streams[stream], self.pinned, self.blocks[block], BYTES) }
     }
 
     pub(crate) fn copy_into_pinned(&self, stream: usize, block: usize) -> Result<()> {
-        let backend = self.device.backend();
+        let backend = feedline_device::backend(&self.device);
         // SAFETY: as above.
         unsafe { backend.copy_to_host(self.streams[stream], self.blocks[block], self.pinned, BYTES) }
     }
 
     pub(crate) fn host(&self, access: Access) -> Result<()> {
         // SAFETY: the block is `BYTES` long; a simulator without chaos writes nothing into it.
-        unsafe { self.device.backend().host_access(self.pinned, BYTES, access) }
+        unsafe { feedline_device::backend(&self.device).host_access(self.pinned, BYTES, access) }
     }
 
     #[track_caller]

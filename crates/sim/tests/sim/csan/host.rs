@@ -45,7 +45,7 @@ fn a_refill_after_a_successful_query_does_not_race() {
     bench.record(1, 1);
     let mut queries = 0;
     // SAFETY: the event is alive.
-    while !unsafe { bench.device.backend().query(bench.events[1]) }.expect("query") {
+    while !unsafe { feedline_device::backend(&bench.device).query(bench.events[1]) }.expect("query") {
         bench.sim.check().expect("a query is not an access");
         queries += 1;
         assert!(queries < 10_000, "the copy does not end");
@@ -61,7 +61,7 @@ fn work_submitted_after_a_successful_query_does_not_race() {
     bench.record(1, 1);
     bench.bad(2, &[1], &[]);
     // SAFETY: the event is alive.
-    let done = || unsafe { bench.device.backend().query(bench.events[1]) }.expect("query");
+    let done = || unsafe { feedline_device::backend(&bench.device).query(bench.events[1]) }.expect("query");
     assert!((0..10_000).any(|_| done()), "the work does not end");
     bench.good(2, &[1], &[]);
 }

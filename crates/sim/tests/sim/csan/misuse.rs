@@ -14,7 +14,7 @@ fn rejected(result: Result<()>, part: &str) {
 #[test]
 fn use_after_free_is_rejected() {
     let bench = Bench::new();
-    let backend = bench.device.backend();
+    let backend = feedline_device::backend(&bench.device);
     // SAFETY: nothing uses the block; the later uses are rejected.
     unsafe { backend.free_device(bench.blocks[1], BYTES) }.expect("free");
     rejected(bench.work(1, &[1], &[]), "is used after it was freed by call");
@@ -28,7 +28,7 @@ fn memory_in_use_cannot_be_freed() {
     let bench = Bench::new();
     bench.work(1, &[1], &[]).expect("work");
     // SAFETY: the simulator keeps the block until the work has run.
-    let freed = unsafe { bench.device.backend().free_device(bench.blocks[1], BYTES) };
+    let freed = unsafe { feedline_device::backend(&bench.device).free_device(bench.blocks[1], BYTES) };
     let race = freed.expect_err("the work may still read it");
     assert_eq!(race.kind(), ErrorKind::Race);
     assert!(
@@ -41,7 +41,7 @@ fn memory_in_use_cannot_be_freed() {
 #[test]
 fn ranges_outside_their_block_are_rejected() {
     let bench = Bench::new();
-    let (backend, stream) = (bench.device.backend(), bench.streams[1]);
+    let (backend, stream) = (feedline_device::backend(&bench.device), bench.streams[1]);
     // SAFETY: rejected before a byte is accessed.
     rejected(unsafe { backend.fill(stream, bench.blocks[1], 0, BYTES + 1) }, "do not lie in device block 2");
     // SAFETY: as above.
@@ -60,7 +60,7 @@ fn ranges_outside_their_block_are_rejected() {
 #[test]
 fn foreign_and_destroyed_handles_are_rejected() {
     let (bench, other) = (Bench::new(), Bench::new());
-    let backend = bench.device.backend();
+    let backend = feedline_device::backend(&bench.device);
     // SAFETY: handles are numbers here, and these are rejected.
     rejected(unsafe { backend.record(other.events[0], bench.streams[0]) }, "is not an event of this device");
     // SAFETY: as above.
@@ -77,7 +77,7 @@ fn a_destroyed_stream_still_runs_its_work() {
     bench.good(1, &[], &[1]);
     bench.record(1, 1);
     // SAFETY: the stream is not used again.
-    unsafe { bench.device.backend().destroy_stream(bench.streams[1]) }.expect("destroy");
+    unsafe { feedline_device::backend(&bench.device).destroy_stream(bench.streams[1]) }.expect("destroy");
     bench.wait(2, 1);
     bench.good(2, &[], &[1]);
     bench.synchronize_stream(2);

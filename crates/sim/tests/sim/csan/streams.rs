@@ -96,7 +96,8 @@ fn a_destroyed_or_fresh_event_orders_nothing() {
             bench.wait(2, 0);
         } else {
             // SAFETY: handles are numbers here, and the simulator rejects this one.
-            let waited = unsafe { bench.device.backend().wait(bench.streams[2], bench.events[0]) };
+            let waited =
+                unsafe { feedline_device::backend(&bench.device).wait(bench.streams[2], bench.events[0]) };
             let error = waited.expect_err("the event was destroyed");
             assert!(error.message().contains("used after it was destroyed"), "{error}");
         }
@@ -200,7 +201,8 @@ fn a_new_stream_starts_after_what_the_host_has_seen() {
     let mut bench = Bench::new();
     bench.good(1, &[], &[1]);
     bench.synchronize_all();
-    bench.streams[2] = bench.device.backend().create_stream("new", Priority::Normal).expect("a stream");
+    bench.streams[2] =
+        feedline_device::backend(&bench.device).create_stream("new", Priority::Normal).expect("a stream");
     bench.good(2, &[], &[1]);
 }
 

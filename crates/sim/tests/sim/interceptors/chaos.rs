@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use feedline_core::ErrorKind;
 use feedline_device::host::Host;
-use feedline_device::{Access, Backend, Device, Memory, StreamId, Task};
+use feedline_device::{Access, Backend, Memory, StreamId, Task};
 use feedline_sim::interceptors::chaos::{Chaos, Options};
 use feedline_testkit::{pattern, with_watchdog};
 
@@ -108,7 +108,7 @@ fn with_all_waits_chaos_changes_nothing() {
             let backend =
                 Chaos::new(Host::new(), Options { seed, probability: 0.5, ..Options::default() }).unwrap();
             let chaos = backend.handle();
-            let hand_off = HandOff::new(&Device::with_backend(backend), "chaos").unwrap();
+            let hand_off = HandOff::new(&feedline_device::with_backend(backend), "chaos").unwrap();
             (0..20).for_each(|batch| hand_off.step(batch, true).unwrap());
             assert_eq!(hand_off.finish().unwrap(), 0, "seed {seed}: wrong batches");
             assert_eq!(chaos.poisoned(), 40, "once per batch on the host, once on the device");

@@ -4,7 +4,7 @@ use std::sync::mpsc::channel;
 
 use feedline_backend::{Grid, KernelId, Launch};
 use feedline_device::host::Host;
-use feedline_device::{Device, StreamId, launch_host};
+use feedline_device::{StreamId, launch_host};
 use feedline_sim::interceptors::count::Snapshot;
 use feedline_sim::interceptors::{Count, Op};
 
@@ -15,7 +15,7 @@ use super::{LIMIT, SLOTS};
 fn ten_batches(early: bool, both: bool) -> Snapshot {
     let backend = Count::new(Host::new());
     let count = backend.handle();
-    let hand_off = HandOff::new(&Device::with_backend(backend), "count").unwrap();
+    let hand_off = HandOff::new(&feedline_device::with_backend(backend), "count").unwrap();
     let step = |batch| {
         // With `early`, each step blocks the copy stream until the batch is opened.
         let (open, opened) = channel::<()>();
@@ -69,10 +69,10 @@ fn the_calls_of_a_hand_off_are_counted_exactly() {
 fn calls_are_counted_by_thread() {
     let backend = Count::by_thread(Host::new());
     let count = backend.handle();
-    let device = Device::with_backend(backend);
+    let device = feedline_device::with_backend(backend);
     let bind = |name: &str, times: usize| {
         let device = device.clone();
-        let work = move || (0..times).for_each(|_| device.backend().bind().unwrap());
+        let work = move || (0..times).for_each(|_| feedline_device::backend(&device).bind().unwrap());
         std::thread::Builder::new().name(name.into()).spawn(work).unwrap().join().unwrap();
     };
     bind("fl-decode-0", 3);
@@ -88,12 +88,12 @@ fn calls_are_counted_by_thread() {
 fn a_kernel_launch_is_counted_and_named_on_a_backend_without_kernels() {
     let backend = Count::new(Host::new());
     let count = backend.handle();
-    let device = Device::with_backend(backend);
+    let device = feedline_device::with_backend(backend);
     let stream = device.stream().unwrap();
     let grid = Grid::linear(1, 32, 1);
     let mut launch = Launch { kernel: KernelId(1), name: "scale", grid, parameters: &mut [] };
     // SAFETY: the host launches nothing.
-    let launched = unsafe { device.backend().launch(StreamId::from(&stream), &mut launch) };
+    let launched = unsafe { feedline_device::backend(&device).launch(StreamId::from(&stream), &mut launch) };
     let error = launched.unwrap_err();
     assert!(error.to_string().contains("\"scale\": Host runs host code, not kernels"), "{error}");
     assert_eq!(count.snapshot().of(Op::Launch), 1);

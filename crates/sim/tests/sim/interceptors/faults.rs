@@ -105,14 +105,14 @@ fn only_the_planned_call_fails() {
 fn a_lost_device_stays_lost_with_its_first_cause() {
     let backend = Faults::new(Host::new(), FaultPlan { nth: 2, mode: Mode::Once, fault: Fault::DeviceLost });
     let faults = backend.handle();
-    let device = Device::with_backend(backend);
+    let device = feedline_device::with_backend(backend);
     let event = device.event().unwrap();
     let first = event.query().unwrap_err();
     assert_eq!(first.kind(), ErrorKind::DeviceLost);
     faults.disarm();
     let later = device.stream().unwrap_err();
     assert_eq!((later.kind(), later.to_string()), (first.kind(), first.to_string()));
-    assert_eq!(device.backend().lost().unwrap().to_string(), first.to_string());
+    assert_eq!(feedline_device::backend(&device).lost().unwrap().to_string(), first.to_string());
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn a_ring_that_lost_all_slots_returns_an_error() {
     with_watchdog(LIMIT, || {
         let backend = Faults::new(Host::new(), FaultPlan::NONE);
         let faults = backend.handle();
-        let hand_off = HandOff::new(&Device::with_backend(backend), "lost").unwrap();
+        let hand_off = HandOff::new(&feedline_device::with_backend(backend), "lost").unwrap();
         for slot in 0..SLOTS as u64 {
             let host = hand_off.host.acquire().unwrap().ready();
             let device = hand_off.slots.acquire().unwrap();

@@ -53,7 +53,7 @@ impl Device {
         #[cfg(feature = "cuda")]
         return Ok(with_backend(feedline_cuda::Cuda::new(ordinal)?));
         #[cfg(not(feature = "cuda"))]
-        return Err(Error::new(
+        return Err(feedline_core::Error::new(
             ErrorKind::Unavailable,
             format!(
                 "cannot use GPU {ordinal}: {}",

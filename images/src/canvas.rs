@@ -14,7 +14,8 @@ const MAX_RESIZED_SIDE: usize = 1 << 20;
 
 /// A picture that transforms change in place: RGB, a byte per channel, row after row.
 ///
-/// It has two buffers: a change that cannot be made in place writes to the second one, then they are swapped.
+/// It has two buffers. A change that cannot be made in place writes to the second buffer. Then the buffers
+/// are swapped.
 ///
 /// ```
 /// use feedline_images::{Canvas, Size};
@@ -30,13 +31,13 @@ pub struct Canvas {
     spare: Vec<u8>,
     line: Vec<u32>,
     resizer: Resizer,
-    /// Max pixels of the next picture; no limit outside of a list.
+    /// Max pixels of the next picture. `None` while no list of transforms runs.
     max_pixels: Option<u64>,
-    /// The first change that was refused since the limit was set.
+    /// The first refused change since the limit was set.
     refused: Option<String>,
     /// How the pixels were moved since the canvas was filled.
     moves: Moves,
-    /// Whether it has no pixels, only a size: moves are recorded, nothing is written.
+    /// Whether the canvas has only a size and no pixels. It then records moves and writes nothing.
     is_blank: bool,
 }
 
@@ -72,8 +73,8 @@ impl Canvas {
         self.restart(size, Region::whole(size));
     }
 
-    /// Fills the canvas with a region of a picture that `fill` writes: it returns the size of the picture,
-    /// the region, and the size of its pixels.
+    /// Fills the canvas with a region of a picture. `fill` writes the region, and returns the size of the
+    /// picture, the region, and the size of its pixels.
     pub(crate) fn fill<E>(
         &mut self,
         fill: impl FnOnce(&mut Vec<u8>) -> Result<(Size, Region, Size), E>,
@@ -93,7 +94,7 @@ impl Canvas {
         self.is_blank = true;
     }
 
-    /// Restarts the moves: the canvas has `region` of a picture of size `source`.
+    /// Restarts the moves. The canvas now has `region` of a picture of size `source`.
     fn restart(&mut self, source: Size, region: Region) {
         self.moves.restart(source);
         self.moves.add(Move::Crop(region));
@@ -101,23 +102,24 @@ impl Canvas {
         self.is_blank = false;
     }
 
-    /// How pixels were moved since the canvas was filled, for parts of the sample that move with them.
+    /// The moves of the pixels since the canvas was filled. Other parts of the sample follow them.
     pub fn moves(&self) -> &Moves {
         &self.moves
     }
 
-    /// The moves, so that a caller can replace them: the device transforms its pictures later.
+    /// The moves, mutable. The caller replaces them if the device transforms the picture later.
     pub(crate) fn moves_mut(&mut self) -> &mut Moves {
         &mut self.moves
     }
 
-    /// Limits the pictures that [`replace`](Self::replace) and [`resize`](Self::resize) make from now on.
+    /// Sets the max size of pictures that [`replace`](Self::replace) and [`resize`](Self::resize) make from
+    /// now on.
     pub(crate) fn set_max_pixels(&mut self, max: u64) {
         self.max_pixels = Some(max);
         self.refused = None;
     }
 
-    /// The first change that was refused since the limit was set.
+    /// Returns the first refused change since the limit was set.
     pub(crate) fn take_refusal(&mut self) -> Option<String> {
         self.refused.take()
     }
@@ -137,12 +139,12 @@ impl Canvas {
     }
 
     /// Replaces the picture by one of size `to`. `write` receives the old size, the old pixels, and memory
-    /// for the new pixels, which holds bytes of an earlier picture.
+    /// for the new pixels. This memory holds bytes of an earlier picture.
     ///
-    /// In a list of transforms, a size beyond [`Limits::pixels`](crate::Limits) fails the sample: `write` is
-    /// not called, and the picture stays as it is.
+    /// In a list of transforms, a size beyond [`Limits::pixels`](crate::Limits) fails the sample. `write` is
+    /// then not called, and the picture stays unchanged.
     ///
-    /// Masks and boxes cannot follow a change of size by this method; they follow [`crop`](Self::crop),
+    /// Masks and boxes cannot follow a change of size by this method. They follow [`crop`](Self::crop),
     /// [`pad`](Self::pad) and [`resize`](Self::resize).
     pub fn replace(&mut self, to: Size, write: impl FnOnce(Size, &[u8], &mut [u8])) {
         if to != self.size {
@@ -207,11 +209,11 @@ impl Canvas {
     }
 
     /// Scales the picture to the size `to`: rows first, then columns, with bytes in between. The order
-    /// affects the pixels where a kernel overshoots; this one is Pillow's.
+    /// affects the pixels where a kernel overshoots. Pillow has the same order.
     ///
     /// In a list of transforms, the sample fails if the result or the picture between the two passes is
-    /// beyond [`Limits::pixels`](crate::Limits), or if a side is longer than 2^20 pixels; the picture stays
-    /// as it is.
+    /// beyond [`Limits::pixels`](crate::Limits), or if a side is longer than 2^20 pixels. The picture then
+    /// stays unchanged.
     pub fn resize(&mut self, to: Size, filter: Filter) {
         let between = Size::new(self.size.height, to.width);
         if to == self.size || !self.allows(to) || !self.allows(between) {
@@ -239,10 +241,10 @@ impl Canvas {
         spare.resize(to.bytes(), 0);
         let options = options(filter);
         let (width, height) = (size.width as u32, size.height as u32);
-        // Typed images: dynamic ones would compile the crate's code for every pixel type.
+        // Typed images, because dynamic images would compile the crate's code for every pixel type.
         let from = TypedImageRef::<U8x3>::from_buffer(width, height, pixels);
         let place = TypedImage::<U8x3>::from_buffer(to.width as u32, to.height as u32, spare);
-        // Neither fails: both buffers have the bytes of their size. An empty picture is left alone.
+        // Neither call fails: both buffers have the bytes of their size. An empty picture stays unchanged.
         if let (Ok(from), Ok(mut place)) = (from, place) {
             let _ = resizer.resize_typed(&from, &mut place, &options);
         }
@@ -259,13 +261,13 @@ impl Canvas {
     }
 }
 
-/// The size of a picture of `size` with a border: top, right, bottom, left.
+/// The size of a picture of `size` after a border is added: top, right, bottom, left.
 pub(crate) fn padded(size: Size, [top, right, bottom, left]: [usize; 4]) -> Size {
     let sum = |before: usize, side: usize, after| before.saturating_add(side).saturating_add(after);
     Size::new(sum(top, size.height, bottom), sum(left, size.width, right))
 }
 
-/// How the crate resizes by `filter`.
+/// The options of the resizing crate for `filter`.
 pub(crate) fn options(filter: Filter) -> ResizeOptions {
     let algorithm = match filter {
         Filter::Nearest => ResizeAlg::Nearest,

@@ -1,4 +1,4 @@
-//! The eight orientations of EXIF: rotated by quarters, mirrored or not.
+//! The eight orientations of EXIF: four rotations by quarters, each mirrored or not.
 
 use crate::parts::Turn;
 use crate::{Region, Size};
@@ -16,12 +16,12 @@ pub(crate) enum Orientation {
     Rotate90,
     /// Mirrored along the diagonal from the top right to the bottom left.
     Transverse,
-    /// Clockwise, so a quarter counter-clockwise.
+    /// Rotated clockwise by 270 degrees, which is a quarter counter-clockwise.
     Rotate270,
 }
 
 impl Orientation {
-    /// The orientation of an EXIF tag, 1 to 8; upright for any other number.
+    /// The orientation of an EXIF tag, 1 to 8. Any other number means upright.
     pub(crate) fn from_exif(orientation: u16) -> Self {
         match orientation {
             2 => Self::FlipLeftRight,

@@ -5,7 +5,7 @@ const ORIENTATION: u16 = 0x0112;
 /// The type of a 16-bit number.
 const SHORT: u16 = 3;
 
-/// The orientation in `exif`, 1 to 8; 1 if there is none, or the data is damaged.
+/// The orientation in `exif`, 1 to 8. It is 1 if `exif` has none or is damaged.
 ///
 /// `exif` begins with a TIFF header, with or without `Exif\0\0` before it.
 pub(super) fn orientation(exif: &[u8]) -> u16 {
@@ -61,7 +61,7 @@ mod tests {
             let bytes = exif(little, &[(0x010F, 3, 9), (0x0112, 3, 6)]);
             assert_eq!(orientation(&bytes), 6);
             assert_eq!(orientation(&[&b"Exif\0\0"[..], &bytes].concat()), 6);
-            // Cut data has no orientation.
+            // Data that is cut short has no orientation.
             for len in 0..bytes.len() - 4 {
                 assert_eq!(orientation(&bytes[..len]), 1, "{len}");
             }

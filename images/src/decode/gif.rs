@@ -17,7 +17,7 @@ pub(super) fn header(bytes: &[u8]) -> Result<Header, Why> {
     Ok(Header { size, orientation: Orientation::Upright })
 }
 
-/// A decoder that gives indices of the palette.
+/// A decoder that returns palette indices.
 fn decoder(bytes: &[u8], size: Size) -> Result<gif::Decoder<&[u8]>, Why> {
     let mut options = DecodeOptions::new();
     options.set_color_output(ColorOutput::Indexed);
@@ -55,7 +55,7 @@ pub(super) fn decode(bytes: &[u8], size: Size, to: &mut [u8], raw: &mut Vec<u8>)
     Ok(())
 }
 
-/// The indices of the first frame, and the one that is transparent.
+/// The palette indices of the first frame, and the transparent index.
 fn indices(bytes: &[u8], size: Size) -> Result<(Vec<u8>, Option<u8>), Why> {
     let mut decoder = decoder(bytes, size)?;
     let frame = decoder.next_frame_info()?.ok_or("the file has no frame")?;
@@ -69,12 +69,12 @@ fn indices(bytes: &[u8], size: Size) -> Result<(Vec<u8>, Option<u8>), Why> {
     Ok((indices, transparent))
 }
 
-/// The indices of the palette.
+/// The palette indices of the first frame.
 pub(super) fn numbers(bytes: &[u8], size: Size) -> Result<Numbers, Why> {
     Ok(Numbers::Bytes(indices(bytes, size)?.0))
 }
 
-/// 0 where the picture is transparent.
+/// The alpha of the first frame. It is 0 where the picture is transparent.
 pub(super) fn alpha(bytes: &[u8], size: Size) -> Result<Option<Vec<u8>>, Why> {
     let (indices, transparent) = indices(bytes, size)?;
     Ok(transparent.map(|index| indices.into_iter().map(|of| if of == index { 0 } else { 255 }).collect()))

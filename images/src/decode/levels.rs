@@ -1,6 +1,6 @@
 //! Pictures of numbers: masks, depth, and the alpha of a picture.
 //!
-//! Numbers are kept as stored: the index into a palette, not its colour; a level of gray.
+//! Numbers are kept as stored: the palette index instead of its colour, or the gray level.
 
 use feedline_core::{Result, catch_panic};
 
@@ -18,11 +18,10 @@ impl Decoder {
     /// | PNG of gray, 1 bit | 0 and 1; 2 and 4 bits are stretched to 0 to 255, as by Pillow |
     /// | any other | the levels, if red, green and blue are equal in each pixel |
     ///
-    /// Alpha is left out, and EXIF's orientation is applied.
+    /// Alpha is ignored, and EXIF's orientation is applied.
     ///
     /// # Errors
-    /// As [`decode`](Self::decode); `Data` for a picture with colours, and for numbers that `T` does not
-    /// have.
+    /// As [`decode`](Self::decode); `Data` for a picture with colours, and for numbers that do not fit `T`.
     pub fn decode_plane<T: Level + From<u8>>(&mut self, bytes: &[u8], plane: &mut Plane<T>) -> Result<()> {
         let (format, header) = self.header(bytes)?;
         let numbers = catch_panic("the decoder panicked", || match format {
@@ -60,7 +59,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Decodes the alpha of a picture into `plane`: 255 where it has none.
+    /// Decodes the alpha of a picture into `plane`. It is 255 if the picture has none.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -91,7 +90,7 @@ pub(super) enum Numbers {
     Wide(Vec<u16>),
 }
 
-/// Unpacks rows of numbers of `bits` bits, 1 to 8, each row from a new byte on.
+/// Unpacks rows of numbers of `bits` bits, 1 to 8. Each row begins with a new byte.
 pub(super) fn unpacked(rows: &[u8], size: Size, bits: usize) -> Vec<u8> {
     let (per_byte, mask) = (8 / bits, (0xFF_u16 >> (8 - bits)) as u8);
     let line = (size.width * bits).div_ceil(8).max(1);

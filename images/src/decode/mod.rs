@@ -130,8 +130,9 @@ pub struct Picture<'a> {
 /// picture: png a window of rows, image-webp its planes, gif its code table.
 ///
 /// With the feature `turbojpeg`, libjpeg-turbo decodes whole JPEGs and large regions of them, reduced or not,
-/// because it is faster there. The pixels are the same. It allocates per picture, all coefficients of a
-/// progressive one. The built-in decoder takes CMYK, and files that libjpeg-turbo refuses or warns about.
+/// because it is faster there. The pixels are the same. It allocates per picture; for a progressive picture
+/// it allocates all coefficients. The built-in decoder takes CMYK, and files that libjpeg-turbo refuses or
+/// warns about.
 ///
 /// ```
 /// use feedline_images::Decoder;
@@ -152,7 +153,7 @@ pub struct Decoder {
     work: Work,
 }
 
-/// Buffers of a decoder, besides the pixels that it returns.
+/// The buffers of a decoder, without the pixels that it returns.
 #[derive(Debug, Default)]
 struct Work {
     /// The picture as stored, before EXIF's orientation is applied.
@@ -204,8 +205,8 @@ impl Decoder {
         Ok(header.orientation.size(header.size))
     }
 
-    /// Whether [`decode`](Self::decode) gives a picture, or any region of it, without an error: the verdict
-    /// depends on the bytes alone. Returns its size.
+    /// Checks that [`decode`](Self::decode) returns the picture, or any region of it, without an error. The
+    /// result depends on the bytes alone. Returns the picture's size.
     ///
     /// For a JPEG of one scan, the usual kind, this reads the headers and looks for the end of the data.
     /// Other pictures are decoded.
@@ -225,8 +226,8 @@ impl Decoder {
         self.decode(bytes).map(|picture| picture.size)
     }
 
-    /// Whether the picture is stored upright, so that it is decoded without rotation; `false` if the header
-    /// is damaged.
+    /// Whether the picture is stored upright, so that it needs no rotation. It is `false` if the header is
+    /// damaged.
     pub fn is_upright(&self, bytes: &[u8]) -> bool {
         self.header(bytes).is_ok_and(|(_, header)| header.orientation == Orientation::Upright)
     }
@@ -234,7 +235,7 @@ impl Decoder {
     /// Decodes `bytes` into the decoder's memory.
     ///
     /// # Errors
-    /// `Data`, as one line with the format and the fault; the caller adds the path.
+    /// `Data`: one line with the format and the fault. The caller adds the path.
     pub fn decode(&mut self, bytes: &[u8]) -> Result<Picture<'_>> {
         self.decode_reduced(bytes, Reduction::None)
     }
@@ -258,8 +259,8 @@ impl Decoder {
     }
 
     /// Decodes a region of the picture into `pixels`, which is resized to fit. `wanted` receives the size of
-    /// the picture, and returns the region and its reduction. Returns the size of the picture, the region,
-    /// and the size of its pixels.
+    /// the picture, and returns the region and its reduction. This method returns the size of the picture,
+    /// the region, and the size of its pixels.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -282,8 +283,8 @@ impl Decoder {
     /// Decodes `bytes` straight into `pixels`, such as a row of a batch.
     ///
     /// # Errors
-    /// As [`decode`](Self::decode); `Data` if the picture does not have the size `size`, or `pixels` its
-    /// length.
+    /// As [`decode`](Self::decode); `Data` if the picture does not have the size `size`, or if `pixels` does
+    /// not have its length.
     pub fn decode_into(&mut self, bytes: &[u8], size: Size, pixels: &mut [u8]) -> Result<()> {
         let (format, header) = self.header(bytes)?;
         let found = header.orientation.size(header.size);
@@ -364,7 +365,7 @@ impl Work {
     ) -> Result<()> {
         #[cfg(feature = "turbojpeg")]
         if format == Format::Jpeg
-            // libjpeg-turbo would decode a region even if the file is cut short below it.
+            // libjpeg-turbo would decode a region even if the file is cut short after it.
             && self.jpeg.outlook(bytes).is_ok_and(|outlook| outlook != Outlook::Open)
             && self.turbo.decode(bytes, size, region, chroma, to)
         {

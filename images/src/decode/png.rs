@@ -9,10 +9,10 @@ use super::{Header, Why, exif, without_alpha};
 use crate::Size;
 use crate::orientation::Orientation;
 
-/// Max memory for chunks other than pixels: profiles and texts are ignored, tables are small.
+/// Max memory for chunks other than pixels. Profiles and texts are ignored, and tables are small.
 const OTHER: usize = 1 << 20;
 
-/// Max bytes per byte of a deflate stream: 1032, rounded up.
+/// Max decompressed bytes per byte of a deflate stream: 1032, rounded up.
 const MAX_INFLATED: u64 = 1100;
 
 pub(super) fn header(bytes: &[u8]) -> Result<Header, Why> {
@@ -40,7 +40,7 @@ pub(super) fn header(bytes: &[u8]) -> Result<Header, Why> {
     Ok(Header { size, orientation })
 }
 
-/// The content of the EXIF chunk, which may be before or after the pixels.
+/// The content of the EXIF chunk. It may be before or after the pixels.
 fn exif_chunk(bytes: &[u8]) -> Option<&[u8]> {
     let mut at = 8;
     loop {
@@ -54,7 +54,7 @@ fn exif_chunk(bytes: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// A reader of the pixels, after these transformations.
+/// A reader of the pixels that applies these transformations.
 fn reader(
     bytes: &[u8],
     size: Size,
@@ -81,7 +81,7 @@ pub(super) fn decode(bytes: &[u8], size: Size, to: &mut [u8], raw: &mut Vec<u8>)
     Ok(())
 }
 
-/// The indices of a palette, or the levels of gray; `None` for a picture of colours.
+/// The palette indices, or the gray levels; `None` for a picture with colours.
 pub(super) fn numbers(bytes: &[u8], size: Size) -> Result<Option<Numbers>, Why> {
     let mut reader = reader(bytes, size, Transformations::IDENTITY)?;
     let (color, depth) = reader.output_color_type();

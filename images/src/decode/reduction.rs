@@ -2,10 +2,10 @@
 
 use crate::{Region, Size};
 
-/// The reduction of a JPEG while it is decoded, at the cost of the smaller picture.
+/// The reduction of a JPEG while it is decoded. Decoding costs as much as for a picture of the reduced size.
 ///
-/// The pixels are those of libjpeg-turbo's scaled decoding and of Pillow's `draft`: about the mean of the
-/// pixels that each one replaces.
+/// The pixels are those of libjpeg-turbo's scaled decoding and of Pillow's `draft`. Each pixel is about the
+/// mean of the pixels that it replaces.
 ///
 /// ```
 /// use feedline_images::{Reduction, Size};
@@ -40,7 +40,7 @@ impl Reduction {
         Size::new(size.height.div_ceil(self.divisor()), size.width.div_ceil(self.divisor()))
     }
 
-    /// The strongest reduction of a region of size `part` that leaves at least the size `to`.
+    /// The strongest reduction with which the region `part` still has at least the size `to`.
     pub(crate) fn strongest(part: Size, to: Size) -> Self {
         let has_enough = |reduction: &Self| {
             let divisor = reduction.divisor();

@@ -2,8 +2,8 @@
 
 /// Limits on the size of a picture.
 ///
-/// They are checked on the header, before memory is allocated for the pixels, and again in each transform of
-/// a list: a border, or a resize in proportion, can make a small picture large.
+/// The decoder checks the limits on the header, before it allocates memory for the pixels. Each transform of
+/// a list checks them again, because a border or a resize in proportion can make a small picture large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Max pixels of a picture. A transform with a fixed size, such as a crop, may make a picture of that
@@ -33,8 +33,8 @@ pub enum Chroma {
     #[default]
     Interpolated,
     /// Repeats the nearest stored sample: the pixels of libjpeg-turbo's fast upsampling. They differ at edges
-    /// of colour. A GPU decodes three times as many pictures per second; a CPU 7 % more photographs of 500
-    /// pixels with a crop, 30 % more large ones without.
+    /// of colour. A GPU then decodes three times as many pictures per second. A CPU decodes 7 % more
+    /// photographs of 500 pixels with a crop, and 30 % more large ones without a crop.
     Nearest,
 }
 

@@ -1,9 +1,9 @@
 //! JPEG by libjpeg-turbo, through the safe API of the crate `turbojpeg` (feature `turbojpeg`).
 //!
 //! The pixels are those of `jpeg/`, which decodes every file that libjpeg-turbo refuses or warns about. So
-//! errors, and the pixels of damaged files, are the same with a few exceptions: files that `jpeg/` refuses
-//! and libjpeg-turbo reads without a warning, such as a picture with a missing quantisation table, and
-//! reduced pictures with blocks far outside of the range.
+//! errors and the pixels of damaged files are the same, with two exceptions. libjpeg-turbo reads some files
+//! without a warning that `jpeg/` refuses, such as a picture with a missing quantisation table. And reduced
+//! pictures may differ if they have blocks far outside of the range.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -17,22 +17,22 @@ use crate::{Region, Size};
 /// A decompressor and its memory, reused from picture to picture.
 #[derive(Debug, Default)]
 pub(super) struct Turbo {
-    /// Created for the first picture. The `Mutex` is never contended; it makes a `Decoder` `Sync`, as without
-    /// the feature.
+    /// Created for the first picture. The `Mutex` is never contended. It makes `Decoder` `Sync`, as it is
+    /// without the feature.
     decompressor: Mutex<Option<Decompressor>>,
     /// The whole picture, if only a region is wanted.
     whole: Vec<u8>,
 }
 
-/// Whether decoding the whole picture of `size` is faster than decoding `region` with the built-in decoder,
-/// which does not transform blocks outside of the region, and stops below it.
+/// Whether decoding the whole picture of `size` is faster than decoding `region` with the built-in decoder.
+/// The built-in decoder does not transform blocks outside of the region, and stops below it.
 fn is_quicker(size: Size, region: Region) -> bool {
     5 * region.size.pixels() >= 2 * size.pixels()
 }
 
 impl Turbo {
-    /// Decodes `region` of the picture, which has size `size` when reduced, to `to`. Returns false to fall
-    /// back to the built-in decoder; `to` then holds any bytes.
+    /// Decodes `region` of the picture to `to`. The reduced picture has size `size`. Returns `false` if the
+    /// built-in decoder must decode it; `to` then holds any bytes.
     pub(super) fn decode(
         &mut self,
         bytes: &[u8],
@@ -131,7 +131,8 @@ mod tests {
     }
 
     impl Both {
-        /// Decodes with both, and compares the pixels if libjpeg-turbo read the file. Returns whether it did.
+        /// Decodes with both decoders, and compares the pixels if libjpeg-turbo read the file. Returns
+        /// whether it did.
         fn compare(&mut self, name: &str, bytes: &[u8], reduction: Reduction, chroma: Chroma) -> bool {
             let Ok(header) = jpeg::header(bytes) else { return false };
             let size = reduction.size(header.size);

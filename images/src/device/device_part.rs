@@ -38,7 +38,7 @@ fn config(why: String) -> Error {
     Error::new(ErrorKind::Config, why)
 }
 
-/// Draws the record of a picture of `size`, which `steps` must transform to the size `wanted`.
+/// Draws the record of a picture of `size`. `steps` must transform the picture to the size `wanted`.
 pub(crate) fn draw(
     (steps, mixing): (&[Arc<dyn Transform>], Option<&Mixing>),
     size: Size,
@@ -57,8 +57,8 @@ pub(crate) fn draw(
     Ok(())
 }
 
-/// As [`draw`]; also stores the picture's moves in `moves`, for its masks and boxes. The host moves these, so
-/// the limit `max_pixels` applies to each transform as on the host.
+/// As [`draw`]; also stores the picture's moves in `moves`, for its masks and boxes. The host moves the masks
+/// and boxes, so the limit `max_pixels` applies to each transform as on the host.
 pub(crate) fn draw_moves(
     steps: &[Arc<dyn Transform>],
     (size, wanted): (Size, Size),
@@ -105,7 +105,7 @@ pub struct HostBatch<'a, I: Element> {
     pub parameters: &'a [u32],
 }
 
-/// The labels of a batch; each becomes a row of probabilities.
+/// The labels of a batch. Each label becomes a row of probabilities.
 #[derive(Clone, Copy, Debug)]
 pub struct Labels<'a> {
     /// The class of each sample.
@@ -115,8 +115,8 @@ pub struct Labels<'a> {
 }
 
 impl DevicePart {
-    /// The same transforms for pictures with another element type, number of channels (1 to 4) and channel
-    /// order, such as pictures that are not decoded from files.
+    /// Sets the element type, the number of channels (1 to 4) and the channel order of the pictures, for
+    /// pictures that are not decoded from files.
     ///
     /// # Errors
     /// `Config` if the device cannot apply a transform to them: only `u8` pictures of three channels can be
@@ -203,13 +203,12 @@ impl DevicePart {
         words
     }
 
-    /// Draws the record of a picture of `size`, and writes it to `parameters`: [`WORDS`] numbers of type
-    /// `u32`, in native byte order.
+    /// Draws the record of a picture of `size`, and writes it to `parameters`. A record is [`WORDS`] numbers
+    /// of type `u32`, in native byte order.
     ///
-    /// # Errors
-    /// `Config` if the device cannot apply the list in its order; `Sample` if the result does not have the
-    /// size [`size`](Self::size), the picture does not have the size of all others, or it is too large for
-    /// the device.
+    /// `Config` if the device cannot apply the list in its order. `Sample` if the result does not have the
+    /// size [`size`](Self::size), if the picture does not have the size of all others, or if it is too large
+    /// for the device.
     ///
     /// # Panics
     /// If `parameters` has less than `4 * WORDS` bytes.
@@ -231,7 +230,7 @@ impl DevicePart {
         drawn.find_map(Result::err).map_or(Ok(()), |error| Err(config(error.message().into())))
     }
 
-    /// Applies the transforms of sample `row` on the host, with the same bits as the kernel: writes the
+    /// Applies the transforms of sample `row` on the host, with the same bits as the kernel. Writes the
     /// finished picture to `to`, and its row of probabilities if there are labels.
     ///
     /// A record that does not fit its picture yields the colour of the border; no read is out of bounds.
@@ -305,7 +304,7 @@ impl DevicePart {
         Pixels { sample, source, order: self.source_order, channels: self.channels, output, mean: 0 }
     }
 
-    /// The normalised values of a pixel, before samples are mixed; levels if `O` is `u8`.
+    /// The normalised values of a pixel before samples are mixed. They are levels if `O` is `u8`.
     fn finished<I: Value, O: Written>(&self, pixels: &Pixels<'_, I>, y: i32, x: i32) -> [f32; 4] {
         let mut values = [0.0; 4];
         let erased = pixels.sample.erased.filter(|(part, _)| part.has(y, x));

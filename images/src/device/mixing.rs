@@ -51,7 +51,7 @@ fn part(size: Size, lambda: f64, random: &mut Random) -> Region {
 /// 2.
 fn beta(alpha: f64, random: &mut Random) -> f64 {
     for _ in 0..10_000 {
-        // Above 0: two zeros would give 0 / 0.
+        // Above 0, because two zeros would give 0 / 0.
         let mut draw = || libm::pow(1.0 - random.uniform(), 1.0 / alpha);
         let (a, b) = (draw(), draw());
         if a + b <= 1.0 && a + b > 0.0 {

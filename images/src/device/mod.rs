@@ -1,8 +1,9 @@
 //! Transforms on the device, after the copy.
 //!
-//! A worker draws the parameters of a sample's transforms from the random stream of its draw, and writes
-//! them to a [`Record`], which is copied with the batch. On the device, one launch applies them all: it reads
-//! and writes the batch once. [`DevicePart::run_on_host`] does the same on the host, with the same bits.
+//! A worker draws the parameters of a sample's transforms from the random stream of its draw, and writes them
+//! to a [`Record`]. The records are copied with the batch. On the device, one launch applies all transforms:
+//! it reads and writes the batch once. [`DevicePart::run_on_host`] does the same on the host, with the same
+//! bits.
 //!
 //! | file | what |
 //! | --- | --- |

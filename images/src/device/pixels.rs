@@ -1,4 +1,4 @@
-//! The pixels of one sample: the same operations in the same order as in `kernels/cu/augment`.
+//! The pixels of one sample, by the same operations in the same order as in `kernels/cu/augment`.
 
 use super::element::Value;
 use super::record_words::Sample;
@@ -51,8 +51,8 @@ impl<I: Value> Pixels<'_, I> {
         }]
     }
 
-    /// The value at a position of the resized window: the mean under a triangle, in exact integers, rounded
-    /// once.
+    /// The value at a position of the resized window. It is the mean under a triangle, computed in exact
+    /// integers and rounded once.
     fn scaled(&self, y: i32, x: i32, channel: usize) -> I {
         let Sample { window, scaled, .. } = self.sample;
         let size = window.size();
@@ -112,7 +112,7 @@ impl<I: Value> Pixels<'_, I> {
     }
 }
 
-/// The filter of one resized pixel along one side, which is resized from `from` to `to` pixels.
+/// The filter of one resized pixel along one side. The side is resized from `from` to `to` pixels.
 struct Taps {
     from: i32,
     to: i32,

@@ -13,7 +13,7 @@ const ERASED: u32 = 8;
 const BLEND: u32 = 16;
 const PASTE: u32 = 32;
 
-/// A record as the device reads it: clamped, so that no position is outside of the picture.
+/// A record as the device reads it. It is clamped, so that no position is outside of the picture.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sample {
     pub(super) source: Size,

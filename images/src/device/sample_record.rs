@@ -7,7 +7,7 @@ use feedline_core::{Error, ErrorKind, Result};
 use crate::orientation::Orientation;
 use crate::{Filter, Move, Moves, Region, Size};
 
-/// Max distance of a position from the picture's corner, in rows or columns: the device clamps it.
+/// Max distance of a position from the picture's corner, in rows or columns. The device clamps it.
 pub(super) const MAX_PLACE: i32 = 1 << 24;
 
 /// Max colour changes of a sample.
@@ -64,7 +64,7 @@ impl Window {
     }
 }
 
-/// A colour change; its factor is kept beside it.
+/// A colour change. Its factor is stored beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Color {
     Brightness = 1,
@@ -82,7 +82,7 @@ pub enum Mix {
         /// The weight of this sample, 0 to 1.
         lambda: f32,
     },
-    /// The pixels of `part` come from the other sample; labels are mixed by area.
+    /// The pixels of `part` come from the other sample. Labels are mixed by area.
     Paste {
         /// A region of the finished picture.
         part: Region,
@@ -110,7 +110,7 @@ pub struct Record {
     pub(super) colors: ArrayVec<(Color, f32), MAX_COLORS>,
     pub(super) erased: Option<(Region, [u8; 3])>,
     pub(super) mixed: Option<(Mix, u32)>,
-    /// The moves so far, if `keeps_moves`: other parts of the sample follow them.
+    /// The moves so far, if `keeps_moves`. Other parts of the sample follow them.
     moves: Moves,
     keeps_moves: bool,
     refused: Option<(ErrorKind, &'static str)>,
@@ -143,7 +143,7 @@ impl Record {
         (self.moves, self.keeps_moves) = (moves, true);
     }
 
-    /// The moves so far; none unless they are kept.
+    /// The moves so far. There are none unless they are kept.
     pub(super) fn moves(&self) -> &Moves {
         &self.moves
     }
@@ -207,7 +207,7 @@ impl Record {
             self.window = grown(self.window);
             return;
         };
-        // Cropped pixels would reappear in the border.
+        // Cropped pixels would appear again in the border.
         let kept = self.view.within(Window::whole(scaled)).size();
         if top + bottom > 0 && kept.height < scaled.height || left + right > 0 && kept.width < scaled.width {
             self.refuse("has a border after a resize and a crop of the same sides");
@@ -298,12 +298,12 @@ impl Record {
         }
     }
 
-    /// Refuses the list for every picture.
+    /// Refuses the list, for every picture.
     fn refuse(&mut self, why: &'static str) {
         self.refused.get_or_insert((ErrorKind::Config, why));
     }
 
-    /// Refuses this picture: the list accepts pictures of other sizes.
+    /// Refuses only this picture. The list accepts pictures of other sizes.
     fn refuse_sample(&mut self, why: &'static str) {
         self.refused.get_or_insert((ErrorKind::Sample, why));
     }

@@ -45,13 +45,13 @@ impl BoxFormat {
         Self { order: Order::Cxcywh, is_normalised: false }
     }
 
-    /// The same as fractions of the picture's width and height, from 0 to 1. YOLO's format is
-    /// `cxcywh().normalised()`.
+    /// The same format, with numbers that are fractions of the picture's width and height, from 0 to 1.
+    /// YOLO's format is `cxcywh().normalised()`.
     pub const fn normalised(self) -> Self {
         Self { is_normalised: true, ..self }
     }
 
-    /// The format of this name: `xyxy`, `xywh` or `cxcywh`, with an `n` at its end if it is normalised.
+    /// The format with this name: `xyxy`, `xywh` or `cxcywh`, followed by `n` if it is normalised.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "xyxy" => Self::xyxy(),
@@ -61,12 +61,12 @@ impl BoxFormat {
         })
     }
 
-    /// Width and height in a unit of the format.
+    /// The width and height of one unit of the format, in pixels.
     fn unit(self, size: Size) -> [f32; 2] {
         if self.is_normalised { [size.width as f32, size.height as f32] } else { [1.0, 1.0] }
     }
 
-    /// The corners of a box of a picture of `size`.
+    /// The corners of a box in a picture of `size`.
     pub fn corners(self, [a, b, c, d]: [f32; 4], size: Size) -> Corners {
         let [x, y] = self.unit(size);
         let [a, b, c, d] = [a * x, b * y, c * x, d * y];
@@ -93,11 +93,11 @@ impl BoxFormat {
 /// The rules by which boxes are refused or left out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BoxRules {
-    /// Boxes of less width or height, in pixels of the finished picture, are left out; so are boxes of less
-    /// than 1 pixel of area. Default: 1, as torchvision's `SanitizeBoundingBoxes`.
+    /// Min width and height of a box, in pixels of the finished picture. Smaller boxes are left out, as are
+    /// boxes with an area of less than 1 pixel. Default: 1, as in torchvision's `SanitizeBoundingBoxes`.
     pub min_size: f32,
-    /// Whether boxes that reach beyond their decoded picture by more than a pixel are cut to it. By default
-    /// the sample is bad.
+    /// Whether a box that reaches beyond its decoded picture by more than a pixel is cut to the picture. By
+    /// default such a sample is bad.
     pub clip: bool,
 }
 
@@ -108,14 +108,13 @@ impl Default for BoxRules {
 }
 
 impl BoxRules {
-    /// The smallest area that is kept, in pixels.
+    /// The min area of a kept box, in pixels.
     const MIN_AREA: f32 = 1.0;
 
     /// Checks the box `number` of a decoded picture.
     ///
-    /// # Errors
     /// `Sample` for numbers that are not finite, for right or bottom before left or top, and for a box that
-    /// reaches beyond the picture by more than a pixel, if it is not to be clipped.
+    /// reaches beyond the picture by more than a pixel, unless it is clipped.
     pub fn check(&self, number: usize, corners: Corners, size: Size) -> Result<Corners> {
         let [left, top, right, bottom] = corners;
         let refuse = |why: String| {
@@ -152,9 +151,10 @@ fn clamp([left, top, right, bottom]: Corners, size: Size) -> Corners {
 }
 
 impl Moves {
-    /// Moves a box with its picture; returns the part that is left, which may have no area.
+    /// Moves a box with its picture. Returns the part that is left, which may have no area.
     ///
-    /// As in torchvision, a crop and a border clamp it to the picture, and so does the end of the list.
+    /// As in torchvision, the box is clamped to the picture at each crop, at each border and at the end of
+    /// the list.
     pub fn of_box(&self, corners: Corners) -> Corners {
         let mut corners = corners;
         let mut size = self.source();
@@ -178,7 +178,7 @@ impl Moves {
             };
             size = to;
         }
-        // Rounding may lead beyond the picture.
+        // Rounding may move a corner beyond the picture.
         clamp(corners, size)
     }
 }

@@ -23,14 +23,14 @@ pub enum Move {
 /// Mirrored left and right, or not, and then rotated clockwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// Whether left and right are exchanged, first.
+    /// Whether left and right are exchanged. This comes before the rotation.
     pub is_mirrored: bool,
     /// Quarters of a clockwise turn, 0 to 3.
     pub quarters: u8,
 }
 
 impl Move {
-    /// The move as numbers: its kind, and its parameters, padded with zeros.
+    /// The move as numbers: its kind, then its parameters, then zeros.
     ///
     /// | move | numbers |
     /// | --- | --- |
@@ -39,7 +39,8 @@ impl Move {
     /// | resize | 2, height, width |
     /// | turn | 3, 1 if mirrored left and right first, quarters of a clockwise turn |
     pub fn words(&self) -> [i32; MOVE_WORDS] {
-        // A side has at most `i32::MAX` pixels: two of them would not fit memory.
+        // A side has at most `i32::MAX` pixels, because a picture with two such sides would not fit in
+        // memory.
         let word = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
         match *self {
             Self::Crop(Region { top, left, size }) => {
@@ -80,7 +81,7 @@ impl Move {
 pub struct Moves {
     source: Size,
     list: Vec<Move>,
-    /// Whether the picture also moved in a way that is not recorded.
+    /// Whether the picture also moved in a way that the list does not record.
     is_lost: bool,
 }
 
@@ -124,8 +125,9 @@ impl Moves {
         }
     }
 
-    /// Checks the sizes after each move of one transform, from move number `first` on, as a
-    /// [`Canvas`](crate::Canvas) does: at most `max` pixels, or the pixels of the transform's region.
+    /// Checks the sizes after each move of one transform, from move number `first` on. As in a
+    /// [`Canvas`](crate::Canvas), a picture has at most `max` pixels, or the pixels of the transform's
+    /// region.
     pub(crate) fn check_pixels(&self, first: usize, max: u64) -> Result<(), String> {
         let (before, new) = self.list.split_at(first);
         let mut size = before.iter().fold(self.source, |size, step| step.size(size));
@@ -133,7 +135,7 @@ impl Moves {
         let max = max.max(region.pixels());
         for step in new {
             let to = step.size(size);
-            // A resize makes a picture between its two passes.
+            // A resize makes another picture between its two passes.
             let between = match step {
                 Move::Resize(..) => Size::new(size.height, to.width),
                 _ => to,

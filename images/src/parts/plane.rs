@@ -16,7 +16,7 @@ pub trait Level: Element + Default {
     #[doc(hidden)]
     fn scale(from: (Size, &[Self]), to: (Size, &mut [Self]), filter: Filter, resizer: &mut Resizer);
 
-    /// Appends numbers of 16 bits; returns `false` for a type that does not have them.
+    /// Appends 16-bit numbers. Returns `false` if the type has only 8 bits.
     #[doc(hidden)]
     fn extend_wide(to: &mut Vec<Self>, numbers: &[u16]) -> bool;
 }
@@ -33,7 +33,7 @@ macro_rules! level {
                 let (from, to) = (bytemuck::cast_slice(from), bytemuck::cast_slice_mut(to));
                 let from = TypedImageRef::<$pixel>::from_buffer(old.width as u32, old.height as u32, from);
                 let to = TypedImage::<$pixel>::from_buffer(new.width as u32, new.height as u32, to);
-                // Neither fails: both buffers have the elements of their size.
+                // Neither call fails: both buffers have the elements of their size.
                 if let (Ok(from), Ok(mut to)) = (from, to) {
                     let _ = resizer.resize_typed(&from, &mut to, &options(filter));
                 }
@@ -51,8 +51,8 @@ level!(u16, U16, |to: &mut Vec<u16>, numbers: &[u16]| {
 /// How a [`Plane`] is resized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sampling {
-    /// Each pixel is a pixel of the source, as class numbers require: pixel `i` is pixel `floor(i * old /
-    /// new)`, as torchvision resizes a `tv_tensors.Mask`.
+    /// Each pixel is a pixel of the source, as class numbers require. Pixel `i` is pixel `floor(i * old /
+    /// new)` of the source, as when torchvision resizes a `tv_tensors.Mask`.
     Nearest,
     /// Resized by the filter of the transform, like the picture.
     Filtered,
@@ -90,7 +90,7 @@ impl<T: Level> Plane<T> {
         &self.pixels
     }
 
-    /// Sets the size, and returns the memory for the pixels, to be filled completely.
+    /// Sets the size, and returns the memory for the pixels. The caller must fill it completely.
     pub fn resized(&mut self, size: Size) -> &mut Vec<T> {
         self.size = size;
         self.pixels.clear();
@@ -100,12 +100,12 @@ impl<T: Level> Plane<T> {
     /// Writes the pixels to the field of a row, in native byte order.
     ///
     /// # Panics
-    /// If `to` does not have their length.
+    /// If `to` does not have the length of the pixels.
     pub fn write(&self, to: &mut [u8]) {
         to.copy_from_slice(bytemuck::cast_slice(&self.pixels));
     }
 
-    /// Applies the moves of a picture of the same size; a border is 0.
+    /// Applies the moves of a picture of the same size. Borders get the value 0.
     ///
     /// # Panics
     /// If the plane does not have the size of the picture.
@@ -167,7 +167,7 @@ impl<T: Level> Plane<T> {
         self.resizer = resizer;
     }
 
-    /// Brings a stored picture upright.
+    /// Turns a stored picture upright.
     pub(crate) fn reorient(&mut self, orientation: Orientation) {
         if orientation != Orientation::Upright {
             self.turn(orientation.turn());

@@ -16,8 +16,8 @@ impl Moves {
     /// Moves a point, given as x and y of a pixel, with its picture. The result may be outside of the
     /// picture.
     ///
-    /// As in torchvision, the first pixel is at 0 and the last one at the width minus 1, so a mirrored
-    /// picture has `x` at `width - 1 - x`.
+    /// As in torchvision, the first pixel is at 0 and the last one at the width minus 1. So mirroring moves
+    /// `x` to `width - 1 - x`.
     pub fn place_of_point(&self, [x, y]: [f32; 2]) -> [f32; 2] {
         let (mut x, mut y) = (x, y);
         let mut size = self.source();

@@ -10,7 +10,7 @@ use crate::{Canvas, Level, Plane, Reduction, Region, Sampling, Size};
 impl Transforms {
     /// Decodes a picture, applies the transforms, and writes the bytes of the field to `image`.
     ///
-    /// Decodes only the region of a JPEG that the first transform needs.
+    /// Of a JPEG, only the region that the first transform needs is decoded.
     ///
     /// # Errors
     /// `Data` if the picture cannot be decoded, see [`Decoder::decode`](crate::Decoder::decode); `Sample` if
@@ -99,7 +99,7 @@ impl Transforms {
             canvas.set(size, pixels);
             return self.finish(0, random, (canvas, alpha), image);
         };
-        // Only the region that is needed is copied.
+        // Copies only the region that the first transform needs.
         let region = first.region(size, random);
         canvas.fill(|to| {
             to.resize(region.size.bytes(), 0);
@@ -110,7 +110,7 @@ impl Transforms {
         self.finish(1, random, (canvas, alpha), image)
     }
 
-    /// Applies a transform. The picture may grow to the limit, or to the fixed size of the transform.
+    /// Applies a transform. The picture may grow to the limit or to the transform's fixed size.
     fn apply_step(&self, step: &dyn Transform, random: &mut Random, canvas: &mut Canvas) -> Result<()> {
         let fixed = step.size(None).map_or(0, Size::pixels);
         canvas.set_max_pixels(self.settings.limits.pixels.max(fixed).max(canvas.size().pixels()));

@@ -18,7 +18,7 @@ impl CenterCrop {
         Self { size }
     }
 
-    /// The border that a picture of `size` needs to reach the size of the crop: top, right, bottom, left.
+    /// The border that enlarges a picture of `size` to the size of the crop: top, right, bottom, left.
     pub(super) fn missing(&self, size: Size) -> [usize; 4] {
         let down = self.size.height.saturating_sub(size.height);
         let across = self.size.width.saturating_sub(size.width);

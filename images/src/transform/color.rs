@@ -12,7 +12,7 @@ pub(crate) fn blend(from: u8, to: u8, factor: f32) -> u8 {
     (from + factor * (to - from)) as u8
 }
 
-/// Brighter above 1, darker below.
+/// Makes the picture brighter (factors above 1) or darker.
 pub(super) fn brightness(pixels: &mut [u8], factor: f32) {
     let table: [u8; 256] = std::array::from_fn(|level| blend(0, level as u8, factor));
     look_up(pixels, &table);
@@ -64,7 +64,7 @@ fn hsv([r, g, b]: [u8; 3]) -> [u8; 3] {
     if high == low {
         return [0, 0, high];
     }
-    // Single and double precision as in Pillow, so that hues at a rounding border are equal.
+    // Single and double precision are as in Pillow, so that hues at a rounding border are equal.
     let range = f32::from(high - low);
     let part = |level: u8| f64::from(f32::from(high - level) / range);
     let hue = if r == high {

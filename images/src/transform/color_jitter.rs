@@ -8,8 +8,8 @@ use crate::device::{Color, Record};
 
 /// Changes brightness, contrast, saturation and hue by random amounts, in random order.
 ///
-/// The first three are multiplied by a factor in `[1 - x, 1 + x]`, min 0; hue is rotated by up to `x` turns
-/// in either direction. A value of 0 skips the change, which then draws no number.
+/// Each of the first three is multiplied by a factor in `[1 - x, 1 + x]`, at least 0. The hue is rotated by
+/// up to `x` turns in either direction. A value of 0 skips the change, which then draws no number.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ColorJitter {
     /// Brightness, 0 or more.

@@ -8,8 +8,8 @@ use crate::{Canvas, Region, Size};
 
 /// Fills a random rectangle with one colour, with a probability.
 ///
-/// As torchvision's `RandomErasing`: the fraction of the area is uniform in `scale`, the ratio of height to
-/// width is log-uniform in `ratio`, and after ten rectangles that do not fit, nothing is erased.
+/// As in torchvision's `RandomErasing`, the fraction of the area is uniform in `scale`, and the ratio of
+/// height to width is log-uniform in `ratio`. After ten rectangles that do not fit, nothing is erased.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Erase {
     probability: f64,
@@ -19,7 +19,8 @@ pub struct Erase {
 }
 
 impl Erase {
-    /// 2 to 33 % of the area, ratio 0.3 to 3.3, in the mean colour of ImageNet, which is 0 when normalised.
+    /// 2 to 33 % of the area and a ratio of 0.3 to 3.3. The colour is the mean of ImageNet, which is 0 when
+    /// normalised.
     pub fn new(probability: f64) -> Self {
         Self { probability, scale: (0.02, 0.33), ratio: (0.3, 3.3), color: [124, 116, 104] }
     }
@@ -50,7 +51,7 @@ impl Erase {
             let ratio = libm::exp(random.range(low, high));
             let (height, width) =
                 ((area * ratio).sqrt().round_ties_even(), (area / ratio).sqrt().round_ties_even());
-            // False for NaN too.
+            // The condition is false for NaN too.
             if !(height >= 1.0 && width >= 1.0 && height < size.height as f64 && width < size.width as f64) {
                 return None;
             }

@@ -73,7 +73,7 @@ impl Transform for FlipTopBottom {
     }
 }
 
-/// Whether some pictures are flipped and others are not.
+/// Whether the flip is random: some pictures are flipped and others are not.
 fn is_drawn(probability: f64) -> bool {
     0.0 < probability && probability < 1.0
 }

@@ -8,7 +8,7 @@ use crate::{Canvas, Size};
 /// Max radius: a kernel of 33 pixels.
 const MAX_RADIUS: usize = 16;
 
-/// Fractional bits of a weight: a sum over both directions fits 32 bits.
+/// Fractional bits of a weight. With 15 bits, a sum over both directions fits 32 bits.
 const POINT: u32 = 15;
 
 /// Blurs with a Gaussian kernel of random width; borders are mirrored.
@@ -58,7 +58,7 @@ impl Transform for GaussianBlur {
             let Size { height, width } = size;
             line.resize(3 * width, 0);
             for (y, places) in (0..).zip(to.chunks_exact_mut((3 * width).max(1))) {
-                // Columns first: sums of 23 bits; 16 are kept.
+                // Columns come first. Their sums have 23 bits, of which 16 are kept.
                 line.fill(0);
                 for offset in kernel.clone() {
                     let row = &from[mirrored(y + offset, height) * 3 * width..][..3 * width];

@@ -93,29 +93,30 @@ pub trait Transform: fmt::Debug + Send + Sync + 'static {
         Region::whole(size)
     }
 
-    /// Whether it crops, flips, turns or shifts pictures at random: an image and its mask would no longer
-    /// match if each drew its own numbers. Default: whether [`region`](Self::region) draws the region.
+    /// Whether the transform crops, flips, turns or shifts pictures at random. Then an image and its mask
+    /// would not match if each drew its own numbers. Default: whether [`region`](Self::region) draws the
+    /// region.
     fn has_random_geometry(&self) -> bool {
         let drawn = |key| self.region(Size::new(99_991, 100_003), &mut Random::from_key(key));
         (1..8).any(|key| drawn(key) != drawn(0))
     }
 
     /// The kind of change. A list for samples with masks or boxes refuses a transform of unknown effect,
-    /// since these could not follow. Default: [`Effect::Unknown`].
+    /// because masks and boxes could not follow it. Default: [`Effect::Unknown`].
     fn effect(&self) -> Effect {
         Effect::Unknown
     }
 
-    /// The fixed size that [`apply`](Self::apply) resizes the region to, if it does. With
-    /// [`Transforms::scaled_decode`] the region may then be decoded reduced. Default: `None`.
+    /// The fixed size to which [`apply`](Self::apply) resizes the region; `None` if it does not resize. With
+    /// [`Transforms::scaled_decode`], the region may then be decoded at reduced size. Default: `None`.
     fn scaled_to(&self) -> Option<Size> {
         None
     }
 
-    /// Changes the picture, which is the region that [`region`](Self::region) returned.
+    /// Changes the picture. The picture is the region that [`region`](Self::region) returned.
     fn apply(&self, canvas: &mut Canvas, random: &mut Random);
 
-    /// The work that it needs on the device; `None` if it runs on the host only. Default: `None`.
+    /// The work that the transform needs on the device; `None` if it runs on the host only. Default: `None`.
     fn on_device(&self) -> Option<Needs> {
         None
     }
@@ -128,7 +129,7 @@ pub trait Transform: fmt::Debug + Send + Sync + 'static {
 /// The kind of change that a transform makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// It moves pixels, only by its region and the methods of [`Canvas`] that record moves.
+    /// It moves pixels, but only by its region and by the methods of [`Canvas`] that record moves.
     Moves,
     /// It changes colours, and leaves each pixel at its place.
     Colors,

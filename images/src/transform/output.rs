@@ -26,11 +26,11 @@ pub enum Mode {
     /// Red, green and blue, `u8`.
     #[default]
     Rgb,
-    /// One channel, `u8`: the levels of a gray picture, the luma of a picture of colours.
+    /// One channel, `u8`: the levels of a gray picture, or the luma of a picture with colours.
     Gray,
     /// Red, green, blue and alpha, `u8`: 255 where a picture has no alpha.
     RgbAlpha,
-    /// One channel of `u16`: 16-bit gray, such as depth; the levels of other gray pictures stay unchanged.
+    /// One channel of `u16`, for 16-bit gray such as depth. The levels of other gray pictures stay unchanged.
     /// Resized by the filter of the transform.
     U16,
     /// One channel of `u8` without a channel dimension, `[height, width]`: palette indices or gray levels, as
@@ -51,7 +51,7 @@ impl Mode {
         })
     }
 
-    /// Whether pictures are numbers, which transforms move but do not recolour.
+    /// Whether the pixels are numbers. Transforms move them but do not change their values.
     pub(super) fn is_plane(self) -> bool {
         matches!(self, Self::U16 | Self::Index)
     }
@@ -77,12 +77,12 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Decoded pixels, unchanged.
+    /// Writes decoded pixels unchanged.
     pub(super) const fn as_it_is() -> Self {
         Self { order: ChannelOrder::Last, mode: Mode::Rgb, levels: None, normal: None }
     }
 
-    /// `(level / 255 - mean) / std` as `f32`.
+    /// Normalises levels to `(level / 255 - mean) / std` as `f32`.
     pub(super) fn normalise(&mut self, mean: [f32; 3], std: [f32; 3]) {
         self.normal = Some((mean, std));
         let level = |channel: usize, level: usize| (level as f32 / 255.0 - mean[channel]) / std[channel];
@@ -110,7 +110,7 @@ impl Output {
         }
     }
 
-    /// Bytes of the field of a picture of this size.
+    /// Bytes of the field for a picture of this size.
     pub(super) fn bytes(&self, size: Size) -> usize {
         let pixels = size.height.saturating_mul(size.width);
         pixels.saturating_mul(self.mode.channels() * self.dtype().size())

@@ -131,7 +131,7 @@ impl Transforms {
         &self.steps[..self.host.unwrap_or(self.steps.len())]
     }
 
-    /// The size of all pictures after the host's transforms; `None` if they differ.
+    /// The size of all pictures after the host's transforms; `None` if sizes differ.
     pub(super) fn host_size(&self) -> Option<Size> {
         self.host_steps().iter().fold(None, |size, step| step.size(size))
     }
@@ -157,8 +157,8 @@ impl Transforms {
         Ok(first + 2)
     }
 
-    /// Adds the fields for pictures that are decoded on the device: the ragged field `name` of up to
-    /// `max_bytes` encoded bytes, and `NAME.parameters`.
+    /// Adds the fields for pictures that are decoded on the device. These are the ragged field `name` of up
+    /// to `max_bytes` encoded bytes, and `NAME.parameters`.
     ///
     /// # Errors
     /// `Config` if the list has transforms before [`on_device`](Self::on_device); as
@@ -177,9 +177,9 @@ impl Transforms {
     /// Writes the fields of [`add_encoded_fields`](Self::add_encoded_fields) to the row, from field `first`
     /// on. Returns the number of the next field.
     ///
-    /// Checks that the picture can be decoded ([`Decoder::check`]), so that only the bytes, not the decoding
-    /// processor, determine whether a sample is bad. The check of a JPEG is quick; a picture of another
-    /// format is decoded for it, so check it once ([`check`](Self::check)), then call
+    /// Checks that the picture can be decoded ([`Decoder::check`]). So the bytes alone determine whether a
+    /// sample is bad, not the processor that decodes it. The check of a JPEG is quick. A picture of another
+    /// format is decoded for the check, so call [`check`](Self::check) once and then
     /// [`write_checked`](Self::write_checked).
     ///
     /// # Errors
@@ -206,7 +206,7 @@ impl Transforms {
         scratch.decoder.check(encoded)
     }
 
-    /// As [`write_encoded`](Self::write_encoded), for a picture that was checked before: reads only its
+    /// As [`write_encoded`](Self::write_encoded), for a picture that was checked before. Reads only its
     /// header. A picture that cannot be decoded ends the run.
     ///
     /// # Errors
@@ -224,8 +224,8 @@ impl Transforms {
         Ok(first + 2)
     }
 
-    /// As [`write_checked`](Self::write_checked), for a picture with masks, boxes or points that the worker
-    /// moves: [`Scratch::moves`] then has the drawn moves, as after [`read`](Self::read).
+    /// As [`write_checked`](Self::write_checked), for a picture with masks, boxes or points. The worker moves
+    /// these, and [`Scratch::moves`] then has the drawn moves, as after [`read`](Self::read).
     ///
     /// # Errors
     /// As [`write_encoded`](Self::write_encoded); `Sample` if a transform makes a picture beyond
@@ -246,7 +246,7 @@ impl Transforms {
         Ok(first + 2)
     }
 
-    /// Draws the record of a picture that has this size after the host's transforms.
+    /// Draws the record of a picture that has size `size` after the host's transforms.
     fn draw(&self, size: Size, random: &mut Random, parameters: &mut [u8]) -> Result<()> {
         let (steps, wanted) = self.of_device(size);
         device::draw((steps, self.mixing.as_ref()), size, wanted, random, parameters)

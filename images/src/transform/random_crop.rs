@@ -13,7 +13,8 @@ pub struct RandomCrop {
 }
 
 impl RandomCrop {
-    /// A crop of `size`. For crops that reach beyond the picture, put a [`Pad`](super::Pad) before it.
+    /// A crop of `size`. For crops that reach beyond the picture, put a [`Pad`](super::Pad) before this
+    /// transform.
     pub fn new(size: Size) -> Self {
         Self { size }
     }

@@ -9,8 +9,8 @@ use crate::{Canvas, Region, Size};
 /// Crops a rectangle of random area, ratio and position, and resizes it to one size.
 ///
 /// As in torchvision, the fraction of the area is uniform in `scale`, and the ratio of width to height is
-/// log-uniform in `ratio`. After ten rectangles that do not fit, it takes the largest one in the centre with
-/// an allowed ratio.
+/// log-uniform in `ratio`. After ten rectangles that do not fit, the crop is the largest rectangle in the
+/// centre with an allowed ratio.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RandomResizedCrop {
     size: Size,
@@ -59,7 +59,7 @@ impl Transform for RandomResizedCrop {
             let ratio = libm::exp(random.range(low, high));
             let (w, h) =
                 ((target * ratio).sqrt().round_ties_even(), (target / ratio).sqrt().round_ties_even());
-            // False for NaN too.
+            // The condition is false for NaN too.
             if w >= 1.0 && h >= 1.0 && w <= width as f64 && h <= height as f64 {
                 let part = Size::new(h as usize, w as usize);
                 let top = random.below((height - part.height + 1) as u64) as usize;

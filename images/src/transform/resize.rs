@@ -8,9 +8,10 @@ use crate::{Canvas, Size};
 
 /// The filter of a resize.
 ///
-/// All but [`Nearest`](Self::Nearest) and [`BilinearWithoutAntialias`](Self::BilinearWithoutAntialias) widen
-/// their kernel when they shrink a picture (antialiasing), as Pillow does. Pixels are within one level of
-/// Pillow's; within two where [`Lanczos`](Self::Lanczos) enlarges.
+/// All filters but [`Nearest`](Self::Nearest) and
+/// [`BilinearWithoutAntialias`](Self::BilinearWithoutAntialias) widen their kernel when they shrink a picture
+/// (antialiasing), as in Pillow. Pixels are within one level of Pillow's. They are within two levels where
+/// [`Lanczos`](Self::Lanczos) enlarges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Filter {
     /// The nearest pixel.
@@ -76,7 +77,8 @@ impl Transform for Resize {
         }
     }
 
-    // Not for resizing by the shorter side: the longer side of a reduced picture may differ by a pixel.
+    // `None` for a resize of the shorter side, because the longer side of a reduced picture may differ by a
+    // pixel.
     fn scaled_to(&self) -> Option<Size> {
         match self.to {
             To::Size(size) => Some(size),

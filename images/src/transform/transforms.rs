@@ -68,7 +68,7 @@ impl Scratch {
 }
 
 impl Transforms {
-    /// An empty list: pictures keep their size, `u8`, channels last.
+    /// An empty list: pictures keep their size, and are `u8` with channels last.
     pub fn new() -> Self {
         Self::default()
     }
@@ -198,8 +198,9 @@ impl Transforms {
         self
     }
 
-    /// Lets the decoder reduce a JPEG if the first transform resizes to a fixed size: by the largest of 8, 4
-    /// and 2 that leaves at least that size. Large photographs then take less than half the time.
+    /// Lets the decoder reduce a JPEG if the first transform resizes to a fixed size. The decoder divides the
+    /// size by 8, 4 or 2: the largest number that leaves at least the fixed size. Large photographs then take
+    /// less than half the time.
     ///
     /// The pixels differ from those of a full decode: the reduction has its own antialiasing, and a crop is
     /// rounded out to whole pixels of the reduced picture. Random numbers stay the same. Default: off.
@@ -274,8 +275,8 @@ impl Transforms {
         Ok(())
     }
 
-    /// Checks that [`apply`](Self::apply) to the decoded picture has the same result as [`read`](Self::read),
-    /// so that several lists can share one decoded picture.
+    /// Checks that [`apply`](Self::apply) to the decoded picture has the same result as [`read`](Self::read).
+    /// Several lists can then share one decoded picture.
     ///
     /// # Errors
     /// `Config` for pictures of numbers or with alpha, for [`scaled_decode`](Self::scaled_decode), and for
@@ -300,7 +301,7 @@ impl Transforms {
         decoder.decode(encoded)
     }
 
-    /// The size of all pictures that the host's part of the list makes; `None` if they differ.
+    /// The size of all pictures that the host's part of the list makes; `None` if sizes differ.
     pub fn size(&self) -> Option<Size> {
         self.host_size()
     }

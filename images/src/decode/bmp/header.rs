@@ -6,11 +6,12 @@ use crate::decode::Why;
 /// Length of the file header, which precedes the bitmap header.
 const FILE_HEADER: usize = 14;
 
-/// Lengths of the supported bitmap headers: OS/2 1; Windows 3, with 3 masks, with 4; OS/2 2; Windows 4 and 5.
+/// Lengths of the supported bitmap headers: OS/2 1, Windows 3 without masks, with 3 and with 4 masks, OS/2 2,
+/// Windows 4, Windows 5.
 const HEADERS: [u32; 7] = [12, 40, 52, 56, OS2, 108, 124];
 const OS2: u32 = 64;
 
-/// Offset of the colour masks, which follow the header of 40 bytes and are part of longer ones.
+/// Offset of the colour masks. They follow the header of 40 bytes, and are part of longer headers.
 const MASKS: usize = FILE_HEADER + 40;
 
 /// Max pixels per byte of a run-length encoded file. Real files have far fewer.
@@ -115,7 +116,7 @@ impl<'a> Bitmap<'a> {
                 }
                 let mask = |number: usize| u32_at(bytes, MASKS + 4 * number);
                 match [mask(0)?, mask(1)?, mask(2)?] {
-                    // As in Pillow: without masks, the layout is the default one.
+                    // As in Pillow, all masks 0 mean the default layout.
                     [0, 0, 0] if bits == 32 => Layout::Plain { bytes: 4 },
                     [0xFF_0000, 0xFF00, 0xFF] if bits != 16 => Layout::Plain { bytes: bits / 8 },
                     masks => Layout::Masked { bytes: bits / 8, channels: channels(masks, bits)? },
@@ -126,7 +127,7 @@ impl<'a> Bitmap<'a> {
                 return Err(Why(why));
             }
         };
-        // As in Pillow, pixels follow the palette if the offset is 0, or omits the palette.
+        // As in Pillow, the pixels follow the palette if the offset is 0 or is that of the palette.
         let offset = u32_at(bytes, 10)? as usize;
         let omits_palette = bits <= 8 && offset == FILE_HEADER + header as usize;
         let start = if offset == 0 || omits_palette { end } else { offset };
@@ -169,7 +170,7 @@ fn channels(masks: [u32; 3], bits: usize) -> Result<[Channel; 3], Why> {
 mod tests {
     use super::*;
 
-    /// A bitmap of 2 x 2 with its pixels; numbers are put at the places of `changes`.
+    /// Parses a bitmap of 2 x 2 pixels. Each entry of `changes` is an offset and the number to write there.
     fn parsed(header: u32, bits: u32, changes: &[(usize, i32)]) -> Result<Size, String> {
         let mut bytes = vec![0; 300];
         let mut put = |at: usize, number: i32| bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());

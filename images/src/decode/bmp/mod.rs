@@ -1,4 +1,4 @@
-//! BMP: the variants that Pillow reads, with any colour masks. All others are refused by name.
+//! BMP: the variants that Pillow reads, with any colour masks. Other variants are refused by name.
 //!
 //! | file | what |
 //! | --- | --- |
@@ -42,7 +42,7 @@ pub(super) fn decode(bytes: &[u8], to: &mut [u8], indices: &mut Vec<u8>) -> Resu
     Ok(())
 }
 
-/// Converts a row of palette indices; the first index of a byte has its highest bits.
+/// Converts a row of palette indices. The first index of a byte is in its highest bits.
 fn look_up(row: &[u8], bits: usize, palette: &[[u8; 3]; 256], line: &mut [[u8; 3]]) {
     let per_byte = 8 / bits;
     let mask = (0xFF_u16 >> (8 - bits)) as u8;

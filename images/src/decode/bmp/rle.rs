@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn rows_may_be_skipped_end_early_and_run_over() {
         let wanted = |rows: [[u8; 4]; 3]| Ok(rows.concat());
-        // An empty row, which Pillow drops.
+        // An empty row. Pillow drops it.
         let skipped = [4, 7, 0, 0, 0, 0, 2, 5, 0, 1];
         assert_eq!(decoded(&skipped, 8), wanted([[7; 4], [0; 4], [5, 5, 0, 0]]));
         assert_eq!(decoded(&[1, 7, 0, 2, 1, 2, 2, 5], 8), wanted([[7, 0, 0, 0], [0; 4], [0, 0, 5, 5]]));

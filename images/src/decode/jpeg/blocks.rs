@@ -46,7 +46,8 @@ pub(super) fn more_dc(bits: &mut Bits<'_>, low: u8, block: &mut Block) {
     }
 }
 
-/// Reads the first bits of the coefficients in `band`. `empty` is the number of blocks without further ones.
+/// Reads the first bits of the coefficients in `band`. `empty` is the number of blocks, from this one on,
+/// that have no further coefficients.
 pub(super) fn first_ac(
     bits: &mut Bits<'_>,
     ac: &Table,

@@ -7,8 +7,8 @@ use super::huffman::Table;
 use super::standard;
 use crate::Size;
 
-/// The position in a block, in row order, of each coefficient in file order. Indices beyond the last one,
-/// which a damaged file may have, map to the last position.
+/// The position in a block, in row order, of each coefficient in file order. A damaged file may have indices
+/// beyond 63; they map to the last position.
 pub(super) const ORDER: [u8; 80] = [
     0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6, 7,
     14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39,
@@ -21,7 +21,7 @@ pub(super) enum Colors {
     Gray,
     Rgb,
     YCbCr,
-    /// Cyan, magenta, yellow and black, stored inverted, as Adobe does.
+    /// Cyan, magenta, yellow and black, stored inverted as Adobe stores them.
     Cmyk,
     /// CMYK with the first three channels stored as YCbCr.
     Ycck,
@@ -36,7 +36,7 @@ pub(super) struct Component {
     pub(super) v: usize,
     /// The number of the quantisation table.
     table: usize,
-    /// The quantisation table at the start of its first scan, in block order.
+    /// The quantisation table at the start of the component's first scan, in block order.
     pub(super) quantisation: Option<[u16; 64]>,
     /// Size in samples, without padding.
     pub(super) size: Size,
@@ -53,11 +53,11 @@ pub(super) struct Frame {
     pub(super) components: ArrayVec<Component, 4>,
     pub(super) h_max: usize,
     pub(super) v_max: usize,
-    /// Size in units, the minimum coded units of interleaved scans.
+    /// Size in units. A unit is the minimum coded unit of interleaved scans.
     pub(super) units: Size,
 }
 
-/// The state that the segments set.
+/// The state that the segments of a file set.
 #[derive(Debug, Default)]
 pub(super) struct Header {
     pub(super) frame: Option<Frame>,
@@ -91,7 +91,7 @@ pub(super) struct Scan {
     pub(super) components: ArrayVec<(usize, usize, usize), 4>,
     /// First and last coefficient.
     pub(super) band: (usize, usize),
-    /// Successive approximation: the bit position of the previous scan, and of this one.
+    /// The bit positions of successive approximation: of the previous scan, and of this scan.
     pub(super) high: u8,
     pub(super) low: u8,
 }
@@ -124,7 +124,7 @@ impl Header {
             let (marker, start) = next_marker(bytes, at).ok_or("the file is cut short: it has no end")?;
             at = start;
             match marker {
-                // Markers without a segment.
+                // These markers have no segment.
                 0x01 | 0xD0..=0xD8 => continue,
                 0xD9 => return Ok((Segment::End, at)),
                 _ => {}
@@ -152,7 +152,7 @@ impl Header {
         }
     }
 
-    /// The colour space, by the rules of other decoders.
+    /// The colour space, chosen by the same rules as in other decoders.
     pub(super) fn colors(&self, frame: &Frame) -> Colors {
         let ids: ArrayVec<u8, 4> = frame.components.iter().map(|component| component.id).collect();
         match (ids.len(), self.adobe_transform) {
@@ -243,7 +243,7 @@ impl Header {
             }
             let (dc, ac) = (usize::from(tables >> 4) & 3, usize::from(tables & 3));
             for table in [dc, 4 + ac] {
-                // Frames of Motion JPEG leave out the default tables.
+                // Motion JPEG leaves out the default tables.
                 if !self.tables.known[table] {
                     let (counts, symbols) =
                         standard::TABLES[usize::from(table > 3)][usize::from(table & 3 > 0)];

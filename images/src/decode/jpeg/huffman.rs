@@ -57,11 +57,11 @@ impl Table {
 #[derive(Debug)]
 pub(super) struct Bits<'a> {
     bytes: &'a [u8],
-    /// Position of the next byte to read, or of the marker's 0xFF once it is reached.
+    /// Position of the next byte to read, or of the marker's 0xFF once the marker is reached.
     at: usize,
     /// The next bits, from the highest bit down, then zeros.
     buffer: u64,
-    /// Number of bits from the file in the buffer; negative if zeros were read beyond them.
+    /// Number of bits from the file in the buffer. It is negative if zeros were read after the last bit.
     count: i32,
     /// Whether a marker or the end of the file was reached.
     stopped: bool,
@@ -99,7 +99,7 @@ impl<'a> Bits<'a> {
     fn refill_now(&mut self) {
         if let Some(next) = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk()) {
             let word = u32::from_be_bytes(*next);
-            // No byte is 0xFF if no byte of the complement is zero.
+            // If no byte of the complement is zero, no byte of the word is 0xFF.
             let complement = !word;
             if complement.wrapping_sub(0x0101_0101) & word & 0x8080_8080 == 0 {
                 self.buffer |= u64::from(word) << (32 - self.count);
@@ -120,8 +120,8 @@ impl<'a> Bits<'a> {
             };
             let mut next = self.at + 1;
             if byte == 0xFF {
-                // Further 0xFF are padding. Then a zero means the byte 0xFF itself; any other value is a
-                // marker.
+                // Further 0xFF bytes are padding. A zero after them means the byte 0xFF itself. Any other
+                // value is a marker.
                 while self.bytes.get(next) == Some(&0xFF) {
                     next += 1;
                 }
@@ -171,7 +171,8 @@ impl<'a> Bits<'a> {
                 return table.symbols[index as usize & 255];
             }
         }
-        // libjpeg consumes as many bits for an invalid code, so damaged pictures are equal.
+        // libjpeg also consumes this number of bits for an invalid code. So damaged pictures decode to the
+        // same pixels.
         self.consume(17);
         0
     }
@@ -185,7 +186,8 @@ impl<'a> Bits<'a> {
         number
     }
 
-    /// The next `bits` bits as a signed number: the upper half of the range is positive, the lower negative.
+    /// The next `bits` bits as a signed number. Values of the upper half of the range are positive, values of
+    /// the lower half negative.
     #[inline(always)]
     pub(super) fn signed(&mut self, bits: u32) -> i32 {
         let number = self.number(bits);
@@ -199,11 +201,11 @@ impl<'a> Bits<'a> {
         self.number(1) != 0
     }
 
-    /// Skips to the next marker, which should be the restart marker `number`, 0 to 7. Returns whether its
-    /// data follows; if not, the data is lost.
+    /// Skips to the next marker, which should be the restart marker `number`, 0 to 7. Returns `false` if the
+    /// data of this restart interval is lost.
     ///
-    /// As in other decoders, a marker up to two before `number` is skipped, one up to two after it is kept
-    /// for its turn, and any other counts as `number`.
+    /// As in other decoders, a marker up to two before `number` is skipped. A marker up to two after it is
+    /// kept for its own interval. Any other marker counts as `number`.
     pub(super) fn restart(&mut self, number: u8) -> bool {
         (self.buffer, self.count) = (0, 0);
         self.stopped = true;

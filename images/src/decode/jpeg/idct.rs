@@ -1,7 +1,7 @@
 //! The inverse discrete cosine transform, in integers.
 //!
-//! The method is Loeffler, Ligtenberg and Moschytz 1989, with the precision and rounding of libjpeg's
-//! accurate integer method: the samples are those of libjpeg-turbo.
+//! The method is that of Loeffler, Ligtenberg and Moschytz (1989). Precision and rounding are those of
+//! libjpeg's accurate integer method, so the samples are equal to libjpeg-turbo's.
 
 /// Fractional bits of a constant.
 pub(super) const POINT: u32 = 13;
@@ -13,10 +13,11 @@ pub(super) const fn fix(constant: f64) -> i32 {
     (constant * (1 << POINT) as f64 + 0.5) as i32
 }
 
-/// Eight numbers with the same operations, which the compiler turns into one vector.
+/// Eight numbers that get the same operations. The compiler turns them into one vector.
 pub(super) type Lanes<T> = [T; 8];
 
-// Plain loops: the closures of `array::from_fn` are not always inlined, and then not vectorised.
+// Plain loops, because the compiler does not always inline closures of `array::from_fn`, and then does not
+// vectorise them.
 #[inline(always)]
 pub(super) fn each<T: Copy, U: Copy + Default>(x: Lanes<T>, f: impl Fn(T) -> U) -> Lanes<U> {
     let mut y = [U::default(); 8];
@@ -41,8 +42,8 @@ pub(super) fn both<T: Copy, U: Copy, V: Copy + Default>(
 
 /// Transforms eight numbers, per lane; results are shifted down by `shift` and rounded.
 ///
-/// Sums have 16 bits where libjpeg-turbo's vectors do: they overflow only in damaged pictures, in the same
-/// way.
+/// Sums have 16 bits where libjpeg-turbo's vectors have 16 bits. They overflow only in damaged pictures, and
+/// in the same way.
 #[inline(always)]
 fn transform(x: [Lanes<i16>; 8], shift: u32) -> [Lanes<i16>; 8] {
     let wide = |x: Lanes<i16>| each(x, i32::from);
@@ -97,7 +98,7 @@ pub(super) fn value(block: &[i16; 64], quantisation: &[u16; 64], row: usize) -> 
     both(rows[row], tables[row], |coefficient, step| coefficient.wrapping_mul(step as i16))
 }
 
-/// The mean of a block, which is every sample if the other coefficients are zero.
+/// The mean of a block. If the other coefficients are zero, every sample has this value.
 #[inline(always)]
 pub(super) fn level(block: &[i16; 64], quantisation: &[u16; 64]) -> u8 {
     let level = block[0].wrapping_mul(quantisation[0] as i16) << KEPT;

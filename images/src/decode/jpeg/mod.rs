@@ -1,8 +1,9 @@
 //! JPEG: baseline, extended and progressive, 8 bits per sample, coded by Huffman.
 //!
-//! The decoder is built in for three reasons: no crate without C gives the samples of libjpeg-turbo and
-//! Pillow, decodes a region of a picture, or decodes without allocating. The samples are equal to those of
-//! libjpeg-turbo with its accurate transform, with both kinds of chroma upsampling, and of reduced pictures.
+//! feedline has its own decoder because no crate without C does one of these three things: give the samples
+//! of libjpeg-turbo and Pillow, decode a region of a picture, or decode without allocating. The samples are
+//! equal to those of libjpeg-turbo with its accurate transform, with both kinds of chroma upsampling, and of
+//! reduced pictures.
 //!
 //! | file | what |
 //! | --- | --- |
@@ -34,10 +35,10 @@ use super::{Chroma, Reduction, Why};
 use crate::orientation::Orientation;
 use crate::{Region, Size};
 
-/// Max scans of a picture: each takes time, however short it is.
+/// Max scans of a picture. Each scan takes time, even a short one.
 pub(super) const MAX_SCANS: usize = 200;
 
-/// Max pixels per byte: a block of 64 takes at least one bit.
+/// Max pixels per byte. A block of 64 pixels takes at least one bit.
 const MAX_PIXELS_PER_BYTE: u64 = 8 * 64;
 
 pub(super) fn header(bytes: &[u8]) -> Result<super::Header, Why> {
@@ -48,19 +49,19 @@ pub(super) fn header(bytes: &[u8]) -> Result<super::Header, Why> {
     Ok(super::Header { size, orientation: Orientation::from_exif(orientation) })
 }
 
-/// Whether decoding can fail, judged by the headers and the end of the data.
+/// Whether decoding can fail. The headers and the end of the data decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outlook {
-    /// It cannot fail: the data of its only scan ends at a marker.
+    /// Decoding cannot fail: the data of the only scan ends at a marker.
     Sound,
-    /// The data of its only scan ends with the file, so it may be cut short.
+    /// The data of the only scan ends with the file, so it may be cut short.
     Open,
-    /// It has several scans.
+    /// The picture has several scans.
     Scans,
 }
 
 impl Outlook {
-    /// Classifies a picture by its first scan `scan`, whose data begins at `at`.
+    /// Classifies a picture by its first scan. The data of `scan` begins at `at`.
     fn new(frame: &Frame, scan: &Scan, bytes: &[u8], at: usize) -> Self {
         if frame.is_progressive || scan.components.len() != frame.components.len() {
             Self::Scans
@@ -72,7 +73,7 @@ impl Outlook {
     }
 }
 
-/// Whether the data from `at` on ends at a marker other than a restart or a reserved one.
+/// Whether the data from `at` on ends at a marker. Restart markers and reserved markers do not count.
 fn has_end(bytes: &[u8], at: usize) -> bool {
     if bytes.get(at..).is_some_and(|data| data.ends_with(b"\xFF\xD9")) {
         return true;
@@ -102,13 +103,13 @@ impl Jpeg {
         let Segment::Scan(scan) = first else {
             return Err("the file ends before its first scan".into());
         };
-        // A scan without a frame was refused above.
+        // `outlook` refused a scan without a frame above.
         let Some(frame) = &self.header.frame else { return Ok(Outlook::Sound) };
         Ok(Outlook::new(frame, &scan, bytes, at))
     }
 
     /// Decodes `region` of the reduced picture to `to`. Whether it fails depends on the file alone, not on
-    /// the region: of a file that may be cut short, all data is read.
+    /// the region: it reads all data of a file that may be cut short.
     pub(super) fn decode(
         &mut self,
         bytes: &[u8],

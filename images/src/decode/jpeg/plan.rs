@@ -13,11 +13,11 @@ use crate::decode::{Chroma, Reduction};
 pub(super) struct Plan {
     /// The rows of blocks that the region needs.
     pub(super) rows: Range<usize>,
-    /// The blocks that it needs of each row.
+    /// The blocks of each row that the region needs.
     pub(super) columns: Range<usize>,
     /// Width and height of a block in samples: 8, or fewer in a reduced picture.
     pub(super) edge: usize,
-    /// The samples that it needs of each row.
+    /// The samples of each row that the region needs.
     pub(super) samples: Range<usize>,
     /// Samples from one row to the next.
     pub(super) stride: usize,
@@ -29,7 +29,7 @@ pub(super) struct Plan {
 /// How a component is upsampled to the picture's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sampling {
-    /// It has a sample per pixel.
+    /// The component has one sample per pixel.
     Full,
     /// Interpolated to twice the width.
     Across,
@@ -56,7 +56,7 @@ pub(super) fn plans(
 fn plan(frame: &Frame, component: &Component, region: Region, min_edge: usize, chroma: Chroma) -> Plan {
     let &Frame { h_max, v_max, size, .. } = frame;
     let &Component { h, v, blocks, .. } = component;
-    // As in libjpeg: chroma of half the size is not reduced first and enlarged afterwards.
+    // As in libjpeg, chroma of half the size is not reduced, so that it need not be enlarged again.
     let mut edge = min_edge;
     let fits = |max: usize, own: usize, edge: usize| (max * min_edge).is_multiple_of(2 * edge * own);
     while edge < 8 && fits(h_max, h, edge) && fits(v_max, v, edge) {
@@ -88,8 +88,8 @@ fn plan(frame: &Frame, component: &Component, region: Region, min_edge: usize, c
     }
 }
 
-/// The samples that `count` pixels from `start` on need, of `len` samples that stand for `pixels` pixels
-/// each. Interpolation also reads the neighbour on each side.
+/// The samples that `count` pixels from `start` on need. There are `len` samples, each for `pixels` pixels.
+/// Interpolation also reads the neighbour on each side.
 fn needed(start: usize, count: usize, pixels: usize, len: usize) -> Range<usize> {
     let (first, last) = (start / pixels, (start + count - 1) / pixels);
     first.saturating_sub(1)..(last + 2).min(len)

@@ -1,6 +1,6 @@
-//! The inverse transform at reduced size: a block becomes 4 x 4 samples, 2 x 2, or one.
+//! The inverse transform at reduced size: a block becomes 4 x 4 samples, 2 x 2 samples or one sample.
 //!
-//! The method of `idct.rs` without the terms of the finer samples, with the constants and rounding of
+//! It is the method of `idct.rs` without the terms of the finer samples. Constants and rounding are those of
 //! libjpeg's reduced transforms.
 
 use super::idct::{KEPT, Lanes, POINT, both, each, fix, level, value};
@@ -19,7 +19,7 @@ fn down(x: Lanes<i32>, shift: u32) -> Lanes<i16> {
     each(x, |x| (x.wrapping_add(half) >> shift).clamp(i16::MIN.into(), i16::MAX.into()) as i16)
 }
 
-/// Transforms eight numbers to four, per lane, shifted down by `shift`; number 4 is ignored.
+/// Transforms eight numbers to four, per lane. Results are shifted down by `shift`. Number 4 is ignored.
 #[inline(always)]
 fn four(x: [Lanes<i16>; 8], shift: u32) -> [Lanes<i16>; 4] {
     let first = each(x[0], |x| i32::from(x) << (POINT + 1));
@@ -45,7 +45,7 @@ fn four(x: [Lanes<i16>; 8], shift: u32) -> [Lanes<i16>; 4] {
     ]
 }
 
-/// Transforms eight numbers to two, as [`four`]; uses the first and the odd ones only.
+/// Transforms eight numbers to two, as [`four`]. Uses only number 0 and the odd numbers.
 #[inline(always)]
 fn two(x: [Lanes<i16>; 8], shift: u32) -> [Lanes<i16>; 2] {
     let first = each(x[0], |x| i32::from(x) << (POINT + 2));
@@ -61,8 +61,8 @@ fn two(x: [Lanes<i16>; 8], shift: u32) -> [Lanes<i16>; 2] {
     ]
 }
 
-/// Writes the `EDGE` x `EDGE` samples of `block` to `to`, with rows `stride` apart; `transform` turns eight
-/// numbers into `EDGE`.
+/// Writes the `EDGE` x `EDGE` samples of `block` to `to`, with rows `stride` apart. `transform` turns eight
+/// numbers into `EDGE` numbers.
 #[inline(always)]
 fn samples<const EDGE: usize>(
     block: &[i16; 64],

@@ -1,7 +1,7 @@
-//! Rows of pixels: upsampling, then colour conversion, both with the bits of libjpeg-turbo.
+//! Rows of pixels: upsampling, then colour conversion. Both give the same bits as libjpeg-turbo.
 //!
 //! With [`Chroma::Interpolated`](crate::Chroma::Interpolated), chroma at half the size is interpolated
-//! ("fancy upsampling"). At any other fraction samples are repeated.
+//! ("fancy upsampling"). At any other fraction, samples are repeated.
 
 use super::header::Colors;
 use super::plan::{Plan, Sampling};
@@ -47,7 +47,7 @@ fn row<'a>(
 ) -> &'a [u8] {
     let &Plan { stride, samples: ref range, .. } = plan;
     let line = |row: usize| &plane[row * stride..][range.clone()];
-    // The second nearest row: above `y / 2` for even rows, below it for odd ones.
+    // The second nearest row. It is above `y / 2` for even rows, and below it for odd rows.
     let nearest = || match y % 2 {
         0 => (y / 2).saturating_sub(1),
         _ => (y / 2 + 1).min(plan.height - 1),

@@ -1,4 +1,4 @@
-//! The default Huffman tables (ITU-T T.81, annex K.3), which frames of Motion JPEG leave out.
+//! The default Huffman tables (ITU-T T.81, annex K.3). Motion JPEG leaves them out.
 
 /// Number of codes per length, and their symbols.
 type Codes = (&'static [u8; 16], &'static [u8]);

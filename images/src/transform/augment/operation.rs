@@ -92,8 +92,8 @@ impl Operation {
     }
 }
 
-/// Shears, moves or rotates a picture. A pixel of the result is the nearest pixel of the source at
-/// `x = a x + b y + c`, `y = d x + e y + f`, or black outside of it.
+/// Shears, moves or rotates a picture. A pixel of the result is the nearest pixel of the source at `x = a x +
+/// b y + c`, `y = d x + e y + f`. It is black if that is outside of the source.
 #[derive(Clone, Copy, Debug)]
 struct Affine {
     x: [f64; 3],
@@ -126,7 +126,7 @@ impl Affine {
     }
 }
 
-/// Moves levels away from the smoothed picture (factors above 1) or towards it. Border pixels stay.
+/// Moves levels away from the smoothed picture (factors above 1) or towards it. Border pixels do not change.
 fn sharpness(canvas: &mut Canvas, factor: f32) {
     canvas.replace(canvas.size(), |size, from, to| {
         to.copy_from_slice(from);

@@ -14,13 +14,13 @@ use crate::view::{View, ViewMut};
 
 /// `len` elements of device memory, for use on one stream.
 ///
-/// Dropping a buffer blocks until the stream has drained: reuse buffers instead of creating them in a
+/// Dropping a buffer blocks until the stream has drained. So reuse buffers instead of creating them in a
 /// loop.
 pub struct Buffer<T: Element> {
     stream: Stream,
     address: Address,
     len: usize,
-    /// Work on another stream may still use the memory, so it is never freed.
+    /// Whether the memory is never freed, because work on another stream may still use it.
     leaked: bool,
     element: PhantomData<T>,
 }
@@ -47,7 +47,7 @@ impl<T: Element> Buffer<T> {
         Ok(buffer)
     }
 
-    /// Names the buffer in the simulator's messages.
+    /// Names the buffer in messages of the simulator.
     ///
     /// ```
     /// # use feedline_device::{Buffer, Device};
@@ -173,8 +173,8 @@ impl<T: Element> View<'_, T> {
     }
 }
 
-/// Waits for a copy between `staging` and the device. Leaks the block if it is unknown whether the copy
-/// has ended.
+/// Waits for a copy between `staging` and the device. Leaks the block if it cannot tell whether the copy has
+/// ended.
 fn drain(copied: Result<()>, stream: &StreamCore, staging: Pinned) -> Result<Pinned> {
     match stream.synchronize() {
         Ok(()) => copied.map(|()| staging),
@@ -196,8 +196,7 @@ impl<T: Element> Drop for Buffer<T> {
         if core.recorder.keep(Span { address: self.address, bytes }) {
             return;
         }
-        // Work on the stream may still use the memory: if the stream cannot be drained, the memory is
-        // leaked.
+        // Work on the stream may still use the memory. If the stream cannot be drained, the memory is leaked.
         let freed = self.stream.synchronize().and_then(|()| {
             // SAFETY: from `alloc_device` with this size, freed once; its stream has just been drained.
             unsafe { core.device.backend.free_device(self.address, bytes) }

@@ -1,9 +1,9 @@
-//! Recording a stream's work: the recording thread, the work a recording may contain, and the memory it
-//! must keep alive.
+//! The recording of a stream's work: the recording thread, the work that a recording may contain, and the
+//! memory that it must keep alive.
 //!
-//! Work of the recording thread goes to a separate stream that is created for the recording. Work that
-//! other threads submit to the recorded stream meanwhile runs as usual. Memory that a recording may use
-//! is kept until the stream's last graph is dropped: see [`Recorder::keep`].
+//! Work of the recording thread goes to a separate stream, which is created for the recording. Meanwhile,
+//! work that other threads submit to the recorded stream runs as usual. Memory that a recording may use is
+//! kept until the stream's last graph is dropped; see [`Recorder::keep`].
 
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,8 +16,8 @@ use feedline_core::{Error, ErrorKind, Result};
 /// A resource other than memory that recorded work needs, such as a kernel's module.
 pub(crate) type Needed = Arc<dyn Any + Send + Sync>;
 
-/// Identifies a device slot: the address of its ring's shared state, and its index. Unique while the ring
-/// lives.
+/// Identifies a device slot: the address of its ring's shared state, and its index. It is unique while the
+/// ring lives.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SlotId {
     pub(crate) ring: usize,
@@ -25,14 +25,14 @@ pub(crate) struct SlotId {
 }
 
 impl SlotId {
-    /// Stands for every shared buffer: no recording accepts one, since other streams may use it when the
+    /// Stands for every shared buffer. No recording accepts one, because other streams may use it when the
     /// graph is launched.
     pub(crate) const SHARED: Self = Self { ring: 0, index: usize::MAX };
 }
 
 /// Memory that a unit of work uses.
 pub(crate) enum Use {
-    /// A batch, whose reader is borrowed while the recording runs; or a shared buffer.
+    /// A batch, or a shared buffer. The batch's reader is borrowed while the recording runs.
     Slot(SlotId),
     /// A buffer.
     Buffer(Span),
@@ -41,8 +41,8 @@ pub(crate) enum Use {
 /// The recording state of one stream.
 #[derive(Default)]
 pub(crate) struct Recorder {
-    /// Whether `current` may be set. Reading it is the only cost of a launch while nothing is being
-    /// recorded.
+    /// Whether `current` may be set. While nothing is being recorded, reading this flag is the only cost of a
+    /// launch.
     recording: AtomicBool,
     state: Mutex<State>,
 }
@@ -50,7 +50,7 @@ pub(crate) struct Recorder {
 #[derive(Default)]
 struct State {
     current: Option<Recording>,
-    /// The number of recordings and graphs of this stream.
+    /// The number of live recordings and graphs of this stream.
     live: usize,
     /// Memory that recorded work uses.
     used: Vec<Span>,
@@ -62,9 +62,9 @@ struct State {
 struct Recording {
     thread: ThreadId,
     stream: StreamId,
-    /// The branch for work that may run concurrently with the rest.
+    /// The side branch, for work that may run concurrently with the main branch.
     side: Side,
-    /// The slot of the recorded batch; its reader is borrowed until the recording ends.
+    /// The slot of the recorded batch. The batch's reader is borrowed until the recording ends.
     slot: Option<SlotId>,
     needed: Vec<Needed>,
 }
@@ -108,9 +108,9 @@ impl Recorder {
         self.state().current.take().map(|recording| recording.needed).unwrap_or_default()
     }
 
-    /// The recording stream for the calling thread's work on the memory `used`; `None` if the stream itself
-    /// takes it. A recording accepts batches of its own slot only, because no other batch is held while it is
-    /// replayed.
+    /// Returns the recording stream for the calling thread's work on the memory `used`; `None` if the work
+    /// goes to the stream itself. A recording accepts only batches of its own slot, because no other batch is
+    /// held while it is replayed.
     pub(crate) fn target(&self, used: impl Iterator<Item = Use>, name: &str) -> Result<Option<StreamId>> {
         if !self.recording.load(Ordering::Acquire) {
             return Ok(None);
@@ -135,8 +135,8 @@ impl Recorder {
         Ok(Some(target))
     }
 
-    /// The recording's stream, its side stream, and the fork and join events, if the calling thread is
-    /// recording and is not on the side branch already.
+    /// The recording's stream, its side stream, and the fork and join events. `None` if the calling thread is
+    /// not recording, or is already on the side branch.
     pub(crate) fn branches(&self) -> Option<(StreamId, StreamId, EventId, EventId)> {
         if !self.recording.load(Ordering::Acquire) {
             return None;
@@ -173,7 +173,7 @@ impl Recorder {
         }
     }
 
-    /// Returns an error while the calling thread is recording, for calls that a recording cannot contain.
+    /// Returns an error while the calling thread is recording. For calls that a recording cannot contain.
     pub(crate) fn refuse(&self, what: &str) -> Result<()> {
         if self.recording.load(Ordering::Acquire) && self.state().mine().is_some() {
             return Err(refused(what, "record only work that is the same in every step"));
@@ -182,7 +182,7 @@ impl Recorder {
     }
 
     /// Takes over the memory of a dropped buffer if a graph may still use it, or if the calling thread is
-    /// recording and cannot wait for its work. Returns whether it did.
+    /// recording and cannot wait for the buffer's work. Returns whether it took the memory.
     pub(crate) fn keep(&self, buffer: Span) -> bool {
         let mut state = self.state();
         let is_used = state.used.iter().any(|used| used.overlaps(&buffer));

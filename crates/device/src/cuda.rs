@@ -1,6 +1,6 @@
 //! CUDA-only features of a device: kernel launches, and interoperability with cudarc's types.
 //!
-//! Each one finds the backend with [`downcast_ref`](feedline_backend::Backend#method.downcast_ref), and
+//! Each feature finds the backend with [`downcast_ref`](feedline_backend::Backend#method.downcast_ref), and
 //! returns `None` or an error on other devices. The backend itself is the crate `feedline-cuda`.
 
 mod arguments;

@@ -12,9 +12,9 @@ use crate::{Event, Stream};
 /// A device: an NVIDIA GPU, or the host in place of one. Clones refer to the same device.
 ///
 /// A fault on a device is usually returned by a later call than the one that caused it. If the environment
-/// variable `FEEDLINE_SYNC` is `1` when the device is opened, every call waits for its own work: then the
-/// call that caused the fault returns it, with its source line, its stage and its batch. This is slow, and
-/// work that waits for the calling thread never ends.
+/// variable `FEEDLINE_SYNC` is `1` when the device is opened, every call waits for its own work. The call
+/// that caused the fault then returns it, with its source line, its stage and its batch. This mode is slow,
+/// and work that waits for the calling thread never ends.
 ///
 /// ```
 /// use feedline_device::{Buffer, Device};
@@ -31,10 +31,10 @@ pub struct Device {
 }
 
 impl Device {
-    /// A new host device: streams are threads, events are counters, with the semantics of a GPU.
+    /// A new host device. Its streams are threads and its events are counters, with the semantics of a GPU.
     ///
-    /// Every call makes a device of its own, with its own statistics and its own loss: like two GPUs, two
-    /// host devices do not share streams, events and memory. Clone a device to use it in several places.
+    /// Every call makes a separate device, with its own statistics and its own loss. Like two GPUs, two host
+    /// devices do not share streams, events or memory. Clone a device to use it in several places.
     ///
     /// ```
     /// use feedline_device::Device;
@@ -68,7 +68,7 @@ impl Device {
     /// Opens the first usable GPU, or the host if there is none.
     ///
     /// # Errors
-    /// A GPU that exists but fails.
+    /// The failure of a GPU that exists but cannot be opened.
     pub fn best() -> Result<Self> {
         match Self::cuda(0) {
             Err(error) if error.kind() == ErrorKind::Unavailable => Ok(Self::new_host()),
@@ -81,7 +81,7 @@ impl Device {
         self.core.backend.kind()
     }
 
-    /// The device's name. Two devices may have the same name; `Display` adds a number.
+    /// The device's name. Two devices may have the same name, so `Display` adds a number.
     pub fn name(&self) -> String {
         self.core.backend.name()
     }
@@ -137,8 +137,8 @@ pub fn with_backend(backend: impl Backend) -> Device {
     }
 }
 
-/// The backend, which makes the driver's calls: its properties, and unsafe calls without the checks of
-/// this crate.
+/// The backend, which makes the driver's calls. It has the device's properties, and unsafe calls without the
+/// checks of this crate.
 pub fn backend(device: &Device) -> &dyn Backend {
     &*device.core.backend
 }

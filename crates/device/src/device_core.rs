@@ -10,7 +10,7 @@ use feedline_core::{Error, ErrorKind, Result, Stage};
 use crate::stats::DeviceStats;
 
 pub(crate) struct Core {
-    /// The device's number in this process, from 1: two devices may have the same name.
+    /// The device's number in this process, from 1. It tells apart devices with the same name.
     number: u64,
     pub(crate) backend: Box<dyn Backend>,
     pub(crate) stats: DeviceStats,
@@ -33,13 +33,13 @@ impl Core {
         self.is_synchronous
     }
 
-    /// Makes messages of the next device calls name the caller's line, while the result lives.
+    /// While the result lives, messages of the next device calls name the caller's line.
     #[track_caller]
     pub(crate) fn call_site(&self) -> Option<CallSite> {
         if self.names_lines { Some(CallSite::enter()) } else { None }
     }
 
-    /// Adds the batch that work reads to the work's error, if the error is known to belong to that work.
+    /// Adds to the error the batch that the failed work reads, if the error is known to belong to this work.
     pub(crate) fn place(&self, error: Error, step: Option<u64>) -> Error {
         match step {
             Some(step) if self.is_synchronous => internal::error::at(error, Stage::Compute, step),
@@ -47,7 +47,7 @@ impl Core {
         }
     }
 
-    /// Returns an error if `what` belongs to another device.
+    /// Returns an error if `other` is another device. `what` names the object of `other` in the message.
     pub(crate) fn same(self: &Arc<Self>, other: &Arc<Self>, what: &str) -> Result<()> {
         if Arc::ptr_eq(self, other) {
             return Ok(());

@@ -1,9 +1,9 @@
-//! An event: a point in a stream's work. Created once and recorded many times.
+//! An event: a point in a stream's work. It is created once and recorded many times.
 //!
-//! Each copy from a host block into a device slot has one event of an [`EventPool`], to which the block and
-//! the leases of the slot both refer. It belongs to its copy, not to the block or the slot: the block's next
-//! copy goes to another slot, and the slot's next copy comes from another block. If an event were recorded
-//! again while the other side still refers to it, that side would wait for a later copy.
+//! Each copy from a host block into a device slot has one event of an [`EventPool`]. The block and the leases
+//! of the slot both refer to it. The event belongs to its copy, not to the block or the slot: the block's
+//! next copy goes to another slot, and the slot's next copy comes from another block. If the event were
+//! recorded again while one side still refers to it, this side would wait for a later copy.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,8 +15,8 @@ use crate::device_core::Core;
 
 /// A point in the work of a stream.
 ///
-/// An event that was never recorded counts as complete. Recording it again replaces the point; waits that
-/// were issued before keep the old one.
+/// An event that was never recorded counts as complete. Recording the event again replaces the point. Waits
+/// that were issued before still wait for the old point.
 pub struct Event {
     device: Arc<Core>,
     id: EventId,
@@ -75,7 +75,7 @@ impl Event {
             if left.is_zero() {
                 return Ok(false);
             }
-            // No device offers a bounded wait, so this polls with increasing pauses.
+            // No device offers a wait with a time limit, so this polls with increasing pauses.
             std::thread::sleep(pause.min(left));
             pause = (pause * 2).min(std::time::Duration::from_millis(1));
         }
@@ -115,8 +115,8 @@ impl std::fmt::Debug for Event {
     }
 }
 
-/// The events for copies into the slots of one ring, recorded again and again. The front one was taken the
-/// longest time ago: events become free in the order in which they were taken.
+/// The events for copies into the slots of one ring. They are recorded again and again. The front event was
+/// taken the longest time ago; events become free in the order in which they were taken.
 pub(crate) struct EventPool(Mutex<VecDeque<Arc<Event>>>);
 
 impl EventPool {
@@ -126,14 +126,14 @@ impl EventPool {
         Ok(Self(Mutex::new(all)))
     }
 
-    /// Takes an event that no block, lease or thread refers to, for the next copy. Creates one if there
-    /// is none.
+    /// Takes an event to which no block, lease or thread refers, for the next copy. Creates one if there is
+    /// none.
     ///
     /// The pool stops growing at one event per block and per slot, plus one per thread that waits for a
     /// copy of a block that other threads may take meanwhile.
     pub(crate) fn take(&self, device: &Arc<Core>) -> Result<Arc<Event>> {
         let mut events = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // `get_mut` instead of `strong_count`: it also synchronises with the drop of the last other
+        // `get_mut` instead of `strong_count`, because it also synchronises with the drop of the last other
         // reference.
         let free = events.iter_mut().position(|event| Arc::get_mut(event).is_some());
         match free {

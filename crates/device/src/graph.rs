@@ -1,4 +1,4 @@
-//! A graph: the work of a step, recorded once and launched many times in one call each.
+//! A graph: the work of a step, recorded once and launched many times, each time by one call.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::slot::{Reader, SlotRef};
 use crate::stream::StreamCore;
 use crate::{Event, Stream};
 
-/// The recorded work of one step, for one stream and, if it reads a batch, for one device slot.
+/// The recorded work of one step. It is for one stream, and for one device slot if it reads a batch.
 ///
-/// A graph keeps everything that its work uses alive: buffers dropped meanwhile are freed with the last
-/// graph of their stream.
+/// A graph keeps everything that its work uses alive. Buffers that are dropped meanwhile are freed with the
+/// last graph of their stream.
 pub struct Graph {
     stream: Arc<StreamCore>,
     id: GraphId,
@@ -24,10 +24,9 @@ pub struct Graph {
 
 /// Records the work that `body` submits to `stream`. None of it runs before [`Graph::launch`].
 ///
-/// `body` may read `batch` but no other batch. Scalar arguments are fixed at recording time, so
-/// values that change from step to step must be in device memory. `body` cannot create or copy
-/// buffers, wait, or record events. Work submitted to the cudarc stream directly is not recorded but
-/// runs at once.
+/// `body` may read `batch` but no other batch. Scalar arguments are fixed at recording time, so values that
+/// change from step to step must be in device memory. `body` cannot create or copy buffers, wait, or record
+/// events. Work that is submitted to the cudarc stream directly is not recorded. It runs at once.
 ///
 /// # Errors
 /// `Config` for work that cannot be recorded; any error of `body`; a device failure, also if the
@@ -42,7 +41,7 @@ pub fn record_graph(
         stream.accepts(reader.stream().core(), "a recording")?;
     }
     let backend = &core.device.backend;
-    // These streams and events end with this call: the graph is a copy of the recording.
+    // These streams and events end with this call, because the graph is a copy of the recording.
     let new_stream = || Stream::create(&core.device, "record", Priority::Normal);
     let (main, side_stream) = (new_stream()?, new_stream()?);
     let (fork, join) = (Event::new(&core.device, false)?, Event::new(&core.device, false)?);
@@ -64,7 +63,7 @@ pub fn record_graph(
     });
     match (recorded, ended) {
         (Ok(()), Ok(id)) => {
-            // From here on the graph releases the resources of the recording.
+            // From here on, the graph releases the resources of the recording.
             std::mem::forget(recording);
             Ok(Graph { stream: core.clone(), id, slot, needed })
         }
@@ -77,8 +76,8 @@ pub fn record_graph(
     }
 }
 
-/// Submits the work of `main` and then of `side`. In a recording, the two become branches that may
-/// run concurrently: the side branch is forked before `main`, and joined after both.
+/// Submits the work of `main` and then of `side`. In a recording, the two become branches that may run
+/// concurrently. The side branch is forked before `main`, and joined after both.
 ///
 /// Put the work on the critical path into `main`: a GPU starts with the work that was submitted first.
 ///
@@ -170,7 +169,7 @@ impl Graph {
 impl Drop for Graph {
     fn drop(&mut self) {
         if let Err(error) = self.stream.synchronize() {
-            // Its work may still run, so everything it uses is leaked.
+            // The graph's work may still run, so everything it uses is leaked.
             self.stream.device.stats.report(error);
             std::mem::forget((self.slot.take(), std::mem::take(&mut self.needed)));
             return;
@@ -188,7 +187,7 @@ fn destroy(core: &StreamCore, id: GraphId) {
     }
 }
 
-/// Frees the memory of dropped buffers once the stream's last graph is gone.
+/// Frees the memory of dropped buffers after the stream's last graph is dropped.
 fn free_kept(core: &StreamCore) {
     let kept = core.recorder.release();
     if kept.is_empty() {

@@ -1,4 +1,4 @@
-//! For feedline's own crates. No stability: items change in any release.
+//! For feedline's own crates. Nothing here is stable: items change in any release.
 
 use feedline_core::Error;
 
@@ -7,8 +7,8 @@ pub use crate::graph::fork_join;
 pub use crate::submit::keep_with_graph;
 use crate::{Device, Stream};
 
-/// Records an error that cannot be returned, such as one of a drop, for
-/// [`take_errors`](crate::DeviceStats::take_errors).
+/// Records an error that cannot be returned, such as the error of a drop.
+/// [`take_errors`](crate::DeviceStats::take_errors) returns it.
 pub fn report(device: &Device, error: Error) {
     device.stats().report(error);
 }

@@ -1,4 +1,4 @@
-//! Pinned host memory that tracks the end of the last copy out of it.
+//! Pinned host memory. It tracks the end of the last copy out of it.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -14,15 +14,15 @@ use crate::{Device, Event, Stream};
 /// A block of pinned host memory.
 pub struct Pinned {
     device: Arc<Core>,
-    /// Changes only in [`exchange`](Self::exchange), so it needs no order of its own.
+    /// Changes only in [`exchange`](Self::exchange), so it needs no memory ordering of its own.
     ptr: AtomicPtr<u8>,
     bytes: usize,
     /// The event of the last copy out of this block; `None` before the first one.
     copied: Mutex<Option<Arc<Event>>>,
-    /// The streams that read this block: those of [`set_readers`](Self::set_readers), or the one of the first
-    /// copy.
+    /// The streams that read this block: those passed to [`set_readers`](Self::set_readers), or else the
+    /// stream of the first copy.
     readers: OnceLock<Box<[Arc<StreamCore>]>>,
-    /// A copy may still use the block, so it is never freed.
+    /// Whether the block is never freed, because a copy may still use it.
     leaked: bool,
 }
 
@@ -47,11 +47,11 @@ impl Pinned {
         Ok(Self { device: device.clone(), ptr: AtomicPtr::new(ptr), bytes, copied, readers, leaked: false })
     }
 
-    /// Lets each of `streams` read this block, and no other. Without this call, the stream of the first copy
-    /// is the only one.
+    /// Lets `streams` and no other stream read this block. Without this call, only the stream of the first
+    /// copy reads it.
     ///
     /// # Errors
-    /// `Config` for a stream of another device, and once the block has its streams.
+    /// `Config` for a stream of another device, and if the streams of the block are already set.
     pub fn set_readers(&self, streams: &[Stream]) -> Result<()> {
         StreamCore::set_owners(streams, &self.readers, &self.device, "a pinned slot")
     }
@@ -62,7 +62,7 @@ impl Pinned {
         self
     }
 
-    /// Calls `work`, which submits work that reads this block to `stream`, and then records `copied`. The
+    /// Calls `work`, and then records `copied`. `work` submits work to `stream` that reads this block. The
     /// block must not be written before `copied` completes.
     pub(crate) fn read_by(
         &self,
@@ -74,13 +74,13 @@ impl Pinned {
         work(self.as_ptr())?;
         stream.record(copied)?;
         let earlier = self.copied.lock().unwrap_or_else(PoisonError::into_inner).replace(copied.clone());
-        // Dropped after the lock is released.
+        // The drop comes after the release of the lock.
         drop(earlier);
         Ok(())
     }
 
     /// Replaces this block's memory by the memory at `address`, which has the same size. Returns the old
-    /// address. Host memory is the device memory of the host device, so a batch need not be copied there.
+    /// address. On the host device, host memory is device memory, so a batch need not be copied.
     ///
     /// # Safety
     /// The device is the host device. `address` is from its allocator, and the caller owns it. Nothing holds
@@ -95,7 +95,7 @@ impl Pinned {
         self.copied.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns an error for a stream of another device, and for one that does not read this block.
+    /// Returns an error for a stream of another device, and for a stream that does not read this block.
     pub(crate) fn accepts(&self, stream: &Arc<StreamCore>) -> Result<()> {
         stream.is_one_of(&self.readers, &self.device, "a pinned slot is copied")
     }
@@ -142,7 +142,7 @@ unsafe impl HostMemory for Pinned {
     }
 
     fn is_quick_to_ask(&self) -> bool {
-        // A query takes the CUDA driver 0.3 us, a wait 38 us of CPU time. The simulator's results must
+        // A query takes the CUDA driver 0.3 us. A wait takes 38 us of CPU time. The simulator's results must
         // depend on the seed alone, not on how often this machine queries.
         self.device.backend.kind() == BackendKind::Cuda
     }

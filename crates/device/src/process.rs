@@ -1,10 +1,10 @@
 //! Fork detection: a forked child has none of its parent's threads.
 
-/// The number of forks between the first call and this one, along this process's ancestry. The number
-/// differs in a forked child. Always 0 on Windows, where no process forks.
+/// The number of forks between the first call and this one, counted along the chain from parent to child. The
+/// number differs in a forked child. It is always 0 on Windows, where no process forks.
 ///
-/// This is an atomic load. Reading the process id instead takes 200 ns per batch. A child created by a
-/// raw system call, bypassing the C library, is not detected.
+/// This is an atomic load. Reading the process id instead takes 200 ns per batch. A child that a raw system
+/// call creates, without the C library, is not detected.
 pub fn forks() -> u64 {
     count::forks()
 }

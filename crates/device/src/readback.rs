@@ -1,5 +1,5 @@
-//! Asynchronous results: copies from the device to pinned memory, on a separate stream, read once they
-//! have arrived.
+//! Asynchronous results. They are copied from the device to pinned memory on a separate stream, and read once
+//! they have arrived.
 
 use std::mem::ManuallyDrop;
 
@@ -28,14 +28,14 @@ use crate::{Buffer, Event, Pinned, Stream};
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
 pub struct Readback<T: Element> {
-    // Freed only after the results stream is drained; leaked if draining fails.
+    // Freed only after the results stream is drained. Leaked if draining fails.
     cells: ManuallyDrop<Buffer<T>>,
     host: ManuallyDrop<Pinned>,
     results: Stream,
     written: Event,
     arrived: Vec<Event>,
     width: usize,
-    /// The device cell that was begun but not sent yet.
+    /// The device cell that was begun but is not sent yet.
     begun: Option<usize>,
     /// For each device cell, the number of the last result sent from it.
     last: Vec<Option<usize>>,
@@ -70,7 +70,7 @@ impl<T: Element> Readback<T> {
         let results = Stream::create(device, "results", Priority::Normal)?;
         let cells = Buffer::new(stream, elements)?.named("readback");
         let host = Pinned::on(device, bytes)?.named("readback");
-        // Wrapped only now, so that an error above drops them.
+        // Wrapped only here, so that an error above drops both.
         let (cells, host) = (ManuallyDrop::new(cells), ManuallyDrop::new(host));
         let last = vec![None; depth];
         Ok(Self { cells, host, results, written, arrived, width, begun: None, last, sent: 0, read: 0 })
@@ -99,13 +99,12 @@ impl<T: Element> Readback<T> {
         self.begin_at(self.sent % self.depth())
     }
 
-    /// Like [`begin`](Self::begin), but with a device cell of the caller's choice, below `depth`. A
-    /// replayed step writes to the address it was recorded with, so each device slot has its own cell.
+    /// Like [`begin`](Self::begin), but the caller chooses the device cell, below `depth`. A replayed step
+    /// writes to the address with which it was recorded, so each device slot has its own cell.
     ///
     /// The stream, not the host, waits for the last copy out of that cell.
     ///
-    /// # Errors
-    /// `Config` if there is no such cell, or if every result is in flight: read one first; a device
+    /// `Config` if there is no such cell, or if every result is in flight: then read one first. A device
     /// failure.
     #[track_caller]
     pub fn begin_at(&mut self, cell: usize) -> Result<ViewMut<'_, T>> {
@@ -118,7 +117,7 @@ impl<T: Element> Readback<T> {
                 format!("all {} result cells are in flight: read one before the next step", self.depth());
             return Err(Error::new(ErrorKind::Config, why));
         }
-        // Results that the host has read have left their cells.
+        // A result that the host has read no longer uses its cell.
         if let Some(sent) = self.last[cell].filter(|&sent| sent >= self.read) {
             self.cells.stream().wait(&self.arrived[sent % self.depth()])?;
         }
@@ -208,7 +207,7 @@ impl<T: Element> Drop for Readback<T> {
         // SAFETY: as above.
         let host = unsafe { ManuallyDrop::take(&mut self.host) };
         if let Err(error) = drained {
-            // A copy between the two may still be running.
+            // A copy between the two blocks may still be running.
             cells.leak(error.clone());
             host.leak(error);
         }

@@ -1,4 +1,4 @@
-//! Device memory that one stream writes and any stream reads: fork and join.
+//! Device memory that one stream writes and any stream reads, for fork and join.
 
 use std::mem::ManuallyDrop;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,13 +11,13 @@ use crate::{Buffer, Event, Stream};
 
 /// `len` elements of device memory that one stream writes and any stream of the device reads.
 ///
-/// Use it to fork and join work. Fork: a stream that reads with [`on`](Self::on) after a write waits for that
+/// Use it to fork and join work. Fork: a stream that reads with [`on`](Self::on) after a write waits for this
 /// write. Join: the owner waits for all readers before it writes again with [`view_mut`](Self::view_mut).
-/// Both are waits on the device, through two events that are created once; the host does not block, and a
-/// stream waits once per write, however often it reads. Reads on the owner's own stream need no event.
+/// Both waits are on the device, through two events that are created once. The host does not block. A stream
+/// waits once per write, however often it reads. Reads on the owner's own stream need no event.
 ///
-/// So a step with branches is written like one without: each branch has a stream, owns the buffers that it
-/// writes, and reads the buffers of others.
+/// So a step with branches looks like a step without branches. Each branch has a stream, owns the buffers
+/// that it writes, and reads the buffers of other branches.
 ///
 /// ```
 /// use feedline_device::{Buffer, Device, SharedBuffer, launch_host};
@@ -47,10 +47,10 @@ use crate::{Buffer, Event, Stream};
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
 ///
-/// A recorded step cannot use it: its launches would not wait. Dropping it blocks until the owner and the
-/// readers have drained.
+/// A recorded step cannot use a shared buffer, because its launches would not wait. Dropping the buffer
+/// blocks until the owner and the readers have drained.
 pub struct SharedBuffer<T: Element> {
-    // Freed after the readers; leaked if they cannot be waited for.
+    // Freed after the readers. Leaked if waiting for them fails.
     buffer: ManuallyDrop<Buffer<T>>,
     /// Recorded on the owner's stream by `publish`, or at the first foreign read after a write.
     written: Event,
@@ -59,7 +59,7 @@ pub struct SharedBuffer<T: Element> {
     readers: Mutex<Readers>,
 }
 
-/// Streams that read the latest write.
+/// The streams that read the latest write.
 #[derive(Default)]
 struct Readers {
     /// Whether `written` is recorded after the last write.
@@ -95,12 +95,12 @@ impl<T: Element> SharedBuffer<T> {
         self.buffer.stream()
     }
 
-    /// All elements, for reading on `stream`. Work submitted to `stream` from now on runs after the last
-    /// write; the host does not block.
+    /// Returns all elements, for reading on `stream`. Work submitted to `stream` from now on runs after the
+    /// last write. The host does not block.
     ///
-    /// At the first call for another stream after a write, "the last write" is all work submitted to the
-    /// owner's stream so far. To let a branch start early, call this, or [`publish`](Self::publish), before
-    /// submitting other work to the owner.
+    /// At the first call for another stream after a write, "the last write" means all work submitted to the
+    /// owner's stream so far. To let a branch start early, call this method or [`publish`](Self::publish)
+    /// before submitting other work to the owner.
     ///
     /// # Errors
     /// `Config` for a stream of another device, or one that is being recorded; a device failure.
@@ -116,8 +116,8 @@ impl<T: Element> SharedBuffer<T> {
         Ok(View::new(self.buffer.view().address(), self.len(), stream.core(), Some(SlotId::SHARED)))
     }
 
-    /// Ends the last write: streams that read later wait for the work submitted to the owner's stream so far,
-    /// not for later work. Without this call, the first read from another stream does it.
+    /// Ends the last write. Streams that read later wait for the work submitted to the owner's stream so far,
+    /// but not for later work. Without this call, the first read from another stream ends the write.
     ///
     /// ```
     /// use feedline_device::{Device, SharedBuffer, launch_host};
@@ -146,7 +146,8 @@ impl<T: Element> SharedBuffer<T> {
         Ok(())
     }
 
-    /// All elements, for writing on the owner's stream, after all reads so far; the host does not block.
+    /// Returns all elements, for writing on the owner's stream after all reads so far. The host does not
+    /// block.
     ///
     /// # Errors
     /// `Config` while the owner's stream or a reader is being recorded; a device failure.
@@ -180,7 +181,7 @@ impl<T: Element> SharedBuffer<T> {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the owner's stream wait for all readers. The mutable borrow proves that no view is alive, so
+    /// Makes the owner's stream wait for all readers. The mutable borrow proves that no view is alive. So
     /// every use was submitted before.
     fn join(&mut self) -> Result<()> {
         let readers = self.readers.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -200,7 +201,8 @@ impl<T: Element> Drop for SharedBuffer<T> {
         // SAFETY: taken once, here, and not used afterwards.
         let buffer = unsafe { ManuallyDrop::take(&mut self.buffer) };
         match joined {
-            // The buffer drains its stream, which waits for the readers, before it frees the memory.
+            // The drop of the buffer drains its stream before it frees the memory. This stream waits for the
+            // readers.
             Ok(()) => drop(buffer),
             Err(error) => buffer.leak(error),
         }

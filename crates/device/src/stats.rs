@@ -51,7 +51,7 @@ pub struct DeviceStats {
 impl DeviceStats {
     /// Records an error that a drop could not return.
     pub(crate) fn report(&self, error: Error) {
-        // Bounded: after a device is lost every drop fails, and the first errors are enough.
+        // The number is bounded. After a device is lost every drop fails, and the first errors are enough.
         const KEPT: usize = 16;
         let mut errors = self.errors.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if errors.len() < KEPT {

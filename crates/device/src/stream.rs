@@ -12,7 +12,7 @@ use crate::device_core::Core;
 pub(crate) struct StreamCore {
     pub(crate) device: Arc<Core>,
     id: StreamId,
-    /// Borrowed streams are not destroyed here.
+    /// Whether the stream is destroyed here. A borrowed stream is not.
     owned: bool,
     pub(crate) recorder: Recorder,
     /// The cudarc stream, set at its first use.
@@ -21,8 +21,9 @@ pub(crate) struct StreamCore {
 }
 
 impl StreamCore {
-    /// Makes this stream the `owner` of some memory on `device`: no other stream may use it. Returns an error
-    /// for a second stream and for one of another device; `what` is the use, as in "a pinned slot is copied".
+    /// Makes this stream the only stream that may use some memory on `device`, the `owner`. Returns an error
+    /// for a second stream and for a stream of another device. `what` names the use in messages, as in "a
+    /// pinned slot is copied".
     pub(crate) fn own(
         self: &Arc<Self>,
         owner: &OnceLock<Arc<Self>>,
@@ -38,7 +39,8 @@ impl StreamCore {
         Err(Error::new(ErrorKind::Config, why))
     }
 
-    /// Makes `streams` the only ones that share `what`, memory of `device`; it must have none yet.
+    /// Makes `streams` the only streams that share `what`, some memory of `device`. This memory must have no
+    /// streams yet.
     pub(crate) fn set_owners(
         streams: &[Stream],
         owners: &OnceLock<Box<[Arc<Self>]>>,
@@ -55,8 +57,8 @@ impl StreamCore {
         })
     }
 
-    /// As [`own`](Self::own), for memory that the streams in `owners` share; the first stream becomes the
-    /// only one if there are none.
+    /// As [`own`](Self::own), for memory that the streams in `owners` share. If there are none, the first
+    /// stream becomes the only one.
     pub(crate) fn is_one_of(
         self: &Arc<Self>,
         owners: &OnceLock<Box<[Arc<Self>]>>,
@@ -79,15 +81,15 @@ impl StreamCore {
         self.id
     }
 
-    /// Returns an error for a call that a recording cannot contain, and for any call while another
-    /// library captures the stream.
+    /// Returns an error for a call that a recording cannot contain. While another library captures the
+    /// stream, returns an error for every call.
     pub(crate) fn refuse(&self, what: &str) -> Result<()> {
         self.recorder.refuse(what)?;
         self.refuse_captured(what)
     }
 
-    /// Returns an error if another library captures the stream: its graph would use the memory at every
-    /// launch, and nothing here would keep that memory.
+    /// Returns an error if another library captures the stream. Its graph would use the memory at every
+    /// launch, and feedline would not keep this memory.
     pub(crate) fn refuse_captured(&self, what: &str) -> Result<()> {
         // SAFETY: the stream is alive.
         if unsafe { self.device.backend.is_captured(self.id) }? {
@@ -114,9 +116,9 @@ impl StreamCore {
         unsafe { self.device.backend.wait(self.id, event.id()) }
     }
 
-    /// Like [`wait`](Self::wait), but skipped if the host sees that `event` is complete: work submitted later
-    /// runs after the recorded work anyway. A wait between two kernels takes a GPU about a microsecond, a
-    /// query takes the host 0.3.
+    /// Like [`wait`](Self::wait), but skips the wait if the host sees that `event` is complete. Work that is
+    /// submitted later runs after the recorded work anyway. A wait between two kernels takes a GPU about a
+    /// microsecond; a query takes the host 0.3.
     pub(crate) fn wait_unless_done(&self, event: &Event) -> Result<()> {
         self.device.same(event.device(), "the event")?;
         self.refuse("a wait")?;
@@ -145,9 +147,8 @@ impl Drop for StreamCore {
 
 /// An in-order queue of work on one device. Clones refer to the same stream.
 ///
-/// Calls queue work and return; only [`synchronize`](Self::synchronize) blocks the host. A view, batch or
-/// event of another device, or a view of another stream, is rejected by the call with an error of kind
-/// `Config`.
+/// Calls queue work and return. Only [`synchronize`](Self::synchronize) blocks the host. A call with a view,
+/// batch or event of another device, or a view of another stream, returns an error of kind `Config`.
 #[derive(Clone)]
 pub struct Stream {
     core: Arc<StreamCore>,
@@ -206,7 +207,7 @@ impl Stream {
     }
 
     /// Blocks the calling thread until all work submitted so far has ended. A training step does not need
-    /// it. Saving device state does; the loader's `checkpoint` synchronizes by itself.
+    /// this. Saving device state does; the loader's `checkpoint` synchronizes by itself.
     ///
     /// # Errors
     /// A device failure, including a failure of the work itself.

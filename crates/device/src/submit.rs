@@ -14,16 +14,17 @@ use crate::view::{Input, Output, View, ViewMut};
 /// The stream for a library's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Submission {
-    /// The backend's stream for the work: the [`Stream`]'s own, or the one that records for it.
+    /// The backend's stream for the work: the [`Stream`]'s own stream, or the stream that records for it.
     pub stream: StreamId,
-    /// Whether the work is recorded for a graph, and runs only when the graph is launched.
+    /// Whether the work is recorded for a graph. It then runs only when the graph is launched.
     pub recorded: bool,
     /// Whether the work is on the side branch of [`fork_join`](crate::internal::fork_join). It may then run
     /// concurrently with other work of the stream, and needs separate scratch memory.
     pub side: bool,
 }
 
-/// Runs host code on `stream`, as a kernel is launched. For devices whose memory is host memory (host, sim).
+/// Runs host code on `stream` in the way a kernel is launched. For devices whose memory is host memory (host,
+/// sim).
 ///
 /// `body` gets the inputs and outputs as slices, in the order given.
 ///
@@ -57,14 +58,14 @@ pub fn launch_host<const I: usize, const O: usize>(
         .map_err(|error| stream.core().device.place(error, inputs.iter().find_map(Input::step)))
 }
 
-/// Submits work of another library to `stream`: checks that the arguments are for this stream, then calls
-/// `submit`, which must make its calls on the stream it is passed.
+/// Submits work of another library to `stream`. Checks that the arguments are for this stream, and then calls
+/// `submit`. `submit` must make its calls on the stream that it receives.
 ///
 /// The work may read `inputs` and write `outputs`, and access no other device memory.
 ///
 /// # Errors
-/// `Config` for arguments of another stream, or a batch other than the one being recorded; any error
-/// of `submit`.
+/// `Config` for arguments of another stream, or for a batch other than the recorded one; any error of
+/// `submit`.
 #[track_caller]
 pub fn submit<T>(
     stream: &Stream,
@@ -93,7 +94,7 @@ pub fn submit<T>(
 }
 
 impl<T: Element> ViewMut<'_, T> {
-    /// Copies the elements of `from`, a view of as many elements, on the stream of both views.
+    /// Copies the elements of `from`, which must have the same length, on the stream of both views.
     ///
     /// ```
     /// use feedline_device::{Buffer, Device};
@@ -106,8 +107,8 @@ impl<T: Element> ViewMut<'_, T> {
     /// ```
     ///
     /// # Errors
-    /// `Config` for a view of another stream or of another length, views that overlap, or a batch other than
-    /// the one being recorded; a device failure.
+    /// `Config` for a view of another stream or of another length, for views that overlap, or for a batch
+    /// other than the recorded one; a device failure.
     #[track_caller]
     pub fn copy_from(self, from: View<'_, T>) -> Result<()> {
         let (from, to) = (Input::from(from), Output::from(self));
@@ -140,7 +141,7 @@ pub fn keep_with_graph(stream: &Stream, needed: impl FnOnce() -> Arc<dyn Any + S
 }
 
 impl Stream {
-    /// The stream for the calling thread's work: this stream, or the one that records it.
+    /// The stream for the calling thread's work: this stream, or the stream that records for it.
     pub(crate) fn target(&self, used: impl Iterator<Item = Use>, name: &str) -> Result<StreamId> {
         self.core().target(used, name)
     }

@@ -52,7 +52,7 @@ impl<'a, T: Element> View<'a, T> {
         Self { address, len, stream, slot, step: None, elements: PhantomData }
     }
 
-    /// The same view, of the batch of `step`.
+    /// The same view, marked as a view of the batch of step `step`.
     pub(crate) fn of_step(self, step: u64) -> Self {
         Self { step: Some(step), ..self }
     }
@@ -81,7 +81,7 @@ impl<'a, T: Element> View<'a, T> {
         self.stream
     }
 
-    /// The address, for a launch that keeps a pointer to it.
+    /// The address, for a launch that keeps a pointer to the address.
     #[cfg(feature = "cuda")]
     pub(crate) fn address_ref(&self) -> &Address {
         &self.address
@@ -119,7 +119,7 @@ impl<'a, T: Element> ViewMut<'a, T> {
         self.stream
     }
 
-    /// The address, for a launch that keeps a pointer to it.
+    /// The address, for a launch that keeps a pointer to the address.
     #[cfg(feature = "cuda")]
     pub(crate) fn address_ref(&self) -> &Address {
         &self.address
@@ -130,7 +130,7 @@ impl<'a, T: Element> ViewMut<'a, T> {
         View::new(self.address, self.len, self.stream, self.slot)
     }
 
-    /// The same elements for a shorter lifetime, so that this view can be used again.
+    /// The same elements for a shorter lifetime, so that this view can be used again afterwards.
     pub fn reborrow(&mut self) -> ViewMut<'_, T> {
         ViewMut::new(self.address, self.len, self.stream, self.slot)
     }

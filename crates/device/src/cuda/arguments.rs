@@ -48,11 +48,11 @@ unsafe impl<'a, 'b: 'a, T: Element> PushKernelArg<&'b View<'_, T>> for LaunchArg
     /// The address of the first element: a `const T *` of the kernel.
     ///
     /// Launch on the view's own stream, which [`Stream::cuda_stream`](crate::Stream::cuda_stream) returns.
-    /// cudarc does not show the builder's stream, so this cannot check it;
-    /// [`device_ptr`](feedline_cuda::cudarc::driver::DevicePtr::device_ptr) does.
+    /// cudarc does not show the builder's stream, so this method cannot check it.
+    /// [`device_ptr`](feedline_cuda::cudarc::driver::DevicePtr::device_ptr) checks the stream.
     ///
     /// # Panics
-    /// While cudarc captures the view's stream, since the graph would read the view after its lifetime.
+    /// While cudarc captures the view's stream, because the graph would read the view after its lifetime.
     fn arg(&mut self, view: &'b View<'_, T>) -> &mut Self {
         refuse_captured(View::stream(view));
         self.arg(&view.address_ref().0)
@@ -71,9 +71,9 @@ unsafe impl<'a, 'b: 'a, T: Element> PushKernelArg<&'b mut ViewMut<'_, T>> for La
     }
 }
 
-/// A view as a [`CudaSlice`], for calls that take one, or a `CudaView` of it (`as_view`, `slice`).
+/// A view as a [`CudaSlice`], for calls that take a `CudaSlice` or a `CudaView` of it (`as_view`, `slice`).
 ///
-/// Made by [`View::as_cuda_slice`]. It cannot be moved out, so cudarc never frees the memory.
+/// From [`View::as_cuda_slice`]. The slice cannot be moved out, so cudarc never frees the memory.
 pub struct CudaSliceRef<'a, T: Element> {
     slice: ManuallyDrop<CudaSlice<T>>,
     /// Keeps the batch or buffer borrowed.
@@ -81,12 +81,13 @@ pub struct CudaSliceRef<'a, T: Element> {
 }
 
 impl<'a, T: Element> View<'a, T> {
-    /// The same elements as a cudarc slice. Creates two CUDA events if the context tracks them. So if a call
-    /// takes any [`DevicePtr`](feedline_cuda::cudarc::driver::DevicePtr), pass the view itself.
+    /// Returns the same elements as a cudarc slice. Creates two CUDA events if the context tracks events. If
+    /// a call takes any [`DevicePtr`](feedline_cuda::cudarc::driver::DevicePtr), pass the view itself
+    /// instead.
     ///
     /// cudarc's event tracking covers uses on other streams: they wait for the view's stream, and the view's
-    /// stream waits for them when the slice is dropped. With tracking disabled, use it on the view's stream
-    /// only.
+    /// stream waits for them when the slice is dropped. With tracking disabled, use the slice on the view's
+    /// stream only.
     ///
     /// # Errors
     /// `Config` on a device that is not CUDA, and while cudarc captures the view's stream; a driver failure.
@@ -97,7 +98,8 @@ impl<'a, T: Element> View<'a, T> {
             return Err(Error::new(ErrorKind::Config, why));
         };
         own.refuse_captured("a view")?;
-        // cudarc panics below if it cannot create an event; this call then fails first.
+        // cudarc panics below if it cannot create an event. This call then fails first, and its error is
+        // returned.
         let created = stream.context().new_event(None);
         created
             .map_err(|error| Error::new(ErrorKind::Device, "cannot create an event").with_source(error))?;
@@ -123,7 +125,7 @@ impl<T: Element> Drop for CudaSliceRef<'_, T> {
     fn drop(&mut self) {
         // SAFETY: taken once, here, and not used afterwards.
         let slice = unsafe { ManuallyDrop::take(&mut self.slice) };
-        // Makes the view's stream wait for uses on other streams; does not free.
+        // Makes the view's stream wait for uses on other streams. It does not free the memory.
         slice.leak();
     }
 }

@@ -25,9 +25,9 @@ impl Device {
 
     /// Wraps a cudarc stream of this device's context: one that cudarc created, or the default stream.
     ///
-    /// The per-thread default stream is rejected: it is a different stream on each thread, so a batch
-    /// dropped on a second thread would record its end on a stream that never read it. Create a stream
-    /// with `CudaContext::new_stream` instead.
+    /// The per-thread default stream is rejected, because it is a different stream on each thread. A batch
+    /// that is dropped on a second thread would record its end on a stream that never read the batch. Create
+    /// a stream with `CudaContext::new_stream` instead.
     ///
     /// # Errors
     /// `Config` for the per-thread default stream, a stream of another context, or a device that is not CUDA.
@@ -52,22 +52,22 @@ impl Device {
     }
 }
 
-/// Whether the handle is `CU_STREAM_PER_THREAD`. The null handle, and the handle 1 (`CU_STREAM_LEGACY`),
-/// mean one stream of the context on every thread.
+/// Whether the handle is `CU_STREAM_PER_THREAD`. The null handle and the handle 1 (`CU_STREAM_LEGACY`) mean
+/// the same stream of the context on every thread.
 fn is_per_thread(stream: sys::CUstream) -> bool {
     stream as usize == 2
 }
 
-/// Panics unless work that cudarc submits to `stream` now is ordered with the work of `own`, the stream
-/// of a view.
+/// Panics unless work that cudarc submits to `stream` now is ordered with the work of `own`. `own` is the
+/// stream of a view.
 fn check(own: &StreamCore, stream: &CudaStream) {
-    // cudarc compares the handle and the context: the default streams of two contexts have the same
+    // cudarc compares the handle and the context, because the default streams of two contexts have the same
     // handle.
     assert!(own.lend().is_some_and(|own| **own == *stream), "the view is for another stream");
     refuse_captured(own);
 }
 
-/// Panics while cudarc captures `own`, the stream of a view.
+/// Panics while cudarc captures `own`. `own` is the stream of a view.
 pub(super) fn refuse_captured(own: &StreamCore) {
     if let Err(error) = own.refuse_captured("a view") {
         panic!("{error}");
@@ -94,10 +94,10 @@ impl<T: Element> DevicePtr<T> for View<'_, T> {
     /// The address, for work on `stream`.
     ///
     /// # Panics
-    /// If `stream` is not the view's stream, since the read would be unordered; and while cudarc captures
-    /// the stream, since the graph would read the view after its lifetime.
+    /// If `stream` is not the view's stream, because the read would be unordered. Also while cudarc captures
+    /// the stream, because the graph would read the view after its lifetime.
     ///
-    /// cudarc's copies to the memory of another context are not ordered either, since they run on that
+    /// cudarc's copies to the memory of another context are not ordered either, because they run on that
     /// context's stream. Copy within this context first.
     fn device_ptr<'a>(&'a self, stream: &'a CudaStream) -> (sys::CUdeviceptr, SyncOnDrop<'a>) {
         check(View::stream(self), stream);
@@ -156,7 +156,7 @@ impl StreamCore {
         Some(self.cuda.get_or_init(|| stream))
     }
 
-    /// The cudarc stream, for code outside feedline, which may capture it from now on.
+    /// The cudarc stream, for code outside feedline. Such code may capture the stream from now on.
     pub(super) fn lend(&self) -> Option<&Arc<CudaStream>> {
         if let Some(cuda) = self.device.backend.downcast_ref::<Cuda>() {
             cuda.lend();

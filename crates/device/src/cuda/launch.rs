@@ -68,8 +68,8 @@ pub unsafe fn launch(stream: &Stream, function: &Function, grid: Grid, args: &[A
     {
         function.module().launched_on(own);
     }
-    // The driver reads each parameter with its own size from the start of its cell. That is right on
-    // little-endian machines, the only ones that CUDA supports.
+    // The driver reads each parameter with its own size from the start of its cell. This is right on
+    // little-endian machines, and CUDA supports no others.
     let mut parameters: ArrayVec<*mut c_void, MAX_ARGS> =
         values.iter_mut().map(|value| std::ptr::from_mut(value).cast()).collect();
     let mut launch =

@@ -1,4 +1,4 @@
-//! The leases of a device slot: write, loaded, reader.
+//! The leases of a device slot: write, loaded and reader.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::{Event, Pinned, Stream};
 pub struct WriteLease {
     pub(super) ring: Arc<SlotRing>,
     pub(super) index: usize,
-    /// Recorded between the wait for the last readers and the copy.
+    /// Recorded after the wait for the last readers and before the copy.
     copy_start: Option<Arc<Event>>,
     pub(super) on_drop: OnDrop,
 }
@@ -30,9 +30,9 @@ pub struct WriteLease {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum OnDrop {
     Release,
-    /// Work that no event covers may write the slot.
+    /// The slot is lost, because work that no event covers may write it.
     Lose,
-    /// Another lease has the slot, or it is lost.
+    /// Nothing, because another lease has the slot or the slot is lost.
     Nothing,
 }
 
@@ -41,7 +41,7 @@ pub struct Loaded {
     lease: WriteLease,
     /// The event of the copy.
     copied: Arc<Event>,
-    /// Whether it counts as delivered to the consumer.
+    /// Whether the slot counts as delivered to the consumer.
     delivered: bool,
 }
 
@@ -52,7 +52,7 @@ pub struct Reader {
     /// The index of this reader's `consumed` event.
     number: usize,
     stream: Stream,
-    /// The event of the copy, for further readers.
+    /// The event of the copy. Readers that join later wait for it.
     copied: Arc<Event>,
 }
 
@@ -62,33 +62,33 @@ impl WriteLease {
     }
 
     /// Information on the batch that the slot will hold. Swap it with the info of a host slot, so that the
-    /// memory of both is reused.
+    /// memory of both infos is reused.
     pub fn info_mut(&mut self) -> &mut BatchInfo {
         // SAFETY: this is the only lease of the slot, borrowed mutably (`ring.rs`, at `Slot`).
         unsafe { &mut *self.ring.slots[self.index].info.get() }
     }
 
-    /// Records `event` on the copy stream right before the copy, after the wait for the readers of the slot's
-    /// last batch. Together with events before the wait and after the copy, it separates the two times.
+    /// Records `event` on the copy stream directly before the copy, after the wait for the readers of the
+    /// slot's last batch. With an event before the wait and an event after the copy, it separates the time of
+    /// the wait from the time of the copy.
     pub fn record_copy_start(&mut self, event: &Arc<Event>) {
         self.copy_start = Some(event.clone());
     }
 
-    /// Copies the first `bytes` bytes of a ready host slot into this slot, on `stream`, in one copy.
+    /// Copies the first `bytes` bytes of a ready host slot into this slot, by one copy on `stream`.
     ///
-    /// The copy stream first waits for every reader of the slot's last batch. The host slot is released
-    /// at once; the host waits for its copy when the slot is filled next.
+    /// The copy stream first waits for every reader of the slot's last batch. The host slot is released at
+    /// once. The host waits for its copy before the slot is filled again.
     ///
-    /// # Errors
-    /// `Config` for a stream of another device, or if the sizes do not fit; a device failure. A slot
-    /// whose copy failed is taken out of use.
+    /// `Config` for a stream of another device, or if the sizes do not fit; a device failure. A slot whose
+    /// copy failed is not used again.
     #[track_caller]
     pub fn upload<T>(self, stream: &Stream, from: ReadyLease<Pinned, T>, bytes: usize) -> Result<Loaded> {
         self.upload_parts(stream, from, std::slice::from_ref(&(0..bytes)))
     }
 
-    /// Like [`upload`](Self::upload), but copies only `parts` of the host slot, each to the same place in
-    /// this slot and in a copy of its own.
+    /// Like [`upload`](Self::upload), but copies only `parts` of the host slot. Each part is copied to the
+    /// same offset in this slot, by a separate copy.
     ///
     /// # Errors
     /// As for [`upload`](Self::upload).
@@ -119,17 +119,16 @@ impl WriteLease {
         })
     }
 
-    /// Fills this slot, on `stream`, with the rows of `columns` that its [`info`](Self::info_mut) names,
-    /// without a copy on the host. The ready host slot holds the same ids, as written by the columns'
-    /// [`gather_order`](StridedColumns::gather_order).
+    /// Fills this slot with rows of `columns`, on `stream`, without a copy on the host. The slot's
+    /// [`info`](Self::info_mut) names the rows. The ready host slot holds the same ids, as written by the
+    /// columns' [`gather_order`](StridedColumns::gather_order).
     ///
     /// As for [`upload`](Self::upload), the copy stream first waits for every reader of the slot's last
-    /// batch, and the host slot is released at once; it is filled again once the gather has ended. The
-    /// ring keeps the columns alive.
+    /// batch, and the host slot is released at once. The host slot is filled again once the gather has ended.
+    /// The ring keeps the columns alive.
     ///
-    /// # Errors
-    /// `Config` for a stream of another device, another stream or other columns than the ring's first, or
-    /// if the sizes do not fit; a device failure. A slot whose gather failed is taken out of use.
+    /// `Config` for a stream of another device, for another stream or other columns than the ring's first, or
+    /// if the sizes do not fit; a device failure. A slot whose gather failed is not used again.
     #[track_caller]
     pub fn gather<T>(
         self,
@@ -156,7 +155,7 @@ impl WriteLease {
         })
     }
 
-    /// As [`upload`](Self::upload), without a copy: the two slots exchange their memory.
+    /// As [`upload`](Self::upload), but without a copy: the two slots exchange their memory.
     #[track_caller]
     fn hand_over<T>(self, copier: &Arc<StreamCore>, from: ReadyLease<Pinned, T>) -> Result<Loaded> {
         self.fill(copier, from, |_, pinned, slot| {
@@ -176,8 +175,8 @@ impl WriteLease {
         writer.refuse("a batch")
     }
 
-    /// Submits to `copier` the `work` that fills this slot. The work runs after all readers of the slot's
-    /// last batch, and both slots are busy until it has ended.
+    /// Submits `work`, which fills this slot, to `copier`. The work runs after all readers of the slot's last
+    /// batch. Both slots are busy until the work has ended.
     #[track_caller]
     fn fill<T>(
         mut self,
@@ -186,7 +185,7 @@ impl WriteLease {
         work: impl FnOnce(&Arc<StreamCore>, &Pinned, &Slot) -> Result<()>,
     ) -> Result<Loaded> {
         let _site = copier.device.call_site();
-        // Checked before the submission: after it, an error loses both slots.
+        // This check comes before the submission, because an error after it loses both slots.
         self.accepts(copier)?;
         from.memory().accepts(copier)?;
         let event = self.ring.copy_events.take(&self.ring.device)?;
@@ -207,19 +206,20 @@ impl WriteLease {
         Ok(self.loaded(event))
     }
 
-    /// Orders the work that `writer` gets from now on after all uses of the slot's last batch.
+    /// Makes later work of `writer` wait for all uses of the slot's last batch.
     pub(super) fn order(&self, writer: &Arc<StreamCore>) -> Result<()> {
         let ring = &self.ring;
         let slot = &ring.slots[self.index];
         let joined = slot.joined.load(Ordering::Acquire) as usize;
-        // No query first: under load the readers are not done, since a slot is refilled as soon as their work
-        // is submitted, and the device runs later. Without load, a query costs more than the wait that it
-        // saves: 10.6 us per batch instead of 9.0 (H100, 2026-11-25, bench `guards` at 1 KB).
+        // There is no query first. Under load the readers are not done, because a slot is refilled as soon as
+        // their work is submitted, and the device runs later. Without load, a query costs more than the wait
+        // that it saves: 10.6 us per batch instead of 9.0 (H100, 2026-11-25, bench `guards` at 1 KB).
         #[cfg(not(planted = "consumed_wait"))]
         for consumed in &slot.consumed[..joined] {
             writer.wait(consumed)?;
         }
-        // Readers have waited for the last copy themselves. Without one, another stream may still write.
+        // Readers have waited for the last copy themselves. If there was no reader, another stream may still
+        // write the slot.
         if ring.has_several_writers() {
             let mut unread = slot.unread();
             if let Some(last) = &*unread {
@@ -233,13 +233,13 @@ impl WriteLease {
     /// Ends the writing: all work that fills the slot is submitted, and `copied` is recorded after it.
     pub(super) fn loaded(mut self, copied: Arc<Event>) -> Loaded {
         self.on_drop = OnDrop::Release;
-        // Reset only now: until the work was ordered after them, the ends of the last readers were still
-        // needed.
+        // The reset comes only now. Before, the end events of the last readers were still needed to order the
+        // work after them.
         self.ring.slots[self.index].joined.store(0, Ordering::Release);
         Loaded { lease: self, copied, delivered: false }
     }
 
-    /// Takes the slot out of use, because of `why`.
+    /// Stops using the slot, because of `why`.
     pub(super) fn lose(&mut self, why: &Error) {
         self.ring.lose(self.index, why);
         self.on_drop = OnDrop::Nothing;
@@ -284,7 +284,7 @@ impl Loaded {
         self.copied.query()
     }
 
-    /// Makes `stream` wait for the copy, on the device, and opens the slot to it; the host does not
+    /// Makes `stream` wait for the copy, on the device, and returns a reader on `stream`. The host does not
     /// block. The wait is skipped if the copy is already complete.
     ///
     /// # Errors
@@ -292,8 +292,8 @@ impl Loaded {
     #[track_caller]
     pub fn wait_on(mut self, stream: &Stream) -> Result<Reader> {
         let _site = stream.core().device.call_site();
-        // A reader counts as delivered until `Reader::drop`, or until the drop of `self` if there is no
-        // reader.
+        // The slot counts as delivered until `Reader::drop`. Without a reader, it counts until the drop of
+        // `self`.
         self.deliver();
         self.lease.ring.touch(self.lease.index);
         let reader = join(&self.lease.ring, self.lease.index, self.copied.clone(), stream)?;
@@ -303,16 +303,15 @@ impl Loaded {
 }
 
 impl Reader {
-    /// The calling thread reads the batch.
+    /// Notes that the calling thread reads the batch.
     fn touch(&self) {
         self.ring.touch(self.index);
     }
 
-    /// Opens the slot to another stream. The slot is overwritten only after all its readers.
+    /// Returns a reader on another stream. The slot is overwritten only after all its readers.
     ///
-    /// # Errors
-    /// `Config` for a stream of another device, for more than [`MAX_READERS`] readers, and while the
-    /// caller is recording this reader's stream, since a replay would not open the slot again; a device
+    /// `Config` for a stream of another device, and for more than [`MAX_READERS`] readers. `Config` while the
+    /// caller is recording this reader's stream, because a replay would not open the slot again. A device
     /// failure.
     #[track_caller]
     pub fn also_on(&self, stream: &Stream) -> Result<Reader> {
@@ -357,15 +356,15 @@ impl Reader {
         waited
     }
 
-    /// The bytes of the slot, in place. For the host device, whose memory is host memory. Blocks until the
-    /// slot's copy has ended.
+    /// Returns the bytes of the slot, in place. This works on the host device only, because its memory is
+    /// host memory. Blocks until the slot's copy has ended.
     ///
     /// # Errors
     /// `Config` on another device; a device failure.
     pub fn host_bytes(&self) -> Result<&[u8]> {
         self.touch();
         let device = &self.ring.device;
-        // The host backend only: other backends do not define what an address is.
+        // Only the host backend is accepted, because other backends do not define what an address is.
         if device.backend.downcast_ref::<Host>().is_none() {
             let why = format!(
                 "cannot read a batch on {device} in place, only one on the host device: copy it \
@@ -385,7 +384,7 @@ impl Reader {
         &self.stream
     }
 
-    /// The slot's index in its ring; its address is fixed.
+    /// The slot's index in its ring. The slot's address is fixed.
     pub fn index(&self) -> usize {
         self.index
     }
@@ -394,7 +393,7 @@ impl Reader {
         self.ring.slot_id(self.index)
     }
 
-    /// A reference that keeps the slot's memory beyond this reader.
+    /// A reference that keeps the slot's memory alive after this reader is dropped.
     pub(crate) fn hold(&self) -> SlotRef {
         SlotRef::new(self.ring.clone(), self.index)
     }
@@ -404,7 +403,7 @@ impl Reader {
     }
 }
 
-/// Adds `stream` to the readers of a slot that is loaded or has a reader. `copied` is the event of its
+/// Adds `stream` to the readers of a slot that is loaded or has a reader. `copied` is the event of the slot's
 /// copy.
 fn join(ring: &Arc<SlotRing>, index: usize, copied: Arc<Event>, stream: &Stream) -> Result<Reader> {
     ring.device.same(&stream.core().device, "the stream")?;
@@ -416,8 +415,8 @@ fn join(ring: &Arc<SlotRing>, index: usize, copied: Arc<Event>, stream: &Stream)
         let why = format!("a batch can have at most {MAX_READERS} readers: share the existing ones");
         return Err(Error::new(ErrorKind::Config, why));
     };
-    // A claimed number whose wait fails stays claimed. Its event holds an older recording, so waiting for
-    // it is harmless.
+    // If the wait fails, the claimed number stays claimed. Its event holds an older recording, so a wait for
+    // this event does no harm.
     #[cfg(not(planted = "copied_wait"))]
     stream.core().wait_unless_done(&copied)?;
     slot.live.fetch_add(1, Ordering::AcqRel);
@@ -436,7 +435,7 @@ impl Drop for Reader {
             return;
         }
         self.ring.unreleased.fetch_sub(1, Ordering::AcqRel);
-        // A lost slot counts as delivered for good, so that a thread that holds all others does not wait
+        // A lost slot counts as delivered for ever. Otherwise a thread that holds all other slots would wait
         // for a slot that never returns.
         if !slot.lost.load(Ordering::Acquire) {
             self.ring.delivered.fetch_sub(1, Ordering::AcqRel);
@@ -451,7 +450,7 @@ impl Drop for Loaded {
         if *on_drop == OnDrop::Release && ring.has_several_writers() {
             *ring.slots[*index].unread() = Some(self.copied.clone());
         }
-        // The drop of the lease then releases the slot.
+        // The drop of the lease after this releases the slot.
         if self.delivered {
             self.lease.ring.unreleased.fetch_sub(1, Ordering::AcqRel);
             self.lease.ring.delivered.fetch_sub(1, Ordering::AcqRel);

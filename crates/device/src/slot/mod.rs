@@ -7,18 +7,18 @@
 //!    +---------------------+---- dropped ---+-- last reader dropped ----+
 //! ```
 //!
-//! `gather` fills a slot instead of `upload`, with rows that the device reads itself
-//! ([`StridedColumns`](crate::zero_copy::StridedColumns)), and `produce` by any work of a stream. All of them
-//! order their work in the same way.
+//! `gather` and `produce` fill a slot instead of `upload`. `gather` fills it with rows that the device reads
+//! itself ([`StridedColumns`](crate::zero_copy::StridedColumns)), and `produce` with any work of a stream.
+//! All three order their work in the same way.
 //!
-//! Two waits protect a slot. `upload` makes the copy stream wait for the `consumed` event of *every*
-//! reader before it overwrites the slot; `wait_on` makes the reader's stream wait for `copied`. A slot is
-//! released only when every reader has recorded its `consumed` event, since waiting for an event that is
-//! not recorded yet would return at once. If the batch was dropped unread, the next writer waits for `copied`
-//! in place of the readers: a ring may have several writers ([`SlotRing::set_writers`]).
+//! Two waits protect a slot. `upload` makes the copy stream wait for the `consumed` event of *every* reader
+//! before it overwrites the slot. `wait_on` makes the reader's stream wait for `copied`. A slot is released
+//! only when every reader has recorded its `consumed` event, because a wait for an event that is not recorded
+//! yet would return at once. If the batch was dropped unread, the next writer waits for `copied` instead of
+//! the readers, because a ring may have several writers ([`SlotRing::set_writers`]).
 //!
-//! `mem::forget` of a lease loses its slot for the life of the ring and leaks the memory; nothing is ever
-//! aliased.
+//! `mem::forget` of a lease leaks the slot's memory and makes the slot unusable for the life of the ring. It
+//! never causes aliasing.
 
 mod lease;
 mod produce;

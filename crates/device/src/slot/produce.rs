@@ -1,4 +1,4 @@
-//! Filling a device slot by work of a stream: kernels that read another batch, or a filled host slot.
+//! Fills a device slot by work of a stream, such as kernels that read another batch or a filled host slot.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::{Pinned, Stream, submit};
 impl WriteLease {
     /// Fills this slot by the work that `work` submits to `stream`, such as kernels that read another batch.
     ///
-    /// As for [`upload`](Self::upload), the stream first waits for every reader of the slot's last batch, and
-    /// a reader of this batch waits for everything that `work` has submitted. `work` gets the slot's views.
+    /// As for [`upload`](Self::upload), the stream first waits for every reader of the slot's last batch. A
+    /// reader of this batch waits for all work that `work` has submitted. `work` gets the slot's views.
     ///
     /// ```
     /// use feedline_device::slot::SlotRing;
@@ -33,9 +33,9 @@ impl WriteLease {
     /// ```
     ///
     /// # Errors
-    /// `Config` for a stream of another device, or one that does not write the ring's slots; the error of
-    /// `work`, after the stream has run what was submitted; a device failure. If that work cannot be waited
-    /// for, and after a panic of `work`, the slot is taken out of use.
+    /// `Config` for a stream of another device, or one that does not write the ring's slots. The error of
+    /// `work`, after the stream has run the submitted work. A device failure. If the submitted work cannot be
+    /// waited for, or if `work` panics, the slot is not used again.
     #[track_caller]
     pub fn produce(
         mut self,
@@ -59,12 +59,12 @@ impl WriteLease {
         Err(error)
     }
 
-    /// As [`produce`](Self::produce), by work that may also read the host slot `from` and its info: on the
-    /// host, and on `stream` by [`PinnedSlot::copy`]. The host slot is released when `work` returns, and
-    /// filled again once the device has read it.
+    /// As [`produce`](Self::produce), but `work` may also read the host slot `from` and its info. It may read
+    /// them on the host, or on `stream` by [`PinnedSlot::copy`]. The host slot is released when `work`
+    /// returns, and filled again once the device has read it.
     ///
-    /// The stream waits for the readers of the slot's last batch at the first view of the slot, so work that
-    /// needs no view runs before that.
+    /// The stream waits for the readers of the slot's last batch at the first view of the slot. So work that
+    /// needs no view runs before this wait.
     ///
     /// # Errors
     /// As [`produce`](Self::produce); `Config` for a stream that does not read the host slot.
@@ -89,7 +89,7 @@ impl WriteLease {
             pinned.read_by(writer, &copied, |_| {
                 done = work(PinnedSlot { pinned, stream }, info, slot).and_then(|()| slot.open());
                 match &done {
-                    // Once its work has ended, both slots can be released.
+                    // Both slots can be released once the submitted work has ended.
                     Err(error) => writer.synchronize().map_err(|_| error.clone()),
                     Ok(()) => Ok(()),
                 }
@@ -115,7 +115,7 @@ impl WriteLease {
 pub struct SlotMut<'a> {
     lease: &'a WriteLease,
     writer: &'a Arc<StreamCore>,
-    /// Whether the stream waits for all uses of the slot's last batch.
+    /// Whether the stream already waits for all uses of the slot's last batch.
     is_open: &'a Cell<bool>,
 }
 
@@ -151,8 +151,8 @@ pub struct PinnedSlot<'a> {
 }
 
 impl<'a> PinnedSlot<'a> {
-    /// All bytes of the slot. Work of the stream may read them in place, up to the end of the slot's last
-    /// copy.
+    /// All bytes of the slot. Work of the stream may read them in place, until the slot's last copy has
+    /// ended.
     pub fn bytes(&self) -> &'a [u8] {
         // SAFETY: the block is valid for `len` bytes (`HostMemory`). The slot is in flight, and is handed out
         // again after the call that lends `self`, so nothing writes it.

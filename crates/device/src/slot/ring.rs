@@ -29,19 +29,19 @@ pub const MAX_READERS: usize = 8;
 /// Who holds the slots of a ring, from the point of view of a thread that waits for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// The consumer does not hold all slots.
+    /// The consumer holds fewer than all slots.
     Free,
-    /// Batches that the consumer has not released hold all slots, and no other thread is seen to work with
-    /// one of these batches.
+    /// Unreleased batches of the consumer hold all slots, and no other thread seems to work with one of these
+    /// batches.
     Idle,
     /// Batches hold all slots, but another thread took one of them, or has opened or read one while others
-    /// wait: it may release that batch when it is done.
+    /// wait. This thread may release its batch when it is done.
     InUse,
 }
 
 pub(crate) struct Slot {
-    /// Changes only in a ring that takes over host slots, by the holder of the slot's `WriteLease`. The
-    /// leases order that with other uses.
+    /// Changes only in a ring that takes over host slots. Only the holder of the slot's `WriteLease` changes
+    /// it, and the leases order this change with other uses.
     address: AtomicU64,
     /// Reader `i` records its end in `consumed[i]`.
     pub(crate) consumed: [Event; MAX_READERS],
@@ -50,17 +50,16 @@ pub(crate) struct Slot {
     /// The number of readers that have not recorded their end yet.
     pub(crate) live: AtomicU32,
     /// Information on the batch in the slot. Only the holder of the slot's `WriteLease` or `Loaded` writes
-    /// it; its readers read it.
+    /// it. The slot's readers read it.
     pub(crate) info: UnsafeCell<BatchInfo>,
-    /// The event of the last copy, if no reader has waited for it: the batch was dropped unread, and the ring
-    /// has several writers.
+    /// The event of the last copy, if the batch was dropped unread and the ring has several writers. Then no
+    /// reader has waited for this event.
     unread: Mutex<Option<Arc<Event>>>,
     /// The thread that took the batch in the slot ([`this_thread`]).
     pub(crate) taken_on: AtomicUsize,
-    /// Whether another thread has opened or read that batch.
+    /// Whether another thread has opened or read this batch.
     pub(crate) is_used_elsewhere: AtomicBool,
-    /// Work that no event covers may still use the slot's memory, so it is never freed nor handed out
-    /// again.
+    /// Whether the memory is never freed nor used again, because work that no event covers may still use it.
     pub(crate) lost: AtomicBool,
 }
 
@@ -91,7 +90,7 @@ impl SlotRef {
     }
 }
 
-/// A fixed set of device slots of equal size. The leases share it.
+/// A fixed set of device slots of equal size, shared by the leases.
 pub struct SlotRing {
     pub(crate) device: Arc<Core>,
     pub(crate) slots: Box<[Slot]>,
@@ -99,23 +98,24 @@ pub struct SlotRing {
     /// The events of the copies into the slots.
     pub(crate) copy_events: EventPool,
     free: Monitor<VecDeque<usize>>,
-    /// Changes under the lock of `free`.
+    /// Changes only under the lock of `free`.
     is_closed: AtomicBool,
-    /// Slots delivered to the consumer, or lost there.
+    /// Number of slots that are delivered to the consumer, or were lost there.
     pub(crate) delivered: AtomicUsize,
-    /// Batches that the consumer has not released. A lost slot counts only until its last reader is
+    /// Number of batches that the consumer has not released. A lost slot counts only until its last reader is
     /// dropped.
     pub(crate) unreleased: Arc<AtomicUsize>,
-    /// Nanoseconds that host threads have been blocked until a copy had ended, since they were last taken.
+    /// Nanoseconds that host threads were blocked until a copy had ended, since the last call of
+    /// `take_host_waits`.
     pub(crate) host_waits: AtomicU64,
-    /// Slots that are out of use for good.
+    /// Number of slots that are never used again.
     lost: AtomicUsize,
     /// The reason why the first slot was lost.
     first_loss: OnceLock<Error>,
-    /// The streams that write these slots: those of [`set_writers`](Self::set_writers), or the one of the
-    /// first copy.
+    /// The streams that write these slots: those passed to [`set_writers`](Self::set_writers), or else the
+    /// stream of the first copy.
     writers: OnceLock<Box<[Arc<StreamCore>]>>,
-    /// Whether batches are handed over with the memory of their host slots.
+    /// Whether a batch is handed over by exchanging the memory of its two slots.
     takes_over: AtomicBool,
     /// The columns that the copy stream gathers from, if any. Kept until that stream has been drained.
     pub(crate) columns: OnceLock<Arc<StridedColumns>>,
@@ -124,8 +124,8 @@ pub struct SlotRing {
 impl SlotRing {
     /// Allocates `count` slots of `bytes` bytes, and their events, on `device`.
     ///
-    /// Creates enough copy events for `count` + 1 host slots. With more host slots, the first copies
-    /// create the missing events.
+    /// Creates enough copy events for `count` + 1 host slots. With more host slots, the first copies create
+    /// the missing events.
     ///
     /// # Errors
     /// `Config` for more than [`MAX_SLOTS`] slots; a device failure, for example if the device is out of
@@ -136,11 +136,11 @@ impl SlotRing {
             return Err(Error::new(ErrorKind::Config, why));
         }
         let core = device.core();
-        // One event per device slot and per host slot for its last copy, and one for a thread that waits
-        // for the copy of a host slot.
+        // One event per device slot and one per host slot, for its last copy. One more for a thread that
+        // waits for the copy of a host slot.
         let copy_events = EventPool::new(core, 2 * count + 2)?;
-        // Built slot by slot into the ring itself, so that an error half-way frees the slots built so
-        // far.
+        // Each slot is added to the ring as soon as it is built, so that an error in between frees the slots
+        // built before it.
         let mut slots = Vec::with_capacity(count);
         let built = (0..count).try_for_each(|index| {
             let slot = Slot::new(core, bytes)?;
@@ -169,43 +169,43 @@ impl SlotRing {
         Ok(ring)
     }
 
-    /// Lets each of `streams` write these slots, and no other. Without this call, the stream of the first
-    /// copy is the only one.
+    /// Lets `streams` and no other stream write these slots. Without this call, only the stream of the first
+    /// copy writes them.
     ///
     /// # Errors
-    /// `Config` for a stream of another device, and once the ring has its streams.
+    /// `Config` for a stream of another device, and if the streams of the ring are already set.
     pub fn set_writers(&self, streams: &[Stream]) -> Result<()> {
         StreamCore::set_owners(streams, &self.writers, &self.device, "a ring of device slots")
     }
 
-    /// On the host device, the two slots of a batch exchange their memory, so nothing is copied and
+    /// On the host device, lets the two slots of a batch exchange their memory. So nothing is copied, and
     /// [`addresses`](Self::addresses) change. Does nothing on another device.
     pub fn take_over_host_slots(&self) {
-        // The host backend only: other devices do not read host memory in place.
+        // Only the host backend is accepted, because other devices do not read host memory in place.
         let is_host = self.device.backend.downcast_ref::<Host>().is_some();
         self.takes_over.store(is_host, Ordering::Relaxed);
     }
 
-    /// Whether a batch in a host slot of `bytes` bytes is handed over with its memory.
+    /// Whether a batch in a host slot of `bytes` bytes is handed over by exchanging memory.
     pub(crate) fn takes_over(&self, bytes: usize) -> bool {
         self.takes_over.load(Ordering::Relaxed) && bytes == self.bytes
     }
 
-    /// Returns an error for a stream of another device, and for one that does not write these slots.
+    /// Returns an error for a stream of another device, and for a stream that does not write these slots.
     pub(crate) fn accepts(&self, writer: &Arc<StreamCore>) -> Result<()> {
         writer.is_one_of(&self.writers, &self.device, "a ring of device slots is filled")
     }
 
-    /// Whether the order of one stream is not enough to order all writes of a slot.
+    /// Whether writes of a slot may come from several streams, so that the order of one stream is not enough.
     pub(crate) fn has_several_writers(&self) -> bool {
         self.writers.get().is_some_and(|writers| writers.len() > 1)
     }
 
-    /// Takes a slot to write, blocking until one is free. The drop of a reader and [`close`](Self::close)
+    /// Takes a slot to write. Blocks until a slot is free. The drop of a reader and [`close`](Self::close)
     /// end the wait.
     ///
     /// # Errors
-    /// `Stopped` if the ring is closed; a device failure if every slot was lost to one.
+    /// `Stopped` if the ring is closed; a device failure if every slot was lost because of it.
     pub fn acquire(self: &Arc<Self>) -> Result<WriteLease> {
         // A wait without a limit ends with a slot or an error.
         self.take(None)?.ok_or_else(|| self.closed())
@@ -214,7 +214,7 @@ impl SlotRing {
     /// Takes a slot to write if one is free; never blocks.
     ///
     /// # Errors
-    /// `Stopped` if the ring is closed; a device failure if every slot was lost to one.
+    /// `Stopped` if the ring is closed; a device failure if every slot was lost because of it.
     pub fn try_acquire(self: &Arc<Self>) -> Result<Option<WriteLease>> {
         self.acquire_timeout(Duration::ZERO)
     }
@@ -222,7 +222,7 @@ impl SlotRing {
     /// Like [`acquire`](Self::acquire), but blocks for at most `limit`; `None` on timeout.
     ///
     /// # Errors
-    /// `Stopped` if the ring is closed; a device failure if every slot was lost to one.
+    /// `Stopped` if the ring is closed; a device failure if every slot was lost because of it.
     pub fn acquire_timeout(self: &Arc<Self>, limit: Duration) -> Result<Option<WriteLease>> {
         self.take(Some(limit))
     }
@@ -260,28 +260,28 @@ impl SlotRing {
         self.free.with(|free| free.len())
     }
 
-    /// The number of slots delivered to the consumer and not dropped, or lost because a reader could not
-    /// record its end.
+    /// The number of slots that are delivered to the consumer and not dropped. A slot that was lost because a
+    /// reader could not record its end counts too.
     pub fn delivered(&self) -> usize {
         self.delivered.load(Ordering::Acquire)
     }
 
-    /// Who holds the slots. Call it on the thread that waits for a slot: it sees only what that thread can
-    /// know.
+    /// Who holds the slots. Call it on the thread that waits for a slot, because the result depends on the
+    /// calling thread.
     pub fn held(&self) -> Held {
         if self.delivered() < self.len() {
             return Held::Free;
         }
         let this = this_thread();
         let (mut all, mut used, mut are_own) = (0, 0, true);
-        // The holder of a lost slot is gone.
+        // A lost slot has no holder any more.
         for slot in self.slots.iter().filter(|slot| !slot.lost.load(Ordering::Acquire)) {
             all += 1;
             used += usize::from(slot.is_used_elsewhere.load(Ordering::Relaxed));
             are_own &= slot.taken_on.load(Ordering::Relaxed) == this;
         }
-        // A thread that works through a queue of batches has one in hand and the others before it. A thread
-        // that keeps every batch has looked at none of them, or at all.
+        // A thread that works through a queue of batches has used one batch and not yet the others. A thread
+        // that keeps every batch has used none of them, or all.
         let has_one_in_hand = used > 0 && (used < all || all == 1);
         if has_one_in_hand || !are_own { Held::InUse } else { Held::Idle }
     }
@@ -292,19 +292,20 @@ impl SlotRing {
         &self.unreleased
     }
 
-    /// Nanoseconds since the last call that host threads were blocked by
-    /// [`Reader::wait_until_copied`](super::Reader::wait_until_copied).
+    /// The nanoseconds for which [`Reader::wait_until_copied`](super::Reader::wait_until_copied) has blocked
+    /// host threads since the last call.
     pub fn take_host_waits(&self) -> u64 {
-        // A plain load first, so that the common case of no waits takes no other core's cache line.
+        // A plain load comes first. So the common case without waits does not take the cache line from
+        // another core.
         let waits = &self.host_waits;
         if waits.load(Ordering::Relaxed) == 0 { 0 } else { waits.swap(0, Ordering::Relaxed) }
     }
 
-    /// Blocks until the device has run all copies into the slots and all work of dropped readers, for at
-    /// most `limit`. It does not wait for readers that still exist.
+    /// Blocks until the device has run all copies into the slots and all work of dropped readers, for at most
+    /// `limit`. Does not wait for readers that still exist.
     ///
     /// # Errors
-    /// `Timeout`, naming the work that is still running; a device failure.
+    /// `Timeout` with the name of the work that is still running; a device failure.
     pub fn drain_timeout(&self, limit: Duration) -> Result<()> {
         let start = Instant::now();
         let wait = |event: &Event, what: std::fmt::Arguments<'_>| {
@@ -323,8 +324,8 @@ impl SlotRing {
         Ok(())
     }
 
-    /// The addresses of the slots. They are fixed for the life of the ring, so a step recorded once per
-    /// slot can be replayed.
+    /// The addresses of the slots. They are fixed for the life of the ring. So a step that is recorded once
+    /// per slot can be replayed.
     pub fn addresses(&self) -> impl Iterator<Item = Address> + '_ {
         self.slots.iter().map(Slot::address)
     }
@@ -359,7 +360,7 @@ impl Slot {
         Address(self.address.load(Ordering::Relaxed))
     }
 
-    /// Gets other memory, of the same size. Only the holder of the slot's `WriteLease` may call it.
+    /// Sets other memory of the same size. Only the holder of the slot's `WriteLease` may call it.
     pub(crate) fn set_address(&self, address: Address) {
         self.address.store(address.0, Ordering::Relaxed);
     }
@@ -395,15 +396,15 @@ impl SlotRing {
         Err(Error::new(ErrorKind::Config, why))
     }
 
-    /// The calling thread takes the batch in slot `index`.
+    /// Notes that the calling thread takes the batch in slot `index`.
     pub(crate) fn taken(&self, index: usize) {
         let slot = &self.slots[index];
-        // Relaxed, as below: nothing is ordered by it.
+        // Relaxed, as below, because it orders nothing.
         slot.taken_on.store(this_thread(), Ordering::Relaxed);
         slot.is_used_elsewhere.store(false, Ordering::Relaxed);
     }
 
-    /// The calling thread opens or reads the batch in slot `index`.
+    /// Notes that the calling thread opens or reads the batch in slot `index`.
     pub(crate) fn touch(&self, index: usize) {
         let slot = &self.slots[index];
         if slot.taken_on.load(Ordering::Relaxed) != this_thread() {
@@ -419,8 +420,7 @@ impl SlotRing {
         });
     }
 
-    /// Takes a slot out of use for good, because of `why`. The loss of the last slot ends every wait for
-    /// a slot.
+    /// Stops using a slot, because of `why`. The loss of the last slot ends every wait for a slot.
     pub(crate) fn lose(&self, index: usize, why: &Error) {
         self.first_loss.get_or_init(|| why.clone());
         let was_lost = self.slots[index].lost.swap(true, Ordering::AcqRel);
@@ -429,7 +429,7 @@ impl SlotRing {
         }
     }
 
-    /// The error for a ring that hands out no slots.
+    /// The error of a ring that hands out no more slots.
     pub(crate) fn closed(&self) -> Error {
         let (lost, total) = (self.lost.load(Ordering::Acquire), self.slots.len());
         if total > 0 && lost == total {
@@ -467,7 +467,8 @@ impl Drop for SlotRing {
     }
 }
 
-/// A number of the calling thread, never 0. It may be given to another thread once this one has ended.
+/// A number of the calling thread, never 0. Another thread may get the same number once this thread has
+/// ended.
 fn this_thread() -> usize {
     thread_local!(static MARK: u8 = const { 0 });
     MARK.with(|mark| std::ptr::from_ref(mark).addr())

@@ -14,15 +14,15 @@ use crate::zero_copy::registered::Registered;
 use crate::zero_copy::resident::{Resident, fitting};
 use crate::zero_copy::rest::Rest;
 
-/// A strided column for each field of a data set, readable by the device while this lives. The rows are in
-/// the set's own memory, and the set is kept alive; or they are a copy on the device.
+/// A strided column for each field of a data set, readable by the device while this value lives. The rows are
+/// in the set's own memory, which is kept alive, or in a copy on the device.
 ///
 /// Dropping it blocks until the stream that reads it has drained.
 pub struct StridedColumns {
     blocks: Vec<Block>,
     fields: Vec<Field>,
     gather_order: GatherOrder,
-    /// Samples kept on the device; `None` if all.
+    /// The samples that are kept on the device; `None` if all are.
     rest: Option<Rest>,
     /// The layout of a slot that holds a batch.
     layout: Layout,
@@ -51,8 +51,8 @@ impl StridedColumns {
     /// Registers at most `room` bytes of host memory, which count as pinned in the device's
     /// [`DeviceStats`](crate::DeviceStats).
     ///
-    /// On a GPU this blocks for about 20 ms per GiB, plus the time to read a mapped file that is not in
-    /// memory.
+    /// On a GPU this blocks for about 20 ms per GiB. For a mapped file that is not in memory, it also blocks
+    /// for the time to read the file.
     ///
     /// # Errors
     /// `Config` for a field without a column, `Budget` for more than `room` bytes, `Unavailable` if this
@@ -96,16 +96,15 @@ impl StridedColumns {
         Ok(Self { blocks, fields, gather_order, rest: None, layout })
     }
 
-    /// Copies the samples of `dataset` to the device, for batches of up to `capacity` samples. If they exceed
-    /// `budget` bytes, copies only as many of the first samples as fit beside the rows of a batch
+    /// Copies the samples of `dataset` to the device, for batches of up to `capacity` samples. If the samples
+    /// exceed `budget` bytes, copies only the first samples that fit beside the rows of a batch
     /// ([`rest`](Self::rest)). Reads each sample once, on `threads` threads. The memory counts as device
     /// memory in the device's [`DeviceStats`](crate::DeviceStats).
     ///
     /// Blocks until the samples are on the device.
     ///
-    /// # Errors
-    /// `Budget` if not one sample fits, `Config` for an empty set or one whose reads use random numbers or
-    /// the epoch, `Sample` or `Panic` for a sample that cannot be read; a device failure, for example if the
+    /// `Budget` if not one sample fits. `Config` for an empty set, or a set whose reads use random numbers or
+    /// the epoch. `Sample` or `Panic` for a sample that cannot be read. A device failure, for example if the
     /// device is out of memory.
     pub fn resident(
         device: &Device,
@@ -146,7 +145,7 @@ impl StridedColumns {
         self.blocks.iter().map(Block::device_bytes).sum()
     }
 
-    /// The samples that workers have to read; `None` if every sample has its row.
+    /// The samples that workers have to read; `None` if every sample has a row in the columns.
     pub fn rest(&self) -> Option<Rest> {
         self.rest
     }
@@ -161,8 +160,8 @@ impl StridedColumns {
         self.gather_order
     }
 
-    /// Returns an error if the batch or a slot does not fit the columns, or if the stream is not the first
-    /// batch's.
+    /// Returns an error if the batch or a slot does not fit the columns, or if the stream is not that of the
+    /// first batch.
     pub(crate) fn accepts(
         &self,
         stream: &Arc<StreamCore>,
@@ -188,13 +187,13 @@ impl StridedColumns {
         self.fields.iter().enumerate().map(|(index, field)| (field, self.layout.offset(index)))
     }
 
-    /// The offset of the ids in a host slot: after the rows that workers have read.
+    /// The offset of the ids in a host slot. They come after the rows that workers have read.
     fn ids_at(&self) -> usize {
         if self.rest.is_some() { self.layout.bytes() } else { 0 }
     }
 
-    /// Submits to `stream` the copies of the rows that workers have read: from the host slot at `from` to the
-    /// place after the samples on the device.
+    /// Submits to `stream` the copies of the rows that workers have read. Each copy goes from the host slot
+    /// at `from` to the space after the samples on the device.
     ///
     /// # Safety
     /// As for [`send`](Self::send).
@@ -204,7 +203,7 @@ impl StridedColumns {
             return Ok(());
         }
         for (field, offset) in self.fields() {
-            // In device memory a field has no gaps between rows.
+            // In device memory a field has no gaps between its rows.
             let to = self.blocks[field.block].device(field.first + rest.kept as usize * field.row_bytes);
             let from = from.wrapping_add(offset);
             // SAFETY: a host slot has a column of `capacity` rows at the field's offset, and the column on
@@ -216,8 +215,8 @@ impl StridedColumns {
         Ok(())
     }
 
-    /// Submits to `stream` the work that copies the rows `ids` into the slot at `to`: copies by the copy
-    /// engine if the rows are contiguous, else a gather that reads the same ids in the host slot at
+    /// Submits to `stream` the work that copies the rows `ids` into the slot at `to`. If the rows are
+    /// contiguous, the copy engine copies them. Otherwise a gather reads the same ids in the host slot at
     /// `from`, as written by `GatherOrder` or `Rest`.
     ///
     /// # Safety
@@ -301,7 +300,7 @@ impl Block {
         }
     }
 
-    /// The host address of byte `offset`, if this is host memory.
+    /// The host address of byte `offset`, if the block is host memory.
     fn host(&self, offset: usize) -> Option<*const u8> {
         match self {
             Self::Registered(registered) => Some(registered.host(offset)),
@@ -350,7 +349,7 @@ fn column(dataset: &StableDataset, index: usize) -> Result<StridedColumn<'_>> {
             field.row_bytes()
         )));
     }
-    // The device reads the rows without a worker that could look at them.
+    // The device reads the rows directly, so no worker can check them.
     let row_of = |id| internal::column::row(&column, id).unwrap_or_default();
     if field.dtype() == DType::Bool
         && let Some(id) = (0..len).find(|&id| !internal::dtype::accepts(DType::Bool, row_of(id)))

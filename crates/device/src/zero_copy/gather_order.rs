@@ -1,18 +1,20 @@
 //! The contents of a host slot for zero-copy transfer: the ids of a batch, in gather order.
 
-/// Size in bytes above which the rows of a batch are read in their order in the data set.
+/// Size of a data set in bytes. Above it, the rows of a batch are read in the order of the data set.
 ///
 /// A GPU reads host memory by 4 KiB pages and caches a limited number of their addresses. On an H200,
 /// 784-byte rows of a batch of 4096 random ids arrived at 41.5 GB/s from 512 MiB, 38 from 1 GiB and 31 from 4
-/// GiB; rows of the same ids sorted at 41.4, 41.8 and 34; rows of neighbouring ids at 42 for any size.
+/// GiB. Sorted by id, the same rows arrived at 41.4, 41.8 and 34 GB/s. Rows of neighbouring ids arrived at 42
+/// GB/s for any size.
 const LARGE: usize = 512 << 20;
 
-/// Batches of fewer rows are completely in flight at once, so their order does not matter.
+/// Min rows of a batch to reorder. The rows of smaller batches are all in flight at once, so their order does
+/// not matter.
 const MIN_ROWS: usize = 256;
 
-/// The maximum number of buckets; a batch has about one per row. Rows in the same bucket keep the order
-/// of the batch; buckets are in the order of the data set. For 4096 ids this takes 27 us on a Xeon, and a
-/// full sort 97 us, which is longer than the transfer of the rows.
+/// The max number of buckets. A batch has about one bucket per row. Rows in the same bucket keep the order of
+/// the batch, and buckets are in the order of the data set. For 4096 ids this takes 27 us on a Xeon. A full
+/// sort takes 97 us, which is longer than the transfer of the rows.
 const BUCKETS: usize = 4096;
 
 /// The format of a batch's ids in a host slot, and the order in which the device reads their rows.
@@ -38,8 +40,8 @@ impl GatherOrder {
         rows.saturating_mul(size_of::<u64>() + place)
     }
 
-    /// Writes the ids of a batch into a slot, which must have at least [`slot_bytes`](Self::slot_bytes)
-    /// of that many rows.
+    /// Writes the ids of a batch into a slot. The slot must have at least [`slot_bytes`](Self::slot_bytes)
+    /// bytes for this number of rows.
     ///
     /// ```
     /// use feedline_device::zero_copy::GatherOrder;
@@ -64,8 +66,8 @@ impl GatherOrder {
         if self.bits.is_some() { Self::slot_bytes(rows) } else { rows.saturating_mul(size_of::<u64>()) }
     }
 
-    /// The offset in a slot of the batch rows of a batch of `rows` rows; `None` if the ids are in the
-    /// order of the batch.
+    /// The offset in a slot of the batch rows of the ids, for a batch of `rows` rows; `None` if the ids are
+    /// in the order of the batch.
     pub(crate) fn places(&self, rows: usize) -> Option<usize> {
         (self.bits.is_some() && is_reordered(rows)).then_some(rows * size_of::<u64>())
     }
@@ -76,8 +78,8 @@ fn is_reordered(rows: usize) -> bool {
     (MIN_ROWS..=u32::MAX as usize).contains(&rows)
 }
 
-/// The upper bits of an id select its bucket. One pass counts the ids per bucket; a second pass places
-/// each id after those of the earlier buckets.
+/// Writes the ids of a batch in gather order. The upper bits of an id select its bucket. One pass counts the
+/// ids per bucket. A second pass places each id after the ids of the earlier buckets.
 fn write_reordered(bits: u32, ids: &[u64], slot: &mut [u8]) {
     let buckets = ids.len().next_power_of_two().min(BUCKETS);
     let shift = bits.saturating_sub(buckets.ilog2());
@@ -135,7 +137,7 @@ mod tests {
             let mut sorted = places.clone();
             sorted.sort_unstable();
             assert!(sorted.into_iter().eq(0..rows));
-            // 2^23 is the power of two above the largest id. Within a bucket, rows keep the order of the
+            // 2^23 is the power of two above the largest id. Rows in the same bucket keep the order of the
             // batch.
             let bucket = (1 << 23) / rows.next_power_of_two().min(BUCKETS) as u64;
             let keys: Vec<_> = visited.iter().zip(places).map(|(&id, place)| (id / bucket, place)).collect();

@@ -23,26 +23,26 @@
 //!
 //! # Gather order
 //!
-//! A GPU reads host memory by pages and caches few of their addresses at a time. Rows of a large set
-//! therefore arrive faster when neighbouring rows are read one after the other. [`GatherOrder`] sorts the
-//! ids of a batch into buckets, and stores after them the batch row of each id. Small sets and small
-//! batches keep the order of the batch.
+//! A GPU reads host memory by pages and caches few of their addresses at a time. So rows of a large set
+//! arrive faster when neighbouring rows are read one after the other. [`GatherOrder`] sorts the ids of a
+//! batch into buckets, and stores the batch row of each id after the ids. Small sets and small batches keep
+//! the order of the batch.
 //!
 //! # Resident
 //!
-//! [`StridedColumns::resident`] copies the set to the device instead of registering it: every sample is read
+//! [`StridedColumns::resident`] copies the set to the device instead of registering it. Every sample is read
 //! once, by [`read_many`](feedline_core::Dataset::read_many), so the set needs no columns. After that a batch
-//! is gathered as above, from device memory, and only ids cross the bus.
+//! is gathered as above, but from device memory. Only ids cross the bus.
 //!
 //! If the set exceeds its budget, only the first samples that fit are kept. After them is space for the rows
-//! of one batch: the same stream first copies there the rows that workers have read, and then gathers all
-//! rows ([`Rest`]).
+//! of one batch. One stream first copies the rows that workers have read into this space, and then gathers
+//! all rows ([`Rest`]).
 //!
 //! # Soundness
 //!
-//! Every registration holds an `Arc` of the set, and nothing writes the set's bytes. One stream reads
-//! them, and a registration waits for that stream before it ends. If that wait fails, the set is kept for
-//! the life of the process. An id outside the set writes zeros into its row and reads nothing.
+//! Every registration holds an `Arc` of the set, and nothing writes the set's bytes. One stream reads them,
+//! and a registration waits for this stream before it ends. If the wait fails, the set is kept for the life
+//! of the process. An id outside the set reads nothing, and its row is filled with zeros.
 //!
 //! # Limits
 //!

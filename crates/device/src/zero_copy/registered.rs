@@ -8,8 +8,8 @@ use feedline_core::{Dataset, Result, catch_panic};
 use crate::device_core::Core;
 use crate::stream::StreamCore;
 
-/// Data sets whose memory may still be read by, or registered with, a device. Kept for the life of the
-/// process.
+/// Data sets that are kept for the life of the process, because a device may still read their memory or have
+/// it registered.
 static KEPT: Mutex<Vec<Arc<dyn Dataset>>> = Mutex::new(Vec::new());
 
 fn keep(owner: Option<Arc<dyn Dataset>>) {
@@ -48,7 +48,7 @@ impl Registered {
         Ok(Some(Self { device: device.clone(), bytes, address, owner: Some(owner), reader }))
     }
 
-    /// The bytes.
+    /// The registered bytes.
     pub(crate) fn bytes(&self) -> *const [u8] {
         self.bytes
     }
@@ -63,8 +63,8 @@ impl Registered {
         Address(self.address.0 + offset as u64)
     }
 
-    /// Makes `stream` the only stream that reads the bytes. Returns an error for another stream, and for
-    /// one of another device.
+    /// Makes `stream` the only stream that reads the bytes. Returns an error for a second stream, and for a
+    /// stream of another device.
     pub(crate) fn accepts(&self, stream: &Arc<StreamCore>) -> Result<()> {
         stream.own(&self.reader, &self.device, "registered memory is read")
     }
@@ -83,8 +83,8 @@ impl Drop for Registered {
             self.device.stats.report(error);
         }
         self.device.stats.pinned_bytes.subtract(self.bytes.len() as u64);
-        // This may be the last owner, on any thread: a panic of the user's `Drop` must not unwind through
-        // this one.
+        // This may be the last owner, on any thread. A panic of the user's `Drop` must not unwind through
+        // this drop.
         let owner = self.owner.take();
         if let Err(error) = catch_panic("the data set panicked when it was dropped", || drop(owner)) {
             self.device.stats.report(error);

@@ -14,30 +14,31 @@ use crate::event::EventPool;
 use crate::stream::StreamCore;
 use crate::{Device, Pinned, Stream};
 
-/// Maximum bytes and samples that are decoded before they are copied.
+/// Max bytes and max samples that are decoded before they are copied.
 const AT_ONCE: (usize, usize) = (4 << 20, 1 << 16);
 
 /// Device memory that holds every sample of a data set: one column per field, without gaps between rows.
-/// After them is room for the ids of a batch.
+/// After the columns is room for the ids of a batch.
 pub(crate) struct Resident {
     device: Arc<Core>,
     address: Address,
     bytes: usize,
     /// The byte offset of each column.
     offsets: Vec<usize>,
-    /// The byte offset of the room for ids.
+    /// The byte offset of the room for the ids.
     ids: usize,
     /// The rows of each column.
     rows: usize,
     /// The stream that has copied the samples.
     writer: Stream,
-    /// The only stream that reads them, set when it is first used.
+    /// The only stream that reads the samples, set when it is first used.
     reader: OnceLock<Arc<StreamCore>>,
 }
 
 impl Resident {
-    /// Reads the first `len` samples of `dataset` on `threads` threads, and copies them to the device, with
-    /// room for `more` rows after them and for the ids of `batch` rows. Blocks until all are on the device.
+    /// Reads the first `len` samples of `dataset` on `threads` threads, and copies them to the device. After
+    /// them is room for `more` rows and for the ids of `batch` rows. Blocks until all samples are on the
+    /// device.
     pub(crate) fn new(
         device: &Device,
         dataset: &StableDataset,
@@ -67,7 +68,7 @@ impl Resident {
         self.offsets[field]
     }
 
-    /// Room for the ids of a batch of `rows` rows; `None` if the launch carries them.
+    /// The room for the ids of a batch of `rows` rows; `None` if the launch itself carries the ids.
     pub(crate) fn ids(&self, rows: usize) -> Option<Address> {
         (!fits_launch(rows, self.rows)).then(|| self.device(self.ids))
     }
@@ -77,15 +78,15 @@ impl Resident {
         Address(self.address.0 + offset as u64)
     }
 
-    /// Makes `stream` the only stream that reads the memory. Returns an error for another stream, and for
-    /// one of another device.
+    /// Makes `stream` the only stream that reads the memory. Returns an error for a second stream, and for a
+    /// stream of another device.
     pub(crate) fn accepts(&self, stream: &Arc<StreamCore>) -> Result<()> {
         stream.own(&self.reader, &self.device, "resident memory is read")
     }
 }
 
-/// The number of samples to keep in `budget` bytes of device memory: all `len` if they fit; otherwise as many
-/// as fit beside the rows of a batch of `batch`.
+/// The number of samples to keep in `budget` bytes of device memory. It is `len` if all samples fit, and
+/// otherwise the number that fits beside the rows of a batch of `batch`.
 pub(crate) fn fitting(spec: &Spec, len: u64, batch: u64, budget: usize) -> Result<u64> {
     let (_, _, bytes) = place(spec, len, batch)?;
     if bytes <= budget {
@@ -108,8 +109,8 @@ pub(crate) fn fitting(spec: &Spec, len: u64, batch: u64, budget: usize) -> Resul
     Ok(kept)
 }
 
-/// The offset of each field's column for `len` samples, the offset of the ids of `batch` rows, and the total
-/// bytes.
+/// For `len` samples, returns the offset of each field's column, the offset of the ids of `batch` rows, and
+/// the total bytes.
 fn place(spec: &Spec, len: u64, batch: u64) -> Result<(Vec<usize>, usize, usize)> {
     let mut end = 0_usize;
     let mut offsets = Vec::with_capacity(spec.fields().len());
@@ -138,7 +139,7 @@ impl Drop for Resident {
     fn drop(&mut self) {
         let drained = self.writer.synchronize();
         let drained = drained.and_then(|()| self.reader.get().map_or(Ok(()), |stream| stream.synchronize()));
-        // If a stream cannot be drained, the memory is leaked: work may still use it.
+        // If a stream cannot be drained, work may still use the memory, so the memory is leaked.
         let freed = drained.and_then(|()| {
             // SAFETY: from `alloc_device` with this size, freed once; the streams that use it are drained.
             unsafe { self.device.backend.free_device(self.address, self.bytes) }
@@ -162,7 +163,7 @@ struct Load<'a> {
     /// The next sample to read.
     next: AtomicU64,
     is_failed: AtomicBool,
-    /// The first sample of the first piece that failed, and its error.
+    /// The error of the failed piece with the smallest first sample, and this sample.
     error: Mutex<Option<(u64, Error)>>,
 }
 
@@ -176,7 +177,7 @@ impl<'a> Load<'a> {
     ) -> Result<Self> {
         let rows = (AT_ONCE.0 / dataset.spec().sample_bytes().max(1)).clamp(1, AT_ONCE.1);
         let layout = Layout::new(dataset.spec(), rows.min(usize::try_from(len).unwrap_or(usize::MAX)))?;
-        // A thread fills one block while the other is copied.
+        // A thread fills one block while the other block is copied.
         let blocks =
             (0..2 * threads).map(|_| Pinned::new(device, layout.bytes())).collect::<Result<Vec<_>>>()?;
         Ok(Self {

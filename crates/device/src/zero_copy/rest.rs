@@ -4,12 +4,12 @@ use feedline_core::Layout;
 
 use super::GatherOrder;
 
-/// The samples of a set that is partly on the device: the device has the first ones, and workers read the
-/// rest.
+/// The samples of a set that is partly on the device. The first samples are on the device, and workers read
+/// the others.
 ///
-/// A slot holds the rows of a batch that workers have read, in the order of the batch, as the first rows of
-/// the layout. The ids to gather follow. A sample on the device keeps its id. Another sample is copied to a
-/// row after the samples on the device, and its id is the number of that row.
+/// A slot first holds the rows of a batch that workers have read, in the order of the batch, as the first
+/// rows of the layout. The ids to gather follow. A sample on the device keeps its id. Every other sample is
+/// copied to a row after the samples on the device, and its id is the number of this row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rest {
     /// Samples below this id are on the device.
@@ -19,7 +19,7 @@ pub struct Rest {
 }
 
 impl Rest {
-    /// Number of samples on the device: those with the smallest ids.
+    /// Number of samples on the device. They have the smallest ids.
     pub fn kept(&self) -> u64 {
         self.kept
     }

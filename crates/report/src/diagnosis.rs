@@ -17,18 +17,18 @@ use crate::stages::Stages;
 /// Batches simulated per prediction.
 const BATCHES: usize = 400;
 
-/// A consumer that waits for a smaller share of the time is not limited by its data.
+/// A consumer that waits for less than this share of the time is not limited by its data.
 const LITTLE: f64 = 0.03;
 
-/// Min gain, as a factor, of a setting that is suggested.
+/// Min predicted gain, as a factor, of a suggested setting.
 const WORTH: f64 = 1.03;
 
-/// Copies beside decoding are slowed down if they run at less than this share of the fastest one's rate.
-/// Beside 4 threads that write to pinned memory, copies to two H100s of a host run at 0.83 of it, beside 8 at
-/// 0.72, beside 16 at 0.61 (2026-11-26).
+/// Copies beside decoding count as slowed down below this share of the fastest copy's rate. Beside 4 threads
+/// that write to pinned memory, copies to two H100s of a host run at 0.83 of this rate. Beside 8 threads they
+/// run at 0.72, and beside 16 at 0.61 (2026-11-26).
 const SLOWED: f64 = 0.8;
 
-/// The fewest copies beside decoding that make a rate.
+/// Min number of copies beside decoding for a rate.
 const MANY: u64 = 8;
 
 /// The stage that limits a run.
@@ -45,7 +45,7 @@ pub enum Bound {
     DeviceMap,
     /// The consumer: its own work is the longest stage.
     Compute,
-    /// No single stage: batches take uneven times and there are too few slots to average them, or threads
+    /// No single stage. Batches take uneven times and there are too few slots to even them out, or threads
     /// wake up late.
     Latency,
     /// Too few batches for a diagnosis.
@@ -68,7 +68,7 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// The diagnosis of a run, from the service times.
+    /// Diagnoses a run from its service times.
     pub fn new(report: &Report) -> Self {
         let cores = available_parallelism().map_or(1, usize::from);
         let mut diagnosis = Self::on(cores, &report.setup, &report.service, &report.run, Served::new(report));
@@ -76,15 +76,15 @@ impl Diagnosis {
         diagnosis
     }
 
-    /// The diagnosis of the run that [`WhatIf`] predicts from a profile.
+    /// Diagnoses the run that [`WhatIf`] predicts from a profile.
     pub fn of_profile(profile: &Profile) -> Self {
         let cores = available_parallelism().map_or(1, usize::from);
         let account = WhatIf::default().predict(profile, BATCHES).account;
         Self::on(cores, &profile.setup, &profile.mean(), &account, profile.servers)
     }
 
-    /// Says that copies are slow because workers fill other slots meanwhile, if the run waits for one of the
-    /// two.
+    /// Adds that copies are slow because workers fill other slots meanwhile. Adds it only if the run waits
+    /// for one of these two stages.
     fn add_slow_copies(&mut self, copies: &CopyRates) {
         let [beside, fastest] =
             [copies.beside, copies.fastest].map(|rate| rate.bytes as f64 / rate.ns.max(1) as f64);
@@ -102,7 +102,7 @@ impl Diagnosis {
         }
     }
 
-    /// The diagnosis on a machine of `cores` cores.
+    /// Diagnoses a run on a machine of `cores` cores.
     fn on(
         cores: usize,
         setup: &Setup,

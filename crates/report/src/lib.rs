@@ -1,5 +1,5 @@
 //! Reports about a loader's run: a diagnosis, predictions for other settings, traces and pages. `feedline`
-//! measures the times, and does not depend on this crate.
+//! measures the times. It does not depend on this crate.
 //!
 //! | part | file |
 //! | --- | --- |
@@ -49,11 +49,11 @@ pub use wait_meter::WaitMeter;
 
 /// The report as one JSON object. Times are in nanoseconds, and `waiting` in seconds and nanoseconds.
 pub fn to_json(report: &Report) -> String {
-    // Plain numbers and strings: nothing here can fail.
+    // This cannot fail, because the report has only plain numbers and strings.
     serde_json::to_string(report).unwrap_or_default()
 }
 
-/// `part / whole`, or 0 for nothing.
+/// `part / whole`, or 0 if `whole` is 0.
 fn ratio(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }

@@ -27,13 +27,13 @@ pub struct Overlap {
     pub first: f64,
     /// Milliseconds of the second work alone.
     pub second: f64,
-    /// Milliseconds of both, each on its stream.
+    /// Milliseconds of both works at the same time, each on its stream.
     pub together: f64,
 }
 
-/// Times `work` on `stream`: `warm_up` times untimed, then `times` times between two events.
+/// Times `work` on `stream`. Runs it `warm_up` times untimed, and then `times` times between two events.
 ///
-/// `work` queues work on the stream and does not wait for it. Blocks until all of it has ended.
+/// `work` queues work on the stream and does not wait for it. This function blocks until all work has ended.
 ///
 /// ```
 /// use feedline::Device;
@@ -66,7 +66,7 @@ pub fn time(
         work()?;
     }
     stream.synchronize()?;
-    // One event between two repetitions: only the work lies between two events.
+    // One event stands between two repetitions, so that only the work lies between two events.
     let events = (0..=times).map(|_| stream.device().timing_event()).collect::<Result<Vec<_>>>()?;
     stream.record(&events[0])?;
     for event in &events[1..] {
@@ -78,7 +78,8 @@ pub fn time(
     events.windows(2).map(ms).collect::<Result<Vec<_>>>().map(Times::new)
 }
 
-/// Times two kinds of work, each `times` times on its own stream: alone, and at the same time.
+/// Times two kinds of work, each `times` times on its own stream. It first runs each alone, and then both at
+/// the same time.
 ///
 /// # Errors
 /// As [`time`].
@@ -88,7 +89,7 @@ pub fn overlap(
     (second, mut other): (&Stream, impl FnMut() -> Result<()>),
 ) -> Result<Overlap> {
     let mut run = |works: bool, others: bool| {
-        // The host's clock measures, because two streams are timed.
+        // The host's clock is used, because two streams are timed.
         let mut best = f64::INFINITY;
         for _ in 0..3 {
             let start = Instant::now();
@@ -115,11 +116,12 @@ pub fn overlap(
 pub enum From {
     /// From pinned memory.
     Pinned,
-    /// One thread copies it into pinned memory first.
+    /// From ordinary memory. One thread first copies it into pinned memory.
     Pageable,
 }
 
-/// The rate of copies of `bytes` bytes to the device, in bytes per second, over about `limit`.
+/// The rate of copies of `bytes` bytes to the device, in bytes per second. The measurement takes about
+/// `limit`.
 ///
 /// # Errors
 /// A device failure, for example if there is not enough memory.
@@ -137,7 +139,7 @@ pub fn copy_rate(device: &Device, bytes: usize, from: From, limit: Duration) -> 
         }
         drop(slots.acquire()?.upload(&stream, lease.ready(), bytes)?);
         if copy == 3 {
-            // The first copies touched all memory.
+            // The copies before this have touched all memory.
             stream.synchronize()?;
             (start, copied) = (Instant::now(), 0);
         } else {
@@ -164,8 +166,8 @@ impl Times {
 }
 
 impl Overlap {
-    /// The share of the shorter work that runs at the same time as the longer one, from 0 (one after the
-    /// other) to 1.
+    /// The share of the shorter work that runs at the same time as the longer work. It is 0 if one runs after
+    /// the other, and at most 1.
     pub fn share(&self) -> f64 {
         let hidden = self.first + self.second - self.together;
         (hidden / self.first.min(self.second).max(1e-9)).clamp(0.0, 1.0)
@@ -193,7 +195,7 @@ mod tests {
         let nap = |stream: &Stream| {
             launch_host(stream, "nap", [], [], |_| std::thread::sleep(Duration::from_millis(10)))
         };
-        // A machine with other work sometimes wakes a thread late: one of some runs must be right.
+        // A machine with other work sometimes wakes a thread late, so only one of some runs must be right.
         let both = || overlap(3, (&a, || nap(&a)), (&b, || nap(&b))).unwrap().share();
         assert!((0..5).any(|_| both() > 0.7));
         let one = || overlap(3, (&a, || nap(&a)), (&a, || nap(&a))).unwrap().share();

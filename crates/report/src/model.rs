@@ -1,10 +1,10 @@
 //! Simulates the pipeline in virtual time, to predict other settings from the service times of a run.
 //!
-//! It follows the code. Host slots are handed out in order, and released when their copy has ended. A long
-//! batch is split among the workers. Copies run one after another; each waits for the work on the previous
-//! batch of its slot. The lanes of a device map run in parallel; each waits for the copy, and for the work on
-//! the previous batch of its slot. Wake-up times are left out, so steps of a few microseconds are predicted
-//! too fast.
+//! The model follows the code. Host slots are handed out in order, and released when their copy has ended. A
+//! long batch is split among the workers. Copies run one after another, and each waits for the work on the
+//! previous batch of its slot. The lanes of a device map run in parallel. Each lane waits for the copy, and
+//! for the work on the previous batch of its slot. The model leaves out wake-up times, so it predicts steps
+//! of a few microseconds too fast.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,7 +17,7 @@ use feedline_core::Timeline;
 use crate::profile::{Profile, bounded_setup, bounded_times};
 use crate::servers::Lanes;
 
-/// Max batches of a prediction; each takes 250 bytes.
+/// Max batches of a prediction. Each batch takes 250 bytes.
 const MAX_BATCHES: usize = 1 << 20;
 
 /// Settings to try on a [`Profile`]; `None` keeps the measured value.
@@ -40,7 +40,8 @@ pub struct WhatIf {
     pub workers: Option<usize>,
     /// Batches on the device at a time.
     pub depth: Option<usize>,
-    /// Time of the consumer per batch: on the device if the profile knows it, otherwise on its thread.
+    /// Time of the consumer per batch. It is time on the device if the profile knows it, and otherwise time
+    /// of the consumer's thread.
     pub step: Option<Duration>,
     /// One worker's time for decoding a batch.
     pub decode: Option<Duration>,
@@ -69,10 +70,10 @@ impl Prediction {
 }
 
 impl WhatIf {
-    /// Simulates `batches` batches with these settings; the batches of the profile are repeated.
+    /// Simulates `batches` batches with these settings. The batches of the profile are repeated.
     ///
     /// Every number is limited to the max of a loader: [`MAX_WORKERS`](feedline::report::MAX_WORKERS)
-    /// workers, 65,536 batches on the device, 1000 s of each stage; and at most 2^20 batches are replayed.
+    /// workers, 65,536 batches on the device, and 1000 s of each stage. At most 2^20 batches are simulated.
     pub fn predict(&self, profile: &Profile, batches: usize) -> Prediction {
         let batches = batches.min(MAX_BATCHES);
         let servers = profile.servers.map(|served| Lanes::new(self, &served));
@@ -83,7 +84,7 @@ impl WhatIf {
         let mut model = Model::new(setup, servers, batches);
         for index in 0..batches {
             let sample = profile.samples.get(index % profile.samples.len().max(1)).copied().unwrap_or(mean);
-            // A copy or a device map that was not timed counts as the mean.
+            // A copy or a device map that was not timed gets the mean time.
             let copy_ns = if sample.copy_ns > 0 { sample.copy_ns } else { mean.copy_ns };
             let map_ns = if sample.map_ns > 0 { sample.map_ns } else { mean.map_ns };
             let decode_ns = decode_ns.unwrap_or(sample.decode_ns);
@@ -122,13 +123,13 @@ impl WhatIf {
 struct Passed {
     timeline: Timeline,
     copy_end: u64,
-    /// When the device map has read its input on the device, and its thread is done with it.
+    /// When the device map has read its input on the device, and its thread has finished with the batch.
     map_end: u64,
     asked: u64,
     got: u64,
     /// When the consumer's thread asks for the next batch.
     step_end: u64,
-    /// When its work on the device has ended.
+    /// When the consumer's work on the device has ended.
     device_end: u64,
     copy_ns: u64,
     readers_ns: u64,
@@ -146,7 +147,7 @@ struct Model {
     fill_ns: u64,
     /// The time at which the reader of a source is free.
     reader: u64,
-    /// The times at which each lane of the device map is free on its thread, and on the device.
+    /// When each lane of the device map is free, on its thread and on the device.
     map_lanes: BinaryHeap<Reverse<(u64, u64)>>,
     passed: Vec<Passed>,
 }
@@ -194,7 +195,7 @@ impl Model {
         timeline.ordered = timeline.decoded.max(before.timeline.sent);
         let holder = self.back(self.setup.device_slots);
         let (released, read) = holder.map_or((1, 1), |holder| (holder.step_end, holder.device_end));
-        // A device map has one input slot more than it has lanes, and soon releases it.
+        // A device map has one more input slot than lanes, and releases it soon.
         let input = self.back(self.setup.map_lanes + 1);
         let (copied_into, read_there) = match self.setup.map_lanes {
             0 => (released, read),
@@ -239,8 +240,8 @@ impl Model {
         self.passed.push(passed);
     }
 
-    /// A lane makes the batch from its host slot, and holds that slot meanwhile. The consumer `released` the
-    /// output's slot, and its work on the device has `read` it.
+    /// Lets a lane make the batch from its host slot. The lane holds this slot meanwhile. `released` is when
+    /// the consumer released the output's slot, and `read` when its work on the device has read the slot.
     fn produce(
         &mut self,
         mut timeline: Timeline,
@@ -250,7 +251,7 @@ impl Model {
         let ServiceTimes { map_ns, step_ns, device_ns, .. } = times;
         let Reverse((free, idle)) = self.map_lanes.pop().unwrap_or(Reverse((1, 1)));
         timeline.sent = timeline.ordered;
-        // Lanes take batches in order, each once its previous work on the device has ended.
+        // Lanes take batches in order. Each lane takes one once its previous work on the device has ended.
         timeline.map_taken = timeline.sent.max(free).max(before.timeline.map_taken);
         timeline.map_slot = timeline.map_taken.max(released).max(idle);
         timeline.mapped = timeline.map_slot + map_ns;
@@ -258,7 +259,7 @@ impl Model {
         let map_end = timeline.mapped.max(read);
         self.map_lanes.push(Reverse((timeline.mapped, map_end)));
         let asked = before.step_end;
-        // Delivered in order.
+        // Batches are delivered in order.
         let got = asked.max(timeline.mapped);
         let step_end = got + step_ns;
         let device_end = got.max(map_end).max(before.device_end) + device_ns;
@@ -290,7 +291,7 @@ impl Model {
         timeline.decoded = self.decode(read, decode_ns);
     }
 
-    /// Decodes a batch from time `at` on, in pieces if it is long; returns the time of the last piece's end.
+    /// Decodes a batch from time `at` on, in pieces if it is long. Returns the end of the last piece.
     fn decode(&mut self, at: u64, decode_ns: u64) -> u64 {
         let rows = self.setup.batch_size.max(1);
         let row_ns = (decode_ns / rows as u64).max(1);
@@ -307,7 +308,7 @@ impl Model {
         decoded
     }
 
-    /// The batch `count` batches before the next one.
+    /// The batch that comes `count` batches before the next batch.
     fn back(&self, count: usize) -> Option<&Passed> {
         self.passed.len().checked_sub(count).map(|index| &self.passed[index])
     }
@@ -358,7 +359,7 @@ mod tests {
         Profile { setup, samples: vec![sample], ..Profile::default() }
     }
 
-    /// Milliseconds per batch, and the account of the time, after the start.
+    /// Milliseconds per batch, and the account of the time. Both leave out the start.
     fn predict(workers: usize, depth: usize, times: [u64; 4]) -> (f64, Account) {
         let account = WhatIf::default().predict(&profile(workers, depth, times), 500).account;
         (account.wall().as_secs_f64() * 1e3 / 500.0, account)
@@ -405,9 +406,10 @@ mod tests {
         assert!((cases, named) == (72, 62), "{named} of {cases}");
     }
 
-    /// A run with servers: each fills `at_a_time` batches of 20 ms, `network` ms of them on the way.
+    /// A run with servers. Each server fills `at_a_time` batches at once, in 20 ms per batch, of which
+    /// `network` ms are on the network.
     fn served(count: u64, at_a_time: u64, network: u64) -> Profile {
-        // The worker decodes a batch in 20 ms too, so it has its part of the batches.
+        // The worker also decodes a batch in 20 ms, so it gets its share of the batches.
         let lanes = count * at_a_time;
         let [batches, filled] = [1000 * (lanes + 1), 1000 * lanes];
         let filler = serde_json::json!({
@@ -447,7 +449,7 @@ mod tests {
         assert!(account.share(Cause::OrderWait) > 0.7, "{account}");
     }
 
-    /// Numbers from a file or a caller are bounded: no huge allocation, no overflow.
+    /// Numbers from a file or a caller are limited, so that no allocation is huge and no number overflows.
     #[test]
     fn numbers_from_outside_are_bounded() {
         let times = ServiceTimes {

@@ -1,4 +1,4 @@
-//! The report page: one self-contained file for a browser, light and dark.
+//! The report page: one self-contained file for a browser, with a light and a dark theme.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::trace::events;
 
 const PAGE: &str = include_str!("page.html");
 
-/// Max accounts kept; at twice this number, every second one is dropped.
+/// Max accounts to keep. At twice this number, every second account is dropped.
 const KEPT: usize = 300;
 
 /// The accounts of a run over time, for the report page. Its memory is bounded.
@@ -20,7 +20,7 @@ pub struct History {
     points: Vec<Account>,
     /// The time between two points.
     interval: Duration,
-    /// The noted values by name, each with the time, in nanoseconds, of the account before it.
+    /// The noted values by name. Each value has the time of the last account before it, in nanoseconds.
     notes: Vec<(String, Vec<(u64, f64)>)>,
     /// The lines of the program that waited: place, nanoseconds and batches.
     lines: Vec<(String, u64, u64)>,
@@ -32,8 +32,8 @@ impl History {
         Self::default()
     }
 
-    /// Adds the account of the run so far, unless the last one is too recent. Call it repeatedly during the
-    /// run.
+    /// Adds the account of the run so far, unless the last account is too recent. Call this method repeatedly
+    /// during the run.
     pub fn add(&mut self, run: &Account) {
         if let Some(last) = self.points.last()
             && run.wall() < last.wall() + self.interval.max(Duration::from_nanos(1))
@@ -51,7 +51,7 @@ impl History {
         }
     }
 
-    /// Notes a value, such as the loss, at the time of the last account: the page shows it on the time axis
+    /// Notes a value, such as the loss, at the time of the last account. The page shows it on the time axis
     /// of the waits. Values that are not finite are left out.
     pub fn note(&mut self, name: &str, value: f64) {
         let Some(last) = self.points.last() else { return };
@@ -80,8 +80,8 @@ impl History {
         self.lines.push((place.to_owned(), waited, batches));
     }
 
-    /// The page as one self-contained HTML file: `report` with its diagnosis, this history, and the middle of
-    /// `trace`.
+    /// Returns the page as one self-contained HTML file. It has `report` with its diagnosis, this history,
+    /// and the middle of `trace`.
     pub fn page(&self, report: &Report, trace: Option<&Trace>) -> String {
         let history = serde_json::to_string(&self.points).unwrap_or_default();
         let notes = serde_json::to_string(&self.notes).unwrap_or_default();
@@ -94,7 +94,7 @@ impl History {
              \"notes\":{notes},\"lines\":{lines},\"trace\":{trace}}}"
         );
         // The page contains texts of users. Within a script, `</script>` and `<!--<script>` would end or
-        // change the program, and in JSON a `<` is always within a string, so it can be escaped.
+        // change the program. In JSON, a `<` is always within a string, so it can be escaped.
         PAGE.replace("/*DATA*/", &data.replace('<', "\\u003c"))
     }
 }
@@ -131,7 +131,7 @@ mod tests {
         history.note("<loss>", f64::NAN);
         history.line("<script>.py:3", Duration::from_millis(20), 2);
         let page = history.page(&Report::default(), Some(&trace));
-        // As many as in a page without such texts, so none of the texts acts as markup.
+        // The page has as many of these as a page without such texts, so no text acts as markup.
         for markup in ["<", "</script>", "<script", "<!--"] {
             assert_eq!(page.matches(markup).count(), plain.matches(markup).count(), "{markup}");
         }

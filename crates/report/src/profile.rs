@@ -1,4 +1,4 @@
-//! Service times of a run, in a small file: the working time of each stage, without the waits.
+//! Service times of a run, in a small file. They are the working times of the stages, without the waits.
 
 use std::path::Path;
 
@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::servers::Served;
 
-/// The service times of a run's last batches, up to 256: enough to predict other settings
-/// ([`WhatIf`](crate::WhatIf)). A file of a few kilobytes.
+/// The service times of a run's last batches, up to 256. They are enough to predict other settings
+/// ([`WhatIf`](crate::WhatIf)). The file has a few kilobytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Profile {
     /// The setup that was measured.
@@ -46,7 +46,7 @@ impl Profile {
 
     /// The profile as one JSON object.
     pub fn to_json(&self) -> String {
-        // Plain numbers: nothing here can fail.
+        // This cannot fail, because the profile has only plain numbers.
         serde_json::to_string(self).unwrap_or_default()
     }
 
@@ -72,10 +72,10 @@ impl Profile {
     }
 }
 
-/// Max time in a model, 1000 s, so that the sum over all batches fits in 64 bits.
+/// Max time in a model: 1000 s. With it, the sum over all batches fits in 64 bits.
 pub(crate) const MAX_NS: u64 = 1_000_000_000_000;
 
-/// Limits a setup, which may come from a file or a caller, to the limits of a loader.
+/// Limits a setup to the limits of a loader. The setup may come from a file or a caller.
 pub(crate) fn bounded_setup(setup: &Setup) -> Setup {
     Setup {
         workers: setup.workers.clamp(1, MAX_WORKERS),
@@ -88,7 +88,7 @@ pub(crate) fn bounded_setup(setup: &Setup) -> Setup {
     }
 }
 
-/// Times of at most 1000 s each.
+/// Limits each time to 1000 s.
 pub(crate) fn bounded_times(times: &ServiceTimes) -> ServiceTimes {
     let ServiceTimes { read_ns, decode_ns, submit_ns, copy_ns, map_ns, step_ns, device_ns } = *times;
     let [read_ns, decode_ns, submit_ns, copy_ns, map_ns, step_ns, device_ns] =

@@ -33,7 +33,7 @@ impl Served {
 
     /// The share of the batches that servers filled, from 0 to 1.
     pub fn share(&self) -> f64 {
-        // Batches that are filled but not delivered yet are not part of the run.
+        // Batches that are filled but not delivered yet do not belong to the run.
         ratio(self.filler.batches as f64, self.batches as f64).min(1.0)
     }
 
@@ -48,7 +48,7 @@ impl Served {
         ratio(self.filler.service_ns as f64, self.wall_ns as f64)
     }
 
-    /// Sentences about the servers, and whether they or their network limit a run that waits for data. `gain`
+    /// Describes the servers, and says whether they or their network limit a run that waits for data. `gain`
     /// is the predicted speed-up with twice as many servers.
     pub(crate) fn limit(&self, gain: f64) -> String {
         let filler = &self.filler;
@@ -73,9 +73,9 @@ impl Served {
     }
 }
 
-/// The lanes of decode servers: each fills a batch at a time, beside the workers.
+/// The lanes of decode servers. Each lane fills one batch at a time, beside the workers.
 pub(crate) struct Lanes {
-    /// Lanes now, and when the profile was measured.
+    /// Number of lanes: now, and when the profile was measured.
     pub(crate) count: usize,
     pub(crate) measured: usize,
     /// The time of a fill.
@@ -103,10 +103,10 @@ impl Lanes {
         Self { count, measured, fill_ns, server_ns, workers: 1.0 - served.share() }
     }
 
-    /// A worker's time for a batch; `mean_ns` is the mean over all batches, including the servers'.
+    /// A worker's time for a batch. `mean_ns` is the mean over all batches, including the servers' batches.
     pub(crate) fn decode_ns(&self, mean_ns: u64) -> u64 {
         let of_workers = mean_ns as f64 / self.workers;
-        // Workers that decoded very few batches have no reliable time.
+        // If workers decoded very few batches, their time is not reliable.
         if self.workers > 0.02 { of_workers as u64 } else { self.server_ns }
     }
 }

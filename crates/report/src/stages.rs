@@ -1,11 +1,11 @@
-//! The stages of a pipeline: their times per batch, and words for them.
+//! The stages of a pipeline: their times per batch, and the words for them.
 
 use feedline::report::{ServiceTimes, Setup};
 
 use crate::diagnosis::Bound;
 use crate::ratio;
 
-/// The time of each stage per batch, in nanoseconds, with all its workers.
+/// The time of each stage per batch, in nanoseconds, divided among all its workers.
 pub(crate) struct Stages {
     times: [(Bound, f64); 5],
     bytes: usize,
@@ -60,7 +60,7 @@ impl Stages {
         }
     }
 
-    /// A sentence on how much faster than `per_batch` the stages before the consumer could be.
+    /// A sentence that says how much faster than `per_batch` the stages before the consumer could be.
     pub(crate) fn headroom(&self, per_batch: f64) -> String {
         let (bound, longest) = self.longest_of(|bound| bound != Bound::Compute);
         if longest < 1000.0 {

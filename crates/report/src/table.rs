@@ -39,9 +39,9 @@ pub struct Row {
     pub count: usize,
     /// The total time of the spans.
     pub total: Duration,
-    /// The share of the loader's run during which they ran, from 0 to 1: a mean over their threads or
-    /// streams. Overlapping spans count once; batches that were not recorded are assumed to be like the
-    /// recorded ones. For the waits of the consumer it is the share in the loader's
+    /// The share of the loader's run during which the spans ran, from 0 to 1. It is a mean over their threads
+    /// or streams. Overlapping spans count once. Batches that were not recorded are assumed to be like the
+    /// recorded batches. For waits of the consumer, it is the share in the loader's
     /// [`report`](feedline::Progress::report).
     pub share: f64,
     /// The mean time of a span.
@@ -52,14 +52,15 @@ pub struct Row {
     pub p99: Duration,
 }
 
-/// The spans of a trace by name, the greatest total first: kernels, copies, host stages and waits.
+/// The spans of a trace by name, with the greatest total time first: kernels, copies, host stages and waits.
 ///
-/// Displays as a table. A long trace, and so the table, has only one batch in [`one_in`](Self::one_in).
+/// Displays as a table. If a trace is long, the trace and its table have only one batch in
+/// [`one_in`](Self::one_in).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Table {
     /// One row per kind and name.
     pub rows: Vec<Row>,
-    /// One batch in this many was recorded.
+    /// One batch in this number of batches was recorded.
     pub one_in: u64,
     /// Time from the start of the first span to the end of the last.
     pub wall: Duration,
@@ -108,8 +109,8 @@ impl Table {
     }
 }
 
-/// The time range of each loader's run: from the first to the last span of its consumer. For lanes without a
-/// consumer, such as the user's own, the range of all spans.
+/// The time range of each loader's run, from the first to the last span of its consumer. For lanes without a
+/// consumer, such as the user's own lanes, it is the range of all spans.
 #[derive(Default)]
 struct Runs {
     all: Range<u64>,
@@ -132,7 +133,7 @@ impl Runs {
         Self { all, loaders }
     }
 
-    /// The share of the runs during which one of `spans` ran, on the lanes that have any.
+    /// The share of the runs during which one of `spans` ran, over the lanes that have such spans.
     fn share(&self, spans: &mut [&Span]) -> f64 {
         spans.sort_unstable_by_key(|span| (span.loader, span.lane, span.start));
         let (mut covered, mut whole) = (0, 0);
@@ -260,7 +261,7 @@ mod tests {
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }
 
-    /// Overlapping spans, several threads, and time outside the run do not inflate a share.
+    /// Overlapping spans, several threads and time outside the run do not increase a share.
     #[test]
     fn a_share_is_the_part_of_the_run_that_the_spans_cover() {
         let mut spans = vec![

@@ -8,7 +8,7 @@ use feedline::internal::trace::{Lane, Name, Recorded, Span, recorded};
 use feedline::trace::Trace;
 use feedline_core::{Error, ErrorKind, Result};
 
-/// The process of the user's own lanes is shown above the loaders.
+/// The name of the process for the user's own lanes. It is shown above the loaders.
 const OWN: &str = "program";
 
 /// The trace in Chrome's JSON format, for Perfetto (<https://ui.perfetto.dev>) and `chrome://tracing`. Times
@@ -34,7 +34,8 @@ pub fn write_trace(trace: &Trace, path: impl AsRef<Path>) -> Result<()> {
     })
 }
 
-/// One JSON object per line: names of the lanes, then spans, then the arrows between the spans of a batch.
+/// Writes one JSON object per line: first the names of the lanes, then the spans, then the arrows between the
+/// spans of a batch.
 pub(crate) fn events(recorded: &Recorded) -> String {
     let Recorded { spans, names, .. } = recorded;
     let mut lines = Vec::with_capacity(2 * spans.len());

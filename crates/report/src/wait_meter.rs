@@ -1,19 +1,20 @@
-//! Measures how long a compute stream is idle because it waits for data, by events on some of the steps.
+//! Measures how long a compute stream is idle because it waits for data. Some of the steps are measured, by
+//! events.
 
 use std::time::{Duration, Instant};
 
 use feedline::{Batch, Event, Ready, Result, Stream};
 
-/// Max measurements open at a time. A step without a free one is not measured.
+/// Max measurements that are open at a time. A step is not measured if all are open.
 const OPEN: usize = 8;
 
 /// Measures the share of a training loop's time in which its stream is idle because it waits for data.
 ///
-/// The stream is idle in this sense while the host is blocked in `next` and the stream has no work left, and
-/// while the stream itself waits for a copy. This is less than the waits of the host's thread
+/// The stream counts as idle while the host is blocked in `next` and the stream has no work left, and while
+/// the stream itself waits for a copy. This is less than the waits of the host's thread
 /// ([`Account::wait_share`](feedline::report::Account::wait_share)), which include time in which the stream
-/// still has work. Host work between steps, kernels and launch gaps are not counted. One step in `period` is
-/// measured, with four timing events; the other steps cost nothing.
+/// still has work. Host work between steps, kernels and launch gaps do not count. One step in `period` is
+/// measured, with four timing events. The other steps cost nothing.
 ///
 /// Call [`begin`](Self::begin) before asking for the next batch, [`wait_on`](Self::wait_on) instead of
 /// [`Batch::wait_on`], and [`end`](Self::end) once the step's work is queued on the stream.
@@ -33,7 +34,7 @@ pub struct WaitMeter {
 struct Sample {
     /// The end of the previous step.
     start: Event,
-    /// Before and after the wait for the copy.
+    /// Events before and after the wait for the copy.
     before: Event,
     after: Event,
     /// The end of the step.
@@ -116,7 +117,7 @@ impl WaitMeter {
         Ok(())
     }
 
-    /// The share of time in which the stream was idle because it waited for data, from 0 to 1, over the
+    /// The share of time in which the stream was idle because it waited for data, from 0 to 1. It covers the
     /// measured steps that have finished.
     ///
     /// # Errors
@@ -127,7 +128,7 @@ impl WaitMeter {
     }
 
     /// The mean time of a step on the stream without its waits for data, over the measured steps; `None`
-    /// before the first.
+    /// before the first measured step.
     ///
     /// # Errors
     /// A device failure.
@@ -196,7 +197,7 @@ mod tests {
             let numbers = InMemory::new().field("x", [], [1_u8, 2]).unwrap();
             let mut loader = Loader::builder(numbers).depth(1).build(&Device::new_host()).unwrap();
             let mut meter = WaitMeter::new(&Device::new_host().stream().unwrap(), 1).unwrap();
-            // The slot is free again after the error, so that the second batch arrives in it.
+            // The slot is free again after the error, because the second batch arrives in it.
             for batch in loader.epoch(0).unwrap() {
                 meter.begin();
                 let error = meter.wait_on(batch.unwrap()).unwrap_err();
@@ -248,7 +249,7 @@ mod tests {
         with_watchdog(LIMIT, || {
             let (_, compute) = counted();
             let mut meter = WaitMeter::new(&compute, 1).unwrap();
-            // While the stream is blocked no step finishes, so no sample can be closed.
+            // While the stream is blocked no step finishes, so no sample can be complete.
             let (go, wait) = std::sync::mpsc::channel::<()>();
             let block = move |_: &mut Memory<'_>| {
                 let _ = wait.recv_timeout(LIMIT);

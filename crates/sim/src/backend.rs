@@ -99,7 +99,7 @@ unsafe impl Backend for Sim {
         let mut state = self.shared.lock();
         state.call();
         let lane = state.lane(stream)?;
-        // As in CUDA, the call returns at once, and the stream's earlier work still runs.
+        // As in CUDA, the call returns at once, and the earlier work of the stream still runs.
         state.lanes[lane].destroyed = true;
         Ok(())
     }
@@ -246,7 +246,7 @@ unsafe impl Backend for Sim {
     unsafe fn run(&self, stream: StreamId, task: Task) -> Result<()> {
         let reads = task.inputs().iter().map(|span| (span, Access::Read));
         let writes = task.outputs().iter().map(|span| (span, Access::Write));
-        // Kernels can also access pinned memory, so both kinds are allowed.
+        // Both kinds of memory are allowed, because kernels can also access pinned memory.
         let touches: Vec<_> = reads
             .chain(writes)
             .map(|(s, access)| {

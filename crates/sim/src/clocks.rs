@@ -1,14 +1,14 @@
-//! Vector clocks: which steps of the other actors each actor has seen complete.
+//! Vector clocks. Each clock holds the steps of other actors that its actor knows to be complete.
 //!
-//! After Fidge (1988) and Mattern (1989): an actor counts its own steps, and takes the pointwise maximum
-//! when it synchronises with another. Step `n` of actor `a` happened before everything that follows a
-//! clock whose component `a` is at least `n`. Accesses are stored as (actor, step) pairs, as in FastTrack
-//! (Flanagan and Freund, PLDI 2009).
+//! The clocks follow Fidge (1988) and Mattern (1989). An actor counts its own steps, and takes the pointwise
+//! maximum when it synchronises with another actor. If component `a` of a clock is at least `n`, step `n` of
+//! actor `a` happened before everything after this clock. Accesses are stored as (actor, step) pairs, as in
+//! FastTrack (Flanagan and Freund, PLDI 2009).
 
 /// An actor that can access memory: 0 is the host, `i + 1` is stream `i`.
 pub(super) type Actor = usize;
 
-/// The host. All of its threads are one actor, since the device does not order them.
+/// The host. All of its threads are one actor, because the device does not order them.
 pub(super) const HOST: Actor = 0;
 
 /// The latest step of each actor that is known to be complete.

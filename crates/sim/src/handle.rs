@@ -50,8 +50,8 @@ impl SimHandle {
     /// created from the device is dropped.
     ///
     /// # Errors
-    /// The first finding; else the loss of the device; else a list of the streams, events and memory that
-    /// were not dropped.
+    /// The first finding. Otherwise the loss of the device. Otherwise a list of the streams, events and
+    /// memory that were not dropped.
     pub fn finish(&self) -> Result<()> {
         let state = self.shared.lock();
         let idle = |state: &State| state.running.is_none() && state.lanes.iter().all(|l| l.queue.is_empty());
@@ -66,9 +66,11 @@ impl SimHandle {
         Err(Error::new(ErrorKind::Device, why))
     }
 
-    /// Blocks `stream` until [`release`](Self::release): the one delay that a test can request directly.
+    /// Blocks `stream` until [`release`](Self::release). This is the only delay that a test can request
+    /// directly.
     ///
-    /// The host must not wait for held work: that is an error, since nothing else could release it.
+    /// The host must not wait for held work. Such a wait is an error, because nothing else could release the
+    /// work.
     ///
     /// # Errors
     /// A stream of another device.

@@ -68,9 +68,9 @@ pub(super) struct Lane {
     pub(super) ended: u64,
     /// The virtual time at which the last command ended, in nanoseconds.
     pub(super) time: u64,
-    /// Skipped until no other stream can run.
+    /// Whether the stream is skipped until no other stream can run.
     pub(super) starved: bool,
-    /// Skipped until the test releases it.
+    /// Whether the stream is skipped until the test releases it.
     pub(super) held: bool,
     pub(super) destroyed: bool,
 }

@@ -1,20 +1,22 @@
-//! Copies of rows into a slot: on x86-64 long rows by non-temporal stores, shorter rows with prefetching; on
-//! other processors by plain stores.
+//! Copies rows into a slot. On x86-64, long rows are written by non-temporal stores, and shorter rows are
+//! copied with prefetching. Other processors use plain stores.
 //!
 //! Arm's processors detect long runs of stores and then write past the caches by themselves (write streaming
-//! mode), so a plain copy is their form of both. It was not measured: no Arm machine was at hand.
+//! mode). So there a plain copy serves for both. This was not measured, because no Arm machine was at hand.
 
 /// Rows of at least this many bytes are written by non-temporal stores.
 ///
-/// Measured on a Sapphire Rapids, rows at random addresses, batches of 256, one and two threads, against
-/// plain stores: a sixth to a third faster from 16 KiB, equal at 8 KiB, a tenth slower at 3 KiB.
+/// Measured on a Sapphire Rapids: rows at random addresses, batches of 256, one and two threads. Compared
+/// with plain stores, non-temporal stores are a sixth to a third faster from 16 KiB, equal at 8 KiB, and a
+/// tenth slower at 3 KiB.
 const STREAMED: usize = 16 << 10;
 
 /// How many rows ahead of the current one to prefetch.
 const AHEAD: usize = 4;
 
 /// How many bytes of a row to prefetch. The hardware prefetcher continues from there, and needs no help with
-/// shorter rows. Measured as above: rows of 3 KiB a sixth faster, rows of 784 bytes up to a twentieth.
+/// shorter rows. Measured as above, rows of 3 KiB are a sixth faster, and rows of 784 bytes up to a
+/// twentieth.
 const PREFETCHED: usize = 512;
 
 /// Copies `rows` into `to`, one after the other, by plain stores.
@@ -33,16 +35,16 @@ pub fn copy_rows(to: &mut [u8], rows: &[&[u8]]) {
     copy(to, rows, usize::MAX);
 }
 
-/// Like [`copy_rows`], but writes long rows past the caches. Use it when few threads copy and batches wait
-/// for them.
+/// Like [`copy_rows`], but writes long rows past the caches. Use it when few threads copy, and batches wait
+/// for these threads.
 ///
-/// A plain store first reads the cache line it writes, and evicts lines that are still needed. The host does
-/// not read a long row again, so it is written by the widest non-temporal stores of the processor. The call
-/// fences them before it returns: the bytes may be handed to another thread or to the device as after plain
-/// stores.
+/// A plain store first reads the cache line that it writes, and evicts lines that are still needed. The host
+/// does not read a long row again, so the row is written by the widest non-temporal stores of the processor.
+/// The call fences these stores before it returns. So the bytes may be handed to another thread or to the
+/// device, as after plain stores.
 ///
-/// With many threads, memory bandwidth is the limit and this is slower: the device then reads the bytes from
-/// memory instead of the last-level cache.
+/// With many threads, memory bandwidth is the limit and this function is slower: the device then reads the
+/// bytes from memory instead of the last-level cache.
 ///
 /// ```
 /// let mut to = [0; 6];
@@ -104,7 +106,8 @@ impl Stores {
         }
     }
 
-    /// Copies `from` into `to`, of the same length. All bytes are visible to every thread when this returns.
+    /// Copies `from` into `to`, which has the same length. All bytes are visible to every thread when this
+    /// returns.
     fn copy(self, to: &mut [u8], from: &[u8]) {
         assert_eq!(to.len(), from.len(), "source and destination must have the same length");
         assert!(self.is_supported(), "{self:?} stores need a processor that supports them");
@@ -145,7 +148,7 @@ fn prefetch(bytes: &[u8]) {
     }
 }
 
-/// Does nothing: the hardware prefetcher is left to its own.
+/// Does nothing, because the hardware prefetcher needs no help here.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 fn prefetch(_: &[u8]) {}
 
@@ -153,7 +156,7 @@ fn prefetch(_: &[u8]) {}
 mod x86 {
     use std::arch::x86_64::*;
 
-    /// Copies by non-temporal stores of aligned vectors, and the unaligned start and end by plain stores.
+    /// Copies aligned vectors by non-temporal stores, and the unaligned start and end by plain stores.
     macro_rules! copy {
         ($feature:literal, $name:ident, $vector:ty, $load:ident, $store:ident) => {
             #[target_feature(enable = $feature)]

@@ -1,8 +1,8 @@
 //! The leases: the rights to write a slot, to read it, and to submit it to the device.
 //!
 //! Each transition takes the lease by value, so a slot cannot be written after `ready` or submitted twice.
-//! The state of a slot, an atomic number, is a second check: a transition from an unexpected state fails, so
-//! a bug shows as an error and never as two owners.
+//! The state of a slot, an atomic number, is a second check: a transition from an unexpected state fails. So
+//! a bug becomes an error and never leads to two owners.
 
 use std::marker::PhantomData;
 
@@ -24,7 +24,7 @@ pub(crate) enum State {
     Ready = 2,
     /// In the free list, while the copy that reads it may still run.
     InFlight = 3,
-    /// Out of use: it is unknown whether a copy still reads it.
+    /// Never used again, because a copy may still read it.
     Lost = 4,
 }
 
@@ -45,12 +45,12 @@ impl State {
 pub struct FillLease<M: HostMemory, T = ()> {
     shared: Arc<Shared<M, T>>,
     index: usize,
-    /// The state of the slot: Filling, before that the one in which it was taken off the free list, and in a
-    /// [`ReadyLease`] Ready or InFlight.
+    /// The state of the slot. In a [`FillLease`] it is Filling, or before that the state in which the slot
+    /// was taken off the free list. In a [`ReadyLease`] it is Ready or InFlight.
     state: State,
-    /// Whether this is still the only lease of the slot.
+    /// Whether this value is still the only lease of the slot.
     armed: bool,
-    /// Makes the lease `Sync` only when `T` is: `info` returns a `&T`.
+    /// Makes the lease `Sync` only if `T` is `Sync`, because `info` returns a `&T`.
     info: PhantomData<T>,
 }
 
@@ -106,7 +106,7 @@ impl<M: HostMemory, T> FillLease<M, T> {
         self.index
     }
 
-    /// Ends the writing: the slot can be read and submitted, but not written any more.
+    /// Ends the writing. The slot can then be read and submitted, but not written any more.
     pub fn ready(mut self) -> ReadyLease<M, T> {
         let moved = self.advance(State::Ready);
         debug_assert!(moved, "slot {} was not Filling", self.index);
@@ -187,7 +187,8 @@ impl<M: HostMemory, T> ReadyLease<M, T> {
     /// The error of `copy`.
     pub fn submit<R>(self, copy: impl FnOnce(&M, &T) -> Result<R>) -> Result<R> {
         let Self { mut lease } = self;
-        // Before the copy starts: a panic in `copy` must not release a slot that the device may read.
+        // The state changes before the copy starts, because a panic in `copy` must not release a slot that
+        // the device may read.
         let moved = lease.advance(State::InFlight);
         debug_assert!(moved, "slot {} was not Ready", lease.index);
         let result = copy(lease.memory(), lease.info());

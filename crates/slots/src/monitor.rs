@@ -1,8 +1,9 @@
-//! A locked value that threads wait for: a wait spins for a moment, then sleeps. Messages from many threads
-//! to one are such a value.
+//! A locked value that threads wait for. A wait spins for a moment and then sleeps. A queue of messages from
+//! many threads to one thread is such a value.
 //!
-//! The waits for slots, requests and leases are these, and `ci/loom.sh` checks that no wake-up is lost. The
-//! consumer waits for its batches in a channel. Only the constants below state the cost of a wake-up.
+//! Threads wait for slots, requests and leases by these types, and `ci/loom.sh` checks that no wake-up is
+//! lost. The consumer waits for its batches in a channel instead. Only the constants below state the cost of
+//! a wake-up.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -11,35 +12,35 @@ use std::time::{Duration, Instant};
 use crate::sync::{AtomicUsize, Condvar, Mutex, Ordering, lock, sleep};
 
 /// The cost of a sleep and a wake-up: 15 us of CPU time on both sides, and up to 20 us until the thread runs.
-/// Other constants are multiples of it.
+/// Other constants are multiples of this time.
 ///
 /// Machine: 16 cores of a Xeon beside an H200, 2026-11-22. Bench: `idle` (CPU time), `tiny` (latency).
 pub const WAKE_UP: Duration = Duration::from_micros(20);
 
-/// A wait that slept and took at most this long should have spun: the wake-up was a part of its time.
-/// Machine, date and bench as for [`WAKE_UP`].
+/// Max time of a short wait. A wait that slept and was short should have spun, because the wake-up was a part
+/// of its time. Machine, date and bench as for [`WAKE_UP`].
 const SHORT: Duration = Duration::from_micros(40);
 
-/// The number of waits that sleep at once after a wait that spun in vain. Failed spinning wastes CPU, and a
-/// pipeline that waits for its device should be idle. Machine, date and bench as for [`WAKE_UP`].
+/// The number of waits that sleep at once after a wait that spun in vain. Spinning in vain wastes CPU time,
+/// and a pipeline that waits for its device should be idle. Machine, date and bench as for [`WAKE_UP`].
 const SKIPPED: u32 = 15;
 
 /// Threads spin only on machines with at least this many cores. Workers, the transfer thread and the consumer
-/// wait for each other, the driver has threads of its own, and the host device has one per stream. A spinning
-/// thread slows down a thread that needs its core: on two cores, a batch of 1 KB took twice as long.
+/// wait for each other. The driver also has threads, and the host device has one thread per stream. A
+/// spinning thread slows down a thread that needs its core: on two cores, a batch of 1 KB took twice as long.
 ///
 /// Machine: 2 cores of a Xeon, 2026-11-22. Bench: `handoff`.
 const CORES: usize = 8;
 
 /// The number of times that the receiver of a mailbox yields its core before it sleeps. Each sleep ends with
-/// a wake-up that takes a core from another thread, often from the consumer in its step: without yields the
+/// a wake-up that takes a core from another thread, often from the consumer in its step. Without yields, the
 /// transfer thread slept twice as often beside 15 busy workers, and the 99th percentile of a step rose from
 /// 1.40 to 1.71 of the median.
 ///
 /// Machine: 16 cores beside an H200, 2026-11-24. Bench: `noisy`.
 const YIELDS: u32 = 10;
 
-/// A wait with a shorter limit belongs to a thread that also polls something else; it does not spin.
+/// A wait with a shorter limit does not spin, because its thread also polls something else.
 const POLL: Duration = Duration::from_millis(20);
 
 /// A value behind a lock, and threads that wait until they can take something out of it.
@@ -84,8 +85,8 @@ struct State<T> {
 
 /// Messages from many threads to one, in their order.
 ///
-/// A wake-up costs both threads more than a short piece of work. So a sender may leave the receiver asleep,
-/// send more, and wake it once.
+/// A wake-up costs both threads more than a short piece of work. So a sender may let the receiver sleep, send
+/// more messages, and wake it once.
 ///
 /// ```
 /// use feedline_slots::Mailbox;
@@ -100,11 +101,11 @@ struct State<T> {
 #[derive(Debug)]
 pub struct Mailbox<T> {
     messages: Monitor<VecDeque<T>>,
-    /// The number of messages, for a look without the lock. Changes under the lock.
+    /// The number of messages, which can be read without the lock. It changes only under the lock.
     len: AtomicUsize,
 }
 
-/// Decides whether the waits at one place spin before they sleep: they do while recent waits were short.
+/// Decides whether the waits at one place spin before they sleep. They spin while recent waits were short.
 #[derive(Debug)]
 pub struct Backoff {
     /// Whether the machine has enough cores.
@@ -132,12 +133,13 @@ impl<T> Monitor<T> {
         }
     }
 
-    /// The same, for threads that spin before they wait here, if at all: its waits sleep at once.
+    /// The same, but every wait sleeps at once. For threads that spin before they call this monitor, or
+    /// never.
     pub fn sleeping(value: T) -> Self {
         Self { backoff: Backoff { able: false, skipped: AtomicU32::new(0) }, ..Self::new(value) }
     }
 
-    /// The same, for loom's models: each wait spins once before it sleeps.
+    /// The same for loom's models, where each wait spins once before it sleeps.
     #[cfg(loom)]
     pub fn spinning(value: T) -> Self {
         Self { backoff: Backoff { able: true, skipped: AtomicU32::new(0) }, ..Self::new(value) }
@@ -153,19 +155,20 @@ impl<T> Monitor<T> {
         lock(&self.state).asleep
     }
 
-    /// Looks at the value, and at the number of threads that wait: they spin or sleep.
+    /// Reads the value, and the number of threads that wait. A waiting thread spins or sleeps.
     pub fn look<R>(&self, look: impl FnOnce(&T, usize) -> R) -> R {
         let state = lock(&self.state);
         look(&state.value, state.spinning + state.asleep)
     }
 
-    /// Adds `added` items to the value, and wakes a thread for each of them. `change` returns the new number
-    /// of items. If spinning threads will take some of them, fewer threads are woken.
+    /// Adds `added` items to the value, and wakes a thread for each item. `change` returns the new number of
+    /// items. If spinning threads will take some of the items, fewer threads are woken.
     pub fn add<R>(&self, added: usize, change: impl FnOnce(&mut T) -> (R, usize)) -> R {
         let mut state = lock(&self.state);
         let (result, items) = change(&mut state.value);
         let woken = items.saturating_sub(state.spinning).min(added).min(state.asleep);
-        // Release: a thread that claims an item sees what was written before it was added, without the lock.
+        // Release: a thread that claims an item without the lock sees everything that was written before the
+        // item was added.
         self.signals.items.store(items, Ordering::Release);
         drop(state);
         (0..woken).for_each(|_| self.changed.notify_one());
@@ -188,8 +191,9 @@ impl<T> Monitor<T> {
         result
     }
 
-    /// Waits until `take` returns a value, for at most `limit`. `take` runs under the lock: at once, after
-    /// each change that wakes this thread, and when the limit has passed. `Duration::ZERO` does not block.
+    /// Waits until `take` returns a value, for at most `limit`. `take` runs under the lock. It runs at once,
+    /// after each change that wakes this thread, and when the limit has passed. `Duration::ZERO` does not
+    /// block.
     pub fn wait<R>(&self, limit: Option<Duration>, mut take: impl FnMut(&mut T) -> Option<R>) -> Option<R> {
         let mut wait = self.backoff.wait();
         let (mut start, mut has_claimed) = (None, false);
@@ -217,7 +221,7 @@ impl<T> Monitor<T> {
             let left = match limit {
                 None => None,
                 Some(Duration::ZERO) => return None,
-                // The clock is read only by threads that have to wait.
+                // Only threads that have to wait read the clock.
                 Some(limit) => match limit.saturating_sub(start.get_or_insert_with(Instant::now).elapsed()) {
                     Duration::ZERO => return None,
                     left => Some(left),
@@ -231,13 +235,13 @@ impl<T> Monitor<T> {
 }
 
 impl<T> Mailbox<T> {
-    /// An empty mailbox; `capacity` messages need no further memory.
+    /// An empty mailbox. It needs no further memory for up to `capacity` messages.
     pub fn new(capacity: usize) -> Self {
         let messages = Monitor::sleeping(VecDeque::with_capacity(capacity));
         Self { messages, len: AtomicUsize::new(0) }
     }
 
-    /// Adds a message. Without `wake`, a receiver that sleeps goes on sleeping: the caller wakes it later, by
+    /// Adds a message. Without `wake`, a sleeping receiver continues to sleep. The caller wakes it later, by
     /// [`wake`](Self::wake) or with another message.
     pub fn send(&self, message: T, wake: bool) {
         self.messages.add(usize::from(wake), |messages| {
@@ -259,20 +263,20 @@ impl<T> Mailbox<T> {
         self.messages.asleep() > 0
     }
 
-    /// Whether there is no message. Does not lock: a message that is being sent may be missed.
+    /// Whether there is no message. Does not lock, so it may miss a message that is being sent.
     pub fn is_empty(&self) -> bool {
         self.len.load(Ordering::Acquire) == 0
     }
 
-    /// The next message, if there is one; never sleeps. As for [`is_empty`](Self::is_empty), a message that
-    /// is being sent may be missed.
+    /// Returns the next message if there is one. Never sleeps. Like [`is_empty`](Self::is_empty), it may miss
+    /// a message that is being sent.
     pub fn try_recv(&self) -> Option<T> {
         if self.is_empty() { None } else { self.recv(Some(Duration::ZERO)) }
     }
 
-    /// The next message. Sleeps until there is one, for at most `limit`.
+    /// Returns the next message. Sleeps until there is one, for at most `limit`.
     pub fn recv(&self, limit: Option<Duration>) -> Option<T> {
-        // A model has no cores to yield.
+        // There is no yield in a loom model, because a model has no cores.
         let yields = if limit == Some(Duration::ZERO) || cfg!(loom) { 0 } else { YIELDS };
         for _ in 0..yields {
             if !self.is_empty() {
@@ -296,10 +300,11 @@ impl Signals {
             && self.items.compare_exchange(items, items - 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// A thread has looked for an item under the lock; `is_claimed` if it had claimed one.
+    /// Notes that a thread has looked for an item under the lock. `is_claimed` says whether the thread had
+    /// claimed an item.
     fn looked(&self, has_taken: bool, is_claimed: bool) {
-        // Threads that claim items do so without the lock, so the number may be off by a few for a moment.
-        // One too many makes a thread lock in vain; of one too few, a thread takes notice before it sleeps.
+        // Threads claim items without the lock, so the number may be wrong by a few for a moment. If it is
+        // too high, a thread locks in vain. If it is too low, a thread sees the item before it sleeps.
         let items = self.items.load(Ordering::Relaxed);
         if items > 0 && !(has_taken && is_claimed) {
             self.items.store(if has_taken { items - 1 } else { 0 }, Ordering::Relaxed);
@@ -321,7 +326,7 @@ impl Backoff {
 }
 
 impl Wait<'_> {
-    /// Whether to check the condition once more; false when it is time to sleep.
+    /// Whether to check the condition once more. It is false when it is time to sleep.
     pub fn should_spin(&mut self) -> bool {
         if !self.backoff.able {
             return false;
@@ -333,7 +338,7 @@ impl Wait<'_> {
             self.begun = Some((Instant::now(), skipped == 0));
             return skipped == 0;
         };
-        // A model has no clock: a wait spins once.
+        // A loom model has no clock, so a wait spins once.
         if cfg!(loom) {
             return false;
         }
@@ -368,7 +373,7 @@ mod tests {
         Backoff { able, skipped: AtomicU32::new(0) }
     }
 
-    /// A wait that spins up to `checks` times. Returns whether it spun that often; otherwise sleeps for
+    /// A wait that spins up to `checks` times. Returns true if it spun `checks` times. Otherwise sleeps for
     /// `sleep`.
     fn wait(backoff: &Backoff, checks: u32, sleep: Duration) -> bool {
         let mut wait = backoff.wait();

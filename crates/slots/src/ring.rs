@@ -1,5 +1,5 @@
-//! The ring: a fixed set of slots, reused first in, first out. A thread that acquires one waits for a free
-//! slot, and for the copy that still reads it.
+//! The ring: a fixed set of slots, which are reused first in, first out. A thread that acquires a slot waits
+//! for a free slot, and then for the copy that still reads this slot.
 
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
@@ -16,7 +16,7 @@ pub(crate) struct Slot<M, T> {
     /// A [`State`].
     state: AtomicU32,
     pub(crate) memory: ManuallyDrop<M>,
-    /// The info that travels with the bytes; only the holder of the slot's lease accesses it.
+    /// The info that travels with the bytes. Only the holder of the slot's lease accesses it.
     pub(crate) info: UnsafeCell<T>,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct Slot<M, T> {
 unsafe impl<M: HostMemory, T: Send> Sync for Slot<M, T> {}
 
 impl<M, T> Slot<M, T> {
-    /// The present state; only a hint while another thread may change it.
+    /// The present state. It is only a hint while another thread may change it.
     pub(crate) fn state(&self) -> State {
         State::from_word(self.state.load(Ordering::Acquire))
     }
@@ -39,9 +39,10 @@ impl<M, T> Slot<M, T> {
 
 pub(crate) struct Shared<M: HostMemory, T> {
     pub(crate) slots: Box<[Slot<M, T>]>,
-    /// The slots to acquire, Free or InFlight, in the order of their release; or why there are none any more.
+    /// The slots to acquire, Free or InFlight, in the order of their release. After the end, the error that
+    /// says why there are none.
     free_list: Monitor<Result<VecDeque<usize>>>,
-    /// For waits for a slot's copy.
+    /// The backoff of waits for a slot's copy.
     copy_waits: Backoff,
 }
 
@@ -54,7 +55,7 @@ pub struct Counts {
     pub filling: usize,
     /// Filled, not yet submitted.
     pub ready: usize,
-    /// Submitted to a copy that has not been seen to end.
+    /// Submitted, and the copy is not known to have ended.
     pub in_flight: usize,
     /// Out of use after a device failure.
     pub lost: usize,
@@ -62,7 +63,7 @@ pub struct Counts {
 
 /// A fixed set of slots of host memory `M`, each with an info `T` that travels with its bytes.
 ///
-/// Allocated once, never grown. Clones share the slots.
+/// The slots are allocated once, and the ring never grows. Clones share the slots.
 ///
 /// ```
 /// use feedline_slots::{HeapMemory, Ring};
@@ -107,7 +108,8 @@ impl<M: HostMemory, T> Ring<M, T> {
     ///
     /// # Errors
     /// - `Stopped`: the ring is closed.
-    /// - `Device`: every slot is lost, or the wait for the copy failed; the slot waited for is then lost.
+    /// - `Device`: every slot is lost, or the wait for the copy failed. After a failed wait, its slot is
+    /// lost.
     pub fn acquire(&self) -> Result<FillLease<M, T>> {
         let taken = self.shared.free_list.wait(None, |free_list| match free_list {
             Ok(queue) => queue.pop_front().map(Ok),
@@ -118,7 +120,7 @@ impl<M: HostMemory, T> Ring<M, T> {
         self.claim(index, |memory| self.shared.wait_landed(memory))
     }
 
-    /// Takes the slot that was released first; `None` when there is none or its copy still runs. Never
+    /// Takes the slot that was released first; `None` if there is no slot, or if its copy still runs. Never
     /// blocks.
     ///
     /// # Errors
@@ -128,7 +130,7 @@ impl<M: HostMemory, T> Ring<M, T> {
         landed.map(|index| self.claim(index, |_| Ok(()))).transpose()
     }
 
-    /// Leases the slot at `index`, just taken off the free list; `wait` waits for a copy in flight.
+    /// Leases the slot at `index`, which was just taken off the free list. `wait` waits for a copy in flight.
     fn claim(&self, index: usize, wait: impl FnOnce(&M) -> Result<()>) -> Result<FillLease<M, T>> {
         let slot = &self.shared.slots[index];
         let state = slot.state();
@@ -137,7 +139,7 @@ impl<M: HostMemory, T> Ring<M, T> {
         }
         // From here on, an error or a panic drops `lease`, which releases the slot or marks it Lost.
         let mut lease = FillLease::new(self.shared.clone(), index, state);
-        // The host's wait: a slot is not written while a copy still reads it.
+        // The host waits here, because a slot must not be written while a copy still reads it.
         if cfg!(not(planted = "host_gate")) && state == State::InFlight {
             wait(&slot.memory)?;
         }
@@ -154,7 +156,7 @@ impl<M: HostMemory, T> Ring<M, T> {
         self.shared.free_list.change(|free_list| *free_list = Err(closed()));
     }
 
-    /// How many slots are in each state. A snapshot; exact only while no lease changes state.
+    /// How many slots are in each state. The counts are exact only while no lease changes state.
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
         for slot in &self.shared.slots {
@@ -192,7 +194,7 @@ impl<M: HostMemory, T> Shared<M, T> {
         });
     }
 
-    /// Wakes every waiting thread after a slot was lost: it may have been the last one.
+    /// Wakes every waiting thread after a slot was lost, because it may have been the last slot.
     pub(crate) fn lose(&self) {
         self.free_list.change(|free_list| {
             if free_list.is_ok() && self.slots.iter().all(|slot| slot.state() == State::Lost) {
@@ -208,13 +210,13 @@ impl<M: HostMemory, T> Shared<M, T> {
             if memory.landed()? {
                 return Ok(());
             }
-            // Polls are spaced out: the thread that starts the copies needs the driver's lock too.
+            // A pause between polls, because the thread that starts the copies also needs the driver's lock.
             (0..16).for_each(|_| std::hint::spin_loop());
         }
         memory.wait_landed()
     }
 
-    /// Takes the first slot off the free list, if no copy reads it.
+    /// Takes the first slot off the free list if no copy reads this slot.
     fn pop_landed(&self, free_list: &mut Result<VecDeque<usize>>) -> Result<Option<usize>> {
         let queue = free_list.as_mut().map_err(|why| why.clone())?;
         let Some(&index) = queue.front() else { return Ok(None) };
@@ -231,7 +233,8 @@ impl<M: HostMemory, T> Shared<M, T> {
 impl<M: HostMemory, T> Drop for Shared<M, T> {
     fn drop(&mut self) {
         for slot in &mut self.slots {
-            // A copy may still read an InFlight or Lost slot: wait for it, and leak the memory if that fails.
+            // A copy may still read an InFlight or Lost slot. So wait for the copy, and leak the memory if
+            // the wait fails.
             let drained = match slot.state() {
                 State::InFlight | State::Lost => slot.memory.wait_drained(),
                 State::Free | State::Filling | State::Ready => Ok(()),

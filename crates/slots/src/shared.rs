@@ -1,4 +1,4 @@
-//! A slot that several workers fill together: each claims a range of rows, and no two ranges overlap.
+//! A slot that several workers fill together. Each worker claims a range of rows, and no two ranges overlap.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::sync::{AtomicUsize, Ordering};
 /// The right to fill a slot, shared by several workers.
 ///
 /// Workers claim ranges of rows until none are left. [`Claim::finish`] returns true for the claim that
-/// finished the last row. The owner then takes the lease back; the borrow checker allows that only
-/// when no claim is left.
+/// finished the last row. The owner then takes the lease back. The borrow checker allows this only when no
+/// claim is left.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -38,7 +38,7 @@ pub struct SharedFill<M: HostMemory, T = ()> {
     lease: FillLease<M, T>,
     layout: Arc<Layout>,
     rows: usize,
-    /// The first unclaimed row; `rows` when all rows are claimed.
+    /// The first unclaimed row, or `rows` when all rows are claimed.
     next: AtomicUsize,
     /// Number of rows finished or given up.
     finished: AtomicUsize,
@@ -74,10 +74,10 @@ impl<M: HostMemory, T> SharedFill<M, T> {
 
     /// Claims the next rows, at most `count`; `None` when all rows are claimed.
     pub fn claim(&self, count: usize) -> Option<Claim<'_, M, T>> {
-        // The counter never passes `rows`: a sum that wraps would hand out rows twice.
+        // The counter never passes `rows`, because a sum that wraps would hand out rows twice.
         let end = |start: usize| start.saturating_add(count).min(self.rows);
         let claim = |start| (start < end(start)).then(|| end(start));
-        // Relaxed: the counter only assigns rows to claims; `finished` publishes the bytes.
+        // Relaxed, because the counter only assigns rows to claims. `finished` publishes the bytes.
         let start = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, claim).ok()?;
         Some(Claim { fill: self, range: start..end(start) })
     }
@@ -103,7 +103,7 @@ impl<M: HostMemory, T> SharedFill<M, T> {
         self.lease
     }
 
-    /// Counts `rows` as finished. Exactly one call returns true: the one that counts the last row.
+    /// Counts `rows` as finished. Exactly one call returns true: the call that counts the last row.
     fn finish(&self, rows: usize) -> bool {
         // Release publishes this worker's bytes; Acquire makes the other workers' bytes visible to the last
         // one.

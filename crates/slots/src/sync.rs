@@ -11,13 +11,14 @@ pub(crate) use std::sync::{
     atomic::{AtomicU32, AtomicUsize, Ordering},
 };
 
-/// Locks `mutex` and ignores poisoning: the data in this crate is valid at every step of a critical section.
+/// Locks `mutex` and ignores poisoning, because the data in this crate is valid at every step of a critical
+/// section.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Sleeps until `condition` is notified, for at most `limit`. Loom's models have no time, so there the sleep
-/// has no limit: the models show that threads are woken without it.
+/// Sleeps until `condition` is notified, for at most `limit`. Loom's models have no time, so in a model the
+/// sleep has no limit. The models show that threads are woken without a limit.
 pub(crate) fn sleep<'a, T>(
     condition: &Condvar,
     guard: MutexGuard<'a, T>,

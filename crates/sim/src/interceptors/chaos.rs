@@ -1,9 +1,9 @@
 //! Makes missing waits visible: delays calls and streams, and poisons memory that is about to be
 //! overwritten.
 //!
-//! With all waits in place a pipeline behaves the same with and without chaos. If a wait is missing, a
-//! window of microseconds becomes one of milliseconds, and a read in that window sees poison instead of
-//! stale but plausible data.
+//! With all waits in place, a pipeline behaves the same with and without chaos. If a wait is missing, chaos
+//! extends the window of the race from microseconds to milliseconds. A read in this window then sees poison
+//! instead of stale but plausible data.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ impl<B: Backend> Intercepted<B, ChaosHandle> {
     }
 }
 
-/// The longest allowed delay: a longer one would look like a hang.
+/// Max delay. A longer delay would look like a hang.
 const MAX_DELAY: Duration = Duration::from_secs(60);
 
 /// Keeps a stream of the backend busy for about the given time. For devices that run kernels.
@@ -73,17 +73,17 @@ pub struct Options {
     /// The fraction of calls that are delayed on the host, and of submitted work that is delayed on its
     /// stream.
     pub probability: f64,
-    /// The range of host delays: the calling thread sleeps before a delayed call. In a quarter of them it
-    /// only yields.
+    /// The range of host delays. The calling thread sleeps before a delayed call. In a quarter of these
+    /// delays it only yields.
     pub host_delay: Range<Duration>,
-    /// The range of device delays: the stream is busy before the work of a delayed call. For a copy or a
-    /// gather to the device the delay is between the poison and the data.
+    /// The range of device delays. The stream is busy before the work of a delayed call. For a copy or a
+    /// gather to the device, the delay comes after the poison is written and before the data is.
     pub device_delay: Range<Duration>,
     /// The byte that fills device memory right before each copy or gather to it, and pinned memory when
     /// the host gets write access to it. `None` disables poison.
     pub poison: Option<u8>,
-    /// Keeps a stream busy. If `None`, streams of the host device sleep, and streams of other devices are
-    /// not delayed.
+    /// Keeps a stream busy. If this is `None`, streams of the host device sleep, and streams of other devices
+    /// are not delayed.
     pub spin: Option<Spin>,
 }
 
@@ -193,8 +193,8 @@ impl Inner {
         unsafe { below.run(stream, nap) }
     }
 
-    /// Fills the memory that the next copy on `stream` will overwrite. The fill is on the same stream, so
-    /// it is ordered after the same waits.
+    /// Fills the memory that the next copy on `stream` will overwrite. The fill is on the same stream, so it
+    /// comes after the same waits.
     fn poison_device(&self, below: &dyn Backend, stream: StreamId, target: Span) -> Result<()> {
         let Some(poison) = self.options.poison else { return Ok(()) };
         self.poisoned.fetch_add(1, Ordering::Relaxed);

@@ -1,8 +1,8 @@
 //! Fails the n-th call, to test every error path.
 //!
-//! The method is SQLite's (<https://www.sqlite.org/testing.html>, "Out-Of-Memory Testing"): for n = 1, 2,
-//! 3, ... run the same work with its n-th call failing, until a run passes in which no fault fired; once
-//! with a transient fault, and once with a permanent one. Every fallible call of [`Backend`] counts,
+//! The method is SQLite's (<https://www.sqlite.org/testing.html>, "Out-Of-Memory Testing"). For n = 1, 2, 3,
+//! ... run the same work with its n-th call failing, until a run passes in which no fault fired. Do this once
+//! with a transient fault, and once with a permanent fault. Every fallible call of [`Backend`] counts,
 //! including `bind` and `host_access`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,9 +16,9 @@ use super::{Call, Intercepted, Interceptor, Op};
 
 /// A backend whose n-th call fails.
 ///
-/// A failing call is not made, except one that releases something (a destroy or a free). That one is made
-/// and then reported as failed, so that anything still held below after a run is a leak of the code under
-/// test.
+/// A failing call is not made, unless it releases something (a destroy or a free). A releasing call is made
+/// and then reported as failed. So anything that the backend below still holds after a run is a leak of the
+/// tested code.
 ///
 /// ```
 /// use feedline_core::ErrorKind;
@@ -38,7 +38,7 @@ use super::{Call, Intercepted, Interceptor, Op};
 pub type Faults<B> = Intercepted<B, FaultHandle>;
 
 impl<B: Backend> Intercepted<B, FaultHandle> {
-    /// Wraps `below`, which fails as planned.
+    /// Wraps `below`, whose calls fail as planned.
     pub fn new(below: B, plan: FaultPlan) -> Self {
         let handle = FaultHandle::default();
         handle.arm(plan);
@@ -54,7 +54,7 @@ impl<B: Backend> Intercepted<B, FaultHandle> {
 /// The calls that fail, and the kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultPlan {
-    /// The first call that fails, counted from 1; 0 for none.
+    /// The first call that fails, counted from 1; 0 for no call.
     pub nth: u64,
     /// Whether later calls fail too.
     pub mode: Mode,
@@ -84,7 +84,7 @@ pub enum Fault {
     /// The call is made but still fails with [`ErrorKind::Device`], like a call that reports the failure
     /// of earlier work: a copy continues although its caller got an error. Creating calls are not made.
     Late,
-    /// The call fails with [`ErrorKind::DeviceLost`] and is not made. The device is lost, so every later
+    /// The call fails with [`ErrorKind::DeviceLost`] and is not made. The device is then lost: every later
     /// call fails with the same error, in either [`Mode`].
     DeviceLost,
 }
@@ -105,7 +105,7 @@ struct Switch {
 #[derive(Debug)]
 struct Armed {
     plan: FaultPlan,
-    /// The calls since it was armed.
+    /// The number of calls since the last [`arm`](FaultHandle::arm).
     seen: u64,
 }
 
@@ -116,7 +116,7 @@ impl Default for Armed {
 }
 
 impl FaultHandle {
-    /// Follows `plan` from now on; the next call is call 1. A lost device stays lost.
+    /// Follows `plan` from now on. The next call is call 1. A lost device stays lost.
     pub fn arm(&self, plan: FaultPlan) {
         let mut armed = self.armed();
         *armed = Armed { plan, seen: 0 };
@@ -147,11 +147,12 @@ impl FaultHandle {
         self.0.armed.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// The fault of this call and its error, if the call is to fail.
+    /// The fault of this call and its error, if the call must fail.
     fn next_fault(&self, op: Op) -> Option<(Fault, Error)> {
         let number = self.0.calls.fetch_add(1, Ordering::Relaxed) + 1;
         self.0.by_op.add(op);
-        // Under the lock, so that only one call loses the device and all others report the same cause.
+        // This runs under the lock, so that only one call loses the device and all others report the same
+        // cause.
         let mut armed = self.armed();
         if let Some(first) = self.0.lost.get() {
             return Some((Fault::DeviceLost, first.clone()));
@@ -176,7 +177,7 @@ impl Interceptor for FaultHandle {
     fn intercept<R>(&self, _: &dyn Backend, call: Call, make: impl FnOnce() -> Result<R>) -> Result<R> {
         let Some((fault, error)) = self.next_fault(call.op) else { return make() };
         if call.op.releases() || (fault == Fault::Late && !call.op.creates()) {
-            // The planned error replaces its own outcome.
+            // The planned error replaces the result of the call.
             let _ = make();
         }
         Err(error)

@@ -1,4 +1,4 @@
-//! Interceptors of backend calls: fail a call, disturb the timing, or count.
+//! Interceptors of backend calls. They make a call fail, disturb the timing, or count.
 //!
 //! | backend | effect | file |
 //! | --- | --- | --- |
@@ -7,9 +7,9 @@
 //! | [`Count`] | counts calls, by operation and by thread | `count.rs` |
 //! | [`SlowCopies`] | makes copies slower by a known time | `slow.rs` |
 //!
-//! Each is a [`Backend`], so they nest: `Faults::new(Count::new(Host::new()), plan)` counts the calls
-//! that pass the faults. All are an [`Intercepted`], which sends every call of the trait through one
-//! function, [`Interceptor::intercept`]. A new interceptor implements that function. Calls that bypass
+//! Each interceptor is a [`Backend`], so they nest: `Faults::new(Count::new(Host::new()), plan)` counts the
+//! calls that do not fail. All of them are an [`Intercepted`], which sends every call of the trait through
+//! one function, [`Interceptor::intercept`]. A new interceptor implements this function. Calls that bypass
 //! the trait (cuBLAS on a cudarc stream) are not seen.
 
 pub mod chaos;
@@ -180,7 +180,8 @@ impl Call {
 
 /// The action that replaces each call.
 pub trait Interceptor: Send + Sync + 'static {
-    /// Replaces the call `call` on `below`: runs it by `make()`, at most once, or returns an error instead.
+    /// Replaces the call `call` on `below`. Runs the call by `make()`, at most once, or returns an error
+    /// instead.
     ///
     /// # Errors
     /// The error of `make`, or one of the interceptor.
@@ -211,7 +212,7 @@ impl<B: Backend, I: Interceptor> Intercepted<B, I> {
     }
 }
 
-/// Forwards the fallible methods of [`Backend`]: signature, then the [`Call`].
+/// Forwards the fallible methods of [`Backend`]. Each entry has the signature, then the [`Call`].
 macro_rules! forward {
     ($(fn $name:ident($($arg:ident: $type:ty),*) -> $out:ty = $call:expr;)*) => {$(
         fn $name(&self, $($arg: $type),*) -> Result<$out> {
@@ -266,7 +267,8 @@ unsafe impl<B: Backend, I: Interceptor> Backend for Intercepted<B, I> {
         };
         fn run(stream: StreamId, task: Task) -> () = Call::on(Op::Run, stream);
         fn launch(stream: StreamId, launch: &mut Launch<'_>) -> () = Call::on(Op::Launch, stream);
-        // No stream: starting and ending a capture submits no work, and nothing may be inserted.
+        // This call has no stream: starting and ending a capture submits no work, and nothing may be
+        // inserted.
         fn begin_capture(stream: StreamId) -> () = Call::new(Op::BeginCapture);
         fn end_capture(stream: StreamId) -> GraphId = Call::new(Op::EndCapture);
         fn launch_graph(graph: GraphId, stream: StreamId) -> () = Call::on(Op::LaunchGraph, stream);

@@ -1,5 +1,5 @@
-//! Makes copies and gathers to the device slow, by a known time: on the thread that queues them, or on their
-//! stream.
+//! Makes copies and gathers to the device slow, by a known time. The delay is on the thread that queues them,
+//! or on their stream.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,8 +22,8 @@ pub struct SlowCopiesHandle {
 }
 
 impl<B: Backend> SlowCopies<B> {
-    /// Wraps `below`. Before each copy or gather to the device the calling thread sleeps for `on_thread`, and
-    /// the stream, of a device that runs host code, for `on_stream`.
+    /// Wraps `below`. Before each copy or gather to the device, the calling thread sleeps for `on_thread`. On
+    /// a device that runs host code, the stream sleeps for `on_stream`.
     pub fn slow_copies(below: B, on_thread: Duration, on_stream: Duration) -> Self {
         Self::with(below, SlowCopiesHandle { on_thread, on_stream, slept_ns: Arc::default() })
     }
@@ -35,7 +35,7 @@ impl<B: Backend> SlowCopies<B> {
 }
 
 impl SlowCopiesHandle {
-    /// The total time of the delays so far; a sleep may be longer than requested.
+    /// The total time of the delays so far. A sleep may be longer than requested.
     pub fn slept(&self) -> Duration {
         Duration::from_nanos(self.slept_ns.load(Ordering::Relaxed))
     }

@@ -9,12 +9,11 @@ use feedline_datasets::{Fixed, OpenOptions, Ragged, open_with};
 use crate::Header;
 use crate::header;
 
-/// A loader of the data at `path`, or where the record says that it was, in the form of the run's batches:
-/// the samples of a file or folder of any format that this build of `feedline-datasets` reads.
+/// Opens a loader of the data at `path`, or else at the path in the record. It has the fields of the run's
+/// batches. The data is a file or folder of any format that this build of `feedline-datasets` reads.
 ///
-/// # Errors
-/// `Config` if the record does not say where the data is, and there is no `path`, or if a field of the
-/// batches is not in the data; `Data` if it cannot be opened.
+/// `Config` if there is no `path` and the record does not say where the data is, or if a field of the batches
+/// is not in the data; `Data` if the data cannot be opened.
 pub fn open(header: &Header, path: Option<&Path>, options: &OpenOptions) -> Result<LoaderBuilder> {
     let recorded = header.data();
     let Some(path) = path.or(recorded.as_deref()) else {
@@ -41,8 +40,8 @@ pub fn open(header: &Header, path: Option<&Path>, options: &OpenOptions) -> Resu
     chosen(set, header)
 }
 
-/// The error of data that has no samples of the form of the run's batches, such as pictures that the program
-/// has decoded.
+/// The error for data whose samples do not have the form of the run's batches, such as pictures that the
+/// program has decoded.
 fn other_form(error: Error) -> Error {
     let why = format!("the data is not in the form of the batches of the run: {}", header::other_form());
     let path = error.path().map(Path::to_path_buf);
@@ -50,12 +49,12 @@ fn other_form(error: Error) -> Error {
     path.map_or(error.clone(), |path| error.at_path(path))
 }
 
-/// A loader of the fields of `set` that the batches of the run have, in their order.
+/// A loader of those fields of `set` that the batches of the run have, in the order of the batches.
 fn chosen(set: impl Dataset, header: &Header) -> Result<LoaderBuilder> {
     let names: Vec<String> = header.fields()?.into_iter().map(|field| field.name).collect();
     let has = |name: &String| set.spec().index_of(name).ok();
     let (all, places): (usize, Vec<_>) = (set.spec().fields().len(), names.iter().map_while(has).collect());
-    // Where a field is missing, the replay names the fields of both.
+    // If a field is missing, the set stays unchanged. The replay then names the fields of both.
     if places.len() < names.len() || places.iter().copied().eq(0..all) {
         return Ok(Loader::builder(set));
     }

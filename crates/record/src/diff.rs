@@ -1,4 +1,4 @@
-//! The first step at which two runs part, and why.
+//! The first step at which two runs differ, and the likely causes.
 
 use serde_json::Value;
 
@@ -11,15 +11,15 @@ use crate::Run;
 /// The outcome of a comparison of two runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Comparison {
-    /// Number of steps that both runs have and that are equal, from the first on.
+    /// Number of equal steps that both runs have, from the first step on.
     pub equal_steps: u64,
     /// Number of steps of each run.
     pub steps: [u64; 2],
-    /// The first step that differs; `None` if there is none among the steps that both have.
+    /// The first step that differs; `None` if all steps that both runs have are equal.
     pub difference: Option<Difference>,
 }
 
-/// The first step at which two runs part.
+/// The first step at which two runs differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The number of the step.
@@ -28,15 +28,15 @@ pub struct Difference {
     pub rank: u32,
     /// The part of the step that differs.
     pub part: Part,
-    /// The options in which the runs differ, each in a few words: the likely reasons. Empty if all are the
-    /// same.
+    /// The options in which the runs differ, each in a few words. They are the likely causes. Empty if all
+    /// options are the same.
     pub causes: Vec<String>,
 }
 
 /// A part of a step that can differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Other samples.
+    /// The runs have different samples.
     Samples,
     /// The same samples, in another order or on other ranks.
     Order,
@@ -55,7 +55,7 @@ impl Comparison {
 }
 
 impl Run {
-    /// Compares the steps of this run with the steps of `other` of the same numbers.
+    /// Compares the steps of this run with the steps of `other` that have the same numbers.
     ///
     /// # Errors
     /// `Config` if the samples of a step that differs cannot be computed, because the sampler is missing.
@@ -93,7 +93,7 @@ impl Run {
                 return Ok(Some((rank, Part::Bytes { sample })));
             }
         }
-        // All steps of a world that is larger are on more ranks.
+        // If one world is larger, its steps have samples on ranks that the other run does not have.
         let differs = world != other.header(step).world();
         Ok(differs.then_some((world.min(other.header(step).world()), Part::Samples)))
     }
@@ -105,7 +105,7 @@ impl Run {
     }
 }
 
-/// The options that differ, in a few words each; those that change the order come first.
+/// The options that differ, in a few words each. Options that change the order come first.
 fn causes(a: &Value, b: &Value) -> Vec<String> {
     let options = [
         ("seed", "seed"),
@@ -119,7 +119,7 @@ fn causes(a: &Value, b: &Value) -> Vec<String> {
     let mut causes: Vec<String> = options.iter().filter_map(|(key, what)| option(a, b, key, what)).collect();
     let files = changed_files(a, b);
     let is_other_data = a["fingerprint"] != b["fingerprint"];
-    // Copies of a file have other names or times.
+    // Changed files are causes only if the data differs, because a copy of a file has another name or time.
     if is_other_data {
         causes.extend(files.into_iter().take(8).map(|file| format!("data: {file}")));
         if causes.is_empty() {
@@ -140,7 +140,7 @@ fn causes(a: &Value, b: &Value) -> Vec<String> {
 fn option(a: &Value, b: &Value, key: &str, what: &str) -> Option<String> {
     let text = |value: &Value| match value {
         Value::String(text) => text.clone(),
-        // A sampler, with its sizes if it has some.
+        // A sampler, with its sizes if it has any.
         Value::Object(parts) => {
             let sizes =
                 parts.iter().filter(|(key, _)| *key != "kind").map(|(key, size)| format!(" {key} {size}"));

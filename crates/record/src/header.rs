@@ -64,7 +64,7 @@ impl Header {
         self.value["seed"].as_u64().unwrap_or(0)
     }
 
-    /// Whether the random numbers of the run belong to draws, as in this version; in earlier ones they
+    /// Whether the random numbers of the run belong to draws, as in this version. In earlier versions they
     /// belonged to samples.
     pub(crate) fn has_draws(&self) -> bool {
         self.value["draws_version"].as_u64() == Some(DRAWS_VERSION)
@@ -96,11 +96,9 @@ impl Header {
         }
     }
 
-    /// The sampler of the run; `own` is the caller's, for a sampler that the record cannot hold.
+    /// The sampler of the run. `own` is the caller's sampler, for a run whose sampler the record cannot hold.
     ///
-    /// # Errors
-    /// `Config` if the record does not hold the sampler, and there is no other; or if the other gives another
-    /// order.
+    /// `Config` if the record does not hold the sampler and `own` is `None`, or if `own` gives another order.
     fn sampler(&self, own: Option<&Sampler>) -> Result<Sampler> {
         let sampler = &self.value["sampler"];
         let number = |key: &str| sampler[key].as_u64().unwrap_or(0);
@@ -151,7 +149,7 @@ impl Header {
         Ok(batch_sampler)
     }
 
-    /// `builder` with the options of rank `rank`; the loader hashes its batches.
+    /// `builder` with the options of rank `rank`. Its loader hashes the batches.
     ///
     /// # Errors
     /// As [`sampler`](Self::sampler).
@@ -174,7 +172,7 @@ impl Header {
             .world(World::new(rank, self.world())?);
         let mut builder = feedline::internal::replaying(builder, records, skips.collect());
         if self.value["substitutes"] == Value::Bool(true) {
-            // The run has counted them.
+            // There is no limit here, because the run has already counted its bad samples.
             builder = builder.bad_samples(BadSamples::Substitute { budget: Budget::Count(u64::MAX) });
         }
         for field in self.list("spec") {
@@ -231,7 +229,7 @@ const OTHER_FORM: &str = "the program has made its samples from the data, as a T
      or a data set of its own do; so replay it in a program with that data set, by the crate \
      feedline-record: Run::open(RUN)?.replayer(Loader::builder(SET), RANK).step(N)";
 
-/// How a run is replayed whose batches are not in the form of its data, for an error's text.
+/// For an error's text: how to replay a run whose batches do not have the form of its data.
 pub fn other_form() -> &'static str {
     named(
         OTHER_FORM,

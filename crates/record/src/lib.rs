@@ -1,7 +1,7 @@
-//! Reads the record of a run, to show what the model saw: makes its batches again, compares runs, and
-//! explains them.
+//! Reads the record of a run, to show which samples the model saw. The crate makes the batches of a run
+//! again, compares runs, and explains differences.
 //!
-//! A loader writes the record ([`feedline::record`]); the program `feedline` (package `feedline-tools`) has a
+//! A loader writes the record ([`feedline::record`]). The program `feedline` (package `feedline-tools`) has a
 //! command for each part of this crate.
 //!
 //! | question | part |

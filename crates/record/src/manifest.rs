@@ -14,11 +14,11 @@ use serde_json::{Value, json};
 use crate::{ChangedSample, Verified};
 
 const MAGIC: &[u8] = b"feedline manifest 1\n";
-/// Samples that are read together.
+/// Number of samples that are read together.
 const BATCH: usize = 64;
 
-/// A hash of each sample of a data set: 8 bytes per sample. It names every sample that changes later, without
-/// a run.
+/// A hash of each sample of a data set: 8 bytes per sample. It shows later which samples have changed. It
+/// needs no recorded run.
 ///
 /// ```
 /// use feedline::{InMemory, Loader};
@@ -39,16 +39,16 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// The manifest of the data set of `builder`. All workers read it, once, in order; `progress` gets the
-    /// number of samples that are read, and of all.
+    /// Makes the manifest of the data set of `builder`. All workers read the set once, in order. `progress`
+    /// gets the number of samples read so far, and the number of all samples.
     ///
     /// # Errors
-    /// The first sample that cannot be read, with its file.
+    /// The error of the first sample that cannot be read, with its file.
     pub fn of(builder: LoaderBuilder, progress: impl FnMut(u64, u64)) -> Result<Self> {
         Ok(read(builder, progress)?.0)
     }
 
-    /// Reads the data set of `builder` against this manifest.
+    /// Reads the data set of `builder`, and compares it with this manifest.
     ///
     /// # Errors
     /// As [`of`](Self::of); `Config` if the set has other fields or another number of samples.
@@ -85,7 +85,7 @@ impl Manifest {
         })
     }
 
-    /// Reads the manifest in the file at `path`; `None` if the file is something else.
+    /// Reads the manifest in the file at `path`; `None` if the file is not a manifest.
     ///
     /// # Errors
     /// `Data` if it cannot be read or is damaged.

@@ -1,4 +1,5 @@
-//! The spikes of a run as a page: the values over the steps, and the samples of each spike side by side.
+//! Shows the spikes of a run on a page: the values over the steps, and the samples of each spike side by
+//! side.
 
 use std::fmt::Write as _;
 
@@ -6,12 +7,12 @@ use feedline::Result;
 
 use crate::{Replayed, Run, Spike, Verdict, field_values, row_picture, row_text};
 
-/// Max points of the curve. If there are more values, it shows the minimum and the maximum of each group of
+/// Max points of the curve. If there are more values, the curve shows the min and the max of each group of
 /// neighbours.
 const POINTS: usize = 1500;
-/// Spikes that are shown with their samples.
+/// Max spikes that are shown with their samples.
 const SHOWN: usize = 40;
-/// Samples that are shown of a batch.
+/// Max samples of a batch that are shown.
 const SAMPLES: usize = 32;
 /// The size of the curve.
 const WIDTH: f64 = 1000.0;
@@ -26,11 +27,11 @@ svg{width:100%;height:auto;background:#fafafa;border:1px solid #ddd}\
 .sample img{width:100%;image-rendering:pixelated;display:block;background:#eee}\
 .text .sample{width:240px}.bad{color:#b00020}.dim{color:#777}code{background:#f3f3f3;padding:1px 4px}";
 
-/// The page, in HTML without other files. `replay` makes the batches of a step again, one for each rank; the
-/// page shows no samples of a step for which it has none.
+/// Makes the page, in HTML without other files. `replay` makes the batches of a step again, one for each
+/// rank. If it returns none for a step, the page shows no samples of this step.
 ///
 /// # Errors
-/// Those of `replay`; as [`Run::skip_ranges`].
+/// The errors of `replay`; as [`Run::skip_ranges`].
 pub fn spikes_page(
     run: &Run,
     name: &str,
@@ -77,7 +78,7 @@ pub fn spikes_page(
     Ok(page)
 }
 
-/// A page of the [`sections`](samples_section) of batches.
+/// Makes a page of the [`sections`](samples_section) of batches.
 pub fn samples_page(run: &Run, sections: &str) -> String {
     let title = format!("Samples of {}", escaped(&run.folder().display().to_string()));
     format!(

@@ -14,15 +14,15 @@ use crate::Run;
 pub enum Verdict {
     /// The samples and their bytes are equal.
     Equal,
-    /// The samples are equal; the record has no hash of their bytes.
+    /// The samples are equal, but the record has no hash of their bytes.
     SameSamples,
     /// The bytes differ.
     OtherBytes {
         /// The row that differs; `None` if several do.
         row: Option<usize>,
     },
-    /// The samples or their order differ: a sample that could not be read during the run can be read now, or
-    /// the reverse.
+    /// The samples or their order differ. Either a sample could not be read during the run and can be read
+    /// now, or the reverse.
     OtherSamples,
 }
 
@@ -40,7 +40,7 @@ pub struct Replayed {
     pub number: u64,
     /// The epoch.
     pub epoch: u64,
-    /// The step within the epoch, counted from where the epoch was begun or resumed.
+    /// The step within the epoch. It is counted from the step at which the epoch began or was resumed.
     pub step: u64,
     /// The batch.
     pub batch: HostBatch,
@@ -68,21 +68,21 @@ pub struct Replayer<'a> {
 }
 
 impl Run {
-    /// Replays steps of rank `rank` by `builder`, which has the data set of the run, with the same
+    /// Replays steps of rank `rank` by `builder`. `builder` has the data set of the run with the same
     /// transforms, and the `map_batch` of the run if it has one. The record has all other options that
-    /// matter; workers and depth may differ. The batches are those before a `device_map`, as the record is.
+    /// matter. Workers and depth may differ. The batches are those before a `device_map`, as in the record.
     pub fn replayer<T: ?Sized>(&self, builder: LoaderBuilder<T>, rank: u32) -> Replayer<'_> {
         Replayer { run: self, rank, builder: feedline::internal::either(builder), loader: None }
     }
 }
 
 impl Replayer<'_> {
-    /// The batch of step `number`. For a source, up to 63 steps before it are read again.
+    /// Makes the batch of step `number` again. For a source, up to 63 steps before it are read again.
     ///
     /// # Errors
-    /// `Config` if the record has no such step, or the data has other fields or another length; also if
-    /// several rows differ and the run is of an earlier feedline, whose random numbers belong to samples and
-    /// not to draws; an error of the data set.
+    /// `Config` if the record has no such step, or if the data has other fields or another length. `Config`
+    /// if several rows differ and the run is of an earlier feedline, whose random numbers belong to samples
+    /// and not to draws. An error of the data set.
     pub fn step(&mut self, number: u64) -> Result<Replayed> {
         let mut replayed = None;
         self.steps(number..number + 1, |step| {
@@ -95,10 +95,10 @@ impl Replayer<'_> {
         })
     }
 
-    /// Calls `each` with the batches of `numbers`, in order. All workers of the machine decode.
+    /// Calls `each` with the batches of `numbers`, in order. Decodes with all workers of the machine.
     ///
     /// # Errors
-    /// As [`step`](Self::step), and those of `each`.
+    /// As [`step`](Self::step); the errors of `each`.
     pub fn steps(&mut self, numbers: Range<u64>, mut each: impl FnMut(Replayed) -> Result<()>) -> Result<()> {
         let mut next = numbers.start;
         while next < numbers.end {
@@ -107,11 +107,11 @@ impl Replayer<'_> {
             let recorded = &place.segment.steps[place.index..][..(end - next) as usize];
             let (epoch, first) = (place.epoch(), place.index as u64);
             let (before, start) = self.run.start_of(&place, self.rank)?;
-            // The steps of a source between the recorded position and the first one.
+            // For a source, the number of steps between the recorded position and the first step.
             let again = place.index - before;
             let has_draws = self.run.header_of(self.rank, place.header).has_draws();
             let (builder, loader) = self.loader(place.header)?;
-            // Other data is replayed too, and compared.
+            // Other data is also replayed, and then compared.
             let cursor = internal::cursor::at(internal::cursor::new(loader.batch_sampler(), 0), epoch, start)
                 .ignore_fingerprint();
             let mut batches = loader.resume(cursor)?;

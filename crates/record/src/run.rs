@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 
 use crate::Header;
 
-/// The record of a run: all ranks, and all parts between which it was resumed.
+/// The record of a run. It has all ranks, and all parts of a run that was resumed.
 ///
-/// Steps are numbered from 0 over all epochs. A step that a resumed run has done again counts once, as it was
-/// done last.
+/// Steps are numbered from 0 over all epochs. If a resumed run has done a step again, the step counts once,
+/// and the last version counts.
 #[derive(Clone, Debug)]
 pub struct Run {
     folder: PathBuf,
-    /// By rank.
+    /// The records of the ranks, in order.
     ranks: Vec<RankRecord>,
     sampler: Option<Sampler>,
 }
@@ -32,7 +32,7 @@ pub(crate) struct Place<'a> {
     pub(crate) segment: &'a Segment,
     /// The index of the step in its segment.
     pub(crate) index: usize,
-    /// The index of its header.
+    /// The index of the step's header.
     pub(crate) header: usize,
 }
 
@@ -50,9 +50,9 @@ impl Place<'_> {
     }
 }
 
-/// Entries that all parts of a run share.
+/// Entries of a header that all parts of a run share.
 const OF_A_RUN: [&str; 5] = ["seed", "sampler_digest", "fingerprint", "samples", "shards"];
-/// Entries that all ranks share at a step.
+/// Entries of a header that all ranks share at a step.
 const OF_A_STEP: [&str; 4] = ["batch", "world", "last_batch", "skips"];
 
 /// The first of `keys` in which two headers differ, in a few words.
@@ -62,14 +62,15 @@ fn difference(want: &Value, have: &Value, keys: &[&str]) -> Option<String> {
 }
 
 impl Run {
-    /// Reads the record in `folder`: the files of all ranks, up to the last whole step of each.
+    /// Reads the record in `folder`. It reads the files of all ranks, up to the last complete step of each.
     ///
     /// # Errors
-    /// `Data` if there is no record, if a file is damaged, with the step, or if files are of different runs.
+    /// `Data` if there is no record, if a file is damaged (with the step), or if the files belong to
+    /// different runs.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self> {
         let folder = folder.as_ref().to_path_buf();
         let mut ranks = Vec::new();
-        // Ranks are numbered without a gap; a resumed run may have fewer.
+        // Ranks are numbered without gaps. A resumed run may have fewer ranks.
         while let Some(rank) = RankRecord::read(&folder.join(file_name(ranks.len() as u32)))? {
             ranks.push(rank);
         }
@@ -85,7 +86,7 @@ impl Run {
         Ok(run)
     }
 
-    /// Checks that the files of all ranks are of one run.
+    /// Checks that the files of all ranks belong to one run.
     fn check_ranks(&self) -> Result<()> {
         let first = &self.ranks[0];
         for (rank, record) in self.ranks.iter().enumerate() {
@@ -105,7 +106,8 @@ impl Run {
             if let Some(why) = difference(of_first, own, &OF_A_RUN) {
                 return refuse(why);
             }
-            // Options that may change where a run is resumed, at the steps at which both ranks begin.
+            // Compares the options that may change when a run is resumed, at the steps at which both ranks
+            // begin.
             for segment in &record.segments {
                 let begins = |of: &&Segment| of.numbers().contains(&segment.number);
                 let Some(of_first) = first.segments.iter().find(begins) else { continue };
@@ -117,7 +119,7 @@ impl Run {
                 if let Some(why) = difference(options, own, &OF_A_STEP) {
                     return refuse(format!("at step {}, {why}", segment.number));
                 }
-                // The epochs of a source have as many steps as the shards of a rank have records.
+                // Epochs of a source may differ, because a rank has as many steps as its shards have records.
                 if epochs[0] != epochs[1] && !options["samples"].is_null() {
                     let [want, have] = epochs;
                     return refuse(format!("step {} is in epoch {have} instead of {want}", segment.number));
@@ -127,8 +129,8 @@ impl Run {
         Ok(())
     }
 
-    /// The bytes at the end of the file of each rank that a kill has left of a step: the ranks that have
-    /// some.
+    /// The incomplete step that a kill has left at the end of a rank's file: the file and the number of
+    /// bytes. Only ranks with such bytes are listed.
     pub fn cuts(&self) -> impl Iterator<Item = (PathBuf, u64)> + '_ {
         let cut = |(rank, record): (usize, &RankRecord)| {
             (record.cut > 0).then(|| (self.folder.join(file_name(rank as u32)), record.cut))
@@ -136,8 +138,8 @@ impl Run {
         self.ranks.iter().enumerate().filter_map(cut)
     }
 
-    /// Uses `sampler` as the sampler of the run. Needed for samplers with weights, classes, lengths or ids,
-    /// which the record does not hold.
+    /// Uses `sampler` as the sampler of the run. This is needed for samplers with weights, classes, lengths
+    /// or ids, because the record does not hold them.
     #[must_use]
     pub fn with_sampler(self, sampler: Sampler) -> Self {
         Self { sampler: Some(sampler), ..self }
@@ -148,8 +150,8 @@ impl Run {
         &self.folder
     }
 
-    /// The numbers of the recorded steps, up to the last one that every rank has recorded.
-    /// [`gaps`](Self::gaps) lists missing ones.
+    /// The numbers of the recorded steps, up to the last step that every rank has recorded.
+    /// [`gaps`](Self::gaps) lists the missing steps.
     pub fn steps(&self) -> Range<u64> {
         let first = &self.ranks[0];
         let (Some(begin), Some(last)) = (first.segments.first(), first.segments.last()) else { return 0..0 };
@@ -166,7 +168,7 @@ impl Run {
         segments.map(gap).filter(|gap| !gap.is_empty()).collect()
     }
 
-    /// The options of step `number`; those of the last step for a number beyond it.
+    /// The options of step `number`. For a number after the last step, the options of the last step.
     pub fn header(&self, number: u64) -> Header {
         let first = &self.ranks[0];
         let segment = first.segments.iter().rev().find(|segment| segment.number <= number);
@@ -175,8 +177,8 @@ impl Run {
         Header::new(first.headers[header].clone())
     }
 
-    /// The values noted under `name`, each with its step, in the order of the steps: the mean over the ranks
-    /// that have noted one. A later value of a step replaces an earlier one.
+    /// The values noted under `name`, each with its step, in the order of the steps. A value is the mean over
+    /// the ranks that have noted one. A later value of a step replaces an earlier value.
     pub fn notes(&self, name: &str) -> Vec<(u64, f64)> {
         let mut means = BTreeMap::<u64, (f64, f64)>::new();
         for rank in &self.ranks {
@@ -201,12 +203,12 @@ impl Run {
         names
     }
 
-    /// The samples of step `number` on rank `rank`, row by row; substitutes in place of samples that could
-    /// not be read.
+    /// The samples of step `number` on rank `rank`, row by row. A sample that could not be read is replaced
+    /// by its substitute.
     ///
     /// # Errors
-    /// `Config` if the record has no such step, or the sampler is missing; `Data` if the samples differ from
-    /// the run's, because a step before it is missing from the file.
+    /// `Config` if the record has no such step, or the sampler is missing. `Data` if the samples differ from
+    /// the run's samples, because an earlier step is missing from the file.
     pub fn ids(&self, number: u64, rank: u32) -> Result<Vec<u64>> {
         let place = self.place(number, rank)?;
         let mut ids = Vec::new();
@@ -214,10 +216,10 @@ impl Run {
         Ok(ids)
     }
 
-    /// Writes the samples of the step at `place`, and returns the proof of the valid ones.
+    /// Writes the samples of the step at `place`, and returns the proof of its valid samples.
     ///
     /// # Errors
-    /// `Data` if the proof differs from the record's.
+    /// `Data` if this proof differs from the record's proof.
     pub(crate) fn fill_ids(
         &self,
         place: &Place<'_>,
@@ -257,12 +259,13 @@ impl Run {
         Header::new(self.ranks[rank as usize].headers[header].clone())
     }
 
-    /// Number of ranks that have recorded.
+    /// Number of ranks in the record.
     pub(crate) fn ranks(&self) -> u32 {
         self.ranks.len() as u32
     }
 
-    /// The recorded steps of rank `rank`, as ranges, without those at which the run did not have this rank.
+    /// The recorded steps of rank `rank`, as ranges. Steps at which the run did not have this rank are left
+    /// out.
     pub(crate) fn stretches(&self, rank: u32) -> Vec<Range<u64>> {
         let steps = self.steps();
         let counts = |number: &u64| steps.contains(number) && rank < self.header(*number).world();
@@ -279,7 +282,7 @@ impl Run {
         &self.ranks[rank as usize].segments
     }
 
-    /// Where step `number` of rank `rank` is recorded.
+    /// The place at which step `number` of rank `rank` is recorded.
     pub(crate) fn place(&self, number: u64, rank: u32) -> Result<Place<'_>> {
         let steps = self.steps();
         let refuse = |why: String| self.located(Error::new(ErrorKind::Config, why));
@@ -309,7 +312,8 @@ impl Run {
         Ok(Place { segment, index, header })
     }
 
-    /// Where step `number` begins; for the number after the last step, where that one ends.
+    /// The place at which step `number` begins. For the number after the last step, the place at which the
+    /// last step ends.
     fn place_before(&self, number: u64, rank: u32) -> Result<Place<'_>> {
         match number.checked_sub(1) {
             Some(before) if number == self.steps().end => {
@@ -320,10 +324,10 @@ impl Run {
         }
     }
 
-    /// The cursor before step `number` on rank `rank`: a run that resumes from it does this step next. For
-    /// the number after the last step, the cursor after the last step.
+    /// The cursor before step `number` on rank `rank`. A run that resumes from this cursor does this step
+    /// next. For the number after the last step, it is the cursor after the last step.
     ///
-    /// Takes some nanoseconds for each sample of the epoch before the step.
+    /// Takes some nanoseconds for each earlier sample of the epoch.
     ///
     /// # Errors
     /// `Config` if the record has no such step, or the sampler is missing; `Data` if the record contradicts
@@ -342,8 +346,8 @@ impl Run {
         Ok(cursor)
     }
 
-    /// The step at which a replay of `place` begins, as an index in its segment, and the position there. A
-    /// source is read again from the last recorded position.
+    /// The step at which a replay of `place` begins, as an index in its segment, and the position at this
+    /// step. A source is read again from the last recorded position.
     pub(crate) fn start_of(&self, place: &Place<'_>, rank: u32) -> Result<(usize, SourcePosition)> {
         let Place { segment, index, .. } = place;
         let begin = internal::cursor::source_position(&segment.cursor);
@@ -358,15 +362,15 @@ impl Run {
         Ok((*index, SourcePosition { position, ..SourcePosition::default() }))
     }
 
-    /// Continues the run with `loader` at step `step`, the number of steps that the model has seen. Call
-    /// [`Loader::epoch`] for the epochs after this one. The loader's report of bad samples continues too; a
-    /// record does not hold their causes.
+    /// Continues the run with `loader` at step `step`. `step` is the number of steps that the model has seen.
+    /// Call [`Loader::epoch`] for the epochs after this one. The loader's report of bad samples continues
+    /// too, but without their causes, which a record does not hold.
     ///
-    /// Records of a source are read again from the beginning of the epoch, or from where the run was last
-    /// resumed in it.
+    /// Records of a source are read again from the beginning of the epoch. If the run was resumed in this
+    /// epoch, they are read again from the last such step.
     ///
     /// # Errors
-    /// `Cursor` if the data differs from the run's, naming the file that has changed; as
+    /// `Cursor` if the data differs from the run's data, with the name of the changed file; as
     /// [`cursor`](Self::cursor) and [`Loader::resume`].
     pub fn resume<'a>(&self, loader: &'a mut Loader, step: u64) -> Result<Epoch<'a>> {
         let rank = loader.batch_sampler().options().world.rank();
@@ -391,7 +395,7 @@ impl Run {
         Ok(batches)
     }
 
-    /// The report of the bad samples of rank `rank` before step `number`, which begins at `cursor`.
+    /// The report of the bad samples of rank `rank` before step `number`. The step begins at `cursor`.
     fn bad_sample_report(
         &self,
         number: u64,
@@ -422,8 +426,8 @@ impl Run {
     /// Checks that `dataset` is the data of step `number`, by its fingerprint.
     ///
     /// # Errors
-    /// `Cursor` with the file that has changed, if one has another size or time than at the beginning of the
-    /// run; that of a read without which its fingerprint would not be that of the data.
+    /// `Cursor`, with the changed file if one has another size or time than at the beginning of the run. The
+    /// error of a read, if the fingerprint cannot be computed without it.
     pub fn check_data(&self, dataset: &dyn Dataset, number: u64) -> Result<()> {
         let header = self.header(number);
         let (was, is) = (
@@ -442,8 +446,8 @@ impl Run {
         Err(self.located(Error::new(ErrorKind::Cursor, why)))
     }
 
-    /// The files among `paths` that have another size or time than at the beginning of the run, each in a few
-    /// words.
+    /// The files among `paths` that have another size or time than at the beginning of the run. Each is
+    /// described in a few words.
     pub fn changed_files<'a>(&self, paths: impl IntoIterator<Item = &'a Path>) -> Vec<String> {
         let paths: BTreeSet<String> = paths.into_iter().map(absolute).collect();
         let header = self.header(self.steps().end);

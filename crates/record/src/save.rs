@@ -1,4 +1,4 @@
-//! A batch as a file of tensors, in the format safetensors.
+//! A batch as a file of tensors, in the safetensors format.
 
 use std::collections::BTreeSet;
 
@@ -7,15 +7,15 @@ use serde_json::{Map, Value, json};
 
 use crate::field_values;
 
-/// The name of the format's own entry, which is no tensor.
+/// The name of the format's own entry. It is not a tensor.
 const METADATA: &str = "__metadata__";
 
-/// The fields of `batch` as a safetensors file: a tensor per field, `NAME.offsets` or `NAME.lengths` for
-/// ragged ones, and `ids` with the sample of each row.
+/// The fields of `batch` as a safetensors file. It has a tensor per field, a tensor `NAME.offsets` or
+/// `NAME.lengths` per ragged field, and a tensor `ids` with the sample of each row.
 ///
-/// A field keeps its name. If a field has the name of another tensor, that tensor gets `_` appended until its
-/// name is free: `ids_` beside a field `ids`. So does a field `__metadata__`, because the format reserves
-/// this name.
+/// A field keeps its name. If a field has the name of another tensor, that other tensor gets `_` appended
+/// until its name is free: `ids_` beside a field `ids`. A field `__metadata__` also gets `_` appended,
+/// because the format reserves this name.
 ///
 /// # Errors
 /// The loss of the device.

@@ -6,11 +6,11 @@ use feedline::DType;
 
 use crate::FieldValues;
 
-/// Characters of a text that are shown.
+/// Max characters of a text to show.
 const TEXT: usize = 60;
-/// Numbers of a vector that are shown.
+/// Max numbers of a vector to show.
 const NUMBERS: usize = 6;
-/// Max pixels of the longer side of a picture; of a larger one, pixels are left out at equal distances.
+/// Max pixels of the longer side of a picture. Of a larger picture, only pixels at equal distances are shown.
 const SIDE: usize = 96;
 
 /// The row in a few words: a number, the beginning of a text or of a vector, or the size of a picture.
@@ -51,8 +51,8 @@ fn as_text(bytes: &[u8]) -> Option<String> {
     Some(format!("{:?}", format!("{short}{dots}")))
 }
 
-/// Width, height and colours of a row that is a picture: `u8` of two dimensions, or of three dimensions, one
-/// of them of length 1 or 3.
+/// Width, height and colours of a row that is a picture. A picture is `u8` and has two dimensions, or three
+/// dimensions of which one has length 1 or 3.
 fn picture_size(field: &FieldValues<'_>, bytes: &[u8]) -> Option<(usize, usize, usize)> {
     if field.dtype != DType::U8 || field.is_ragged() || bytes.is_empty() {
         return None;
@@ -84,7 +84,7 @@ pub fn row_picture(field: &FieldValues<'_>, row: usize) -> Option<String> {
     }
     file.extend([1, 0, 24, 0]);
     file.resize(54, 0);
-    // A bitmap begins with its lowest line, and stores blue first.
+    // A bitmap begins with its lowest row, and stores blue first.
     for y in (0..shown_height).rev() {
         let first = file.len();
         for x in 0..shown_width {

@@ -5,7 +5,7 @@ use feedline::Result;
 use crate::Run;
 use crate::run::Place;
 
-/// A row that has held a sample, or should have.
+/// A row that held a sample, or for which the sample was drawn but could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sighting {
     /// The number of the step.
@@ -16,25 +16,26 @@ pub struct Sighting {
     pub rank: u32,
     /// The row in the batch.
     pub row: usize,
-    /// How the sample came there.
+    /// How the sample came into the row.
     pub how: How,
 }
 
-/// How a sample came into a row.
+/// How a sample came into a row, or why it did not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// In its turn.
+    /// It was drawn for this row.
     Drawn,
-    /// It came in place of this sample, which could not be read.
+    /// It replaced this sample, which could not be read.
     InPlaceOf(u64),
-    /// It could not be read, and this sample came in its place.
+    /// It could not be read, and this sample replaced it.
     ReplacedBy(u64),
 }
 
 impl Run {
-    /// All rows that have held sample `sample`, or should have, in the order of the steps.
+    /// All rows that held sample `sample`, or for which it was drawn but could not be read, in the order of
+    /// the steps.
     ///
-    /// Computes the samples of all steps, some nanoseconds each.
+    /// Computes the samples of all steps. This takes some nanoseconds per sample.
     ///
     /// # Errors
     /// `Config` if the sampler is missing; `Data` as [`ids`](Self::ids).

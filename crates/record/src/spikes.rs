@@ -1,4 +1,4 @@
-//! The steps whose noted value is far above its neighbours'.
+//! The steps whose noted value is far above the values of their neighbours.
 
 use std::ops::Range;
 
@@ -7,16 +7,16 @@ use feedline_core::internal;
 
 use crate::Run;
 
-/// Neighbours on each side.
+/// Number of neighbours on each side.
 const WINDOW: usize = 48;
-/// A value with fewer neighbours on a side is not judged.
+/// Min number of neighbours on a side. A value with fewer is not judged.
 const MIN: usize = 8;
-/// A spike is more than this many deviations away from the median of its neighbours.
+/// A spike is more than this number of deviations above the median of its neighbours.
 const FACTOR: f64 = 8.0;
-/// The median deviation of normal values as a share of their standard deviation.
+/// The median deviation of normally distributed values, as a share of their standard deviation.
 const MEDIAN_SHARE: f64 = 0.6745;
 
-/// A step whose value is far above its neighbours'.
+/// A step whose value is far above the values of its neighbours.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spike {
     /// The number of the step.
@@ -37,9 +37,9 @@ pub struct SkipRange {
 }
 
 impl Run {
-    /// The steps at which the value noted under `name`, such as a loss, is a spike: not a number, or more
-    /// than eight standard deviations above the median of the 48 values before it, and above the median of
-    /// the 48 after it. The standard deviation is estimated from the median deviation.
+    /// The steps at which the value noted under `name`, such as a loss, is a spike. A spike is not a number,
+    /// or is more than eight standard deviations above the median of the 48 values before it, and above the
+    /// median of the 48 values after it. The standard deviation is estimated from the median deviation.
     pub fn spikes(&self, name: &str) -> Vec<Spike> {
         spikes(&self.notes(name))
     }
@@ -54,7 +54,7 @@ impl Run {
             let place = self.place(spike.step, 0)?;
             let sampler = self.batch_sampler(&place, 0)?;
             let (epoch, start) = (place.epoch(), place.segment.cursor.position());
-            // The position of its first row; skipped steps count.
+            // The position of the step's first row. Skipped steps count.
             let position = internal::batch_sampler::position(&sampler, epoch, start, place.index as u64, 0)
                 .unwrap_or(start);
             let step = internal::batch_sampler::step_of(&sampler, position);
@@ -77,7 +77,7 @@ fn spikes(values: &[(u64, f64)]) -> Vec<Spike> {
             let away = medians.map(|of| of.map(|(median, spread)| (value - median) / (FACTOR * spread)));
             match away {
                 [Some(a), Some(b)] => a > 1.0 && b > 1.0,
-                // At the end of a run too few values follow for a median.
+                // At the end of a run, too few values follow for a median.
                 [Some(a), None] => a > 1.0,
                 _ => false,
             }
@@ -90,7 +90,8 @@ fn spikes(values: &[(u64, f64)]) -> Vec<Spike> {
     spikes
 }
 
-/// The median of values, and their standard deviation by the median of their deviations; `None` for too few.
+/// The median of the values, and their standard deviation estimated from the median of their deviations;
+/// `None` for too few values.
 fn median(values: &[(u64, f64)]) -> Option<(f64, f64)> {
     let mut values: Vec<f64> =
         values.iter().map(|(_, value)| *value).filter(|value| value.is_finite()).collect();

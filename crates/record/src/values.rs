@@ -1,4 +1,4 @@
-//! The fields of a batch as bytes, whatever their types.
+//! The fields of a batch as bytes, for any element types.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use feedline::{DType, HostBatch, Result};
 use feedline_core::ragged::Form;
 use half::{bf16, f16};
 
-/// A field of a batch: its elements of all rows, little-endian.
+/// A field of a batch. It has the elements of all rows, little-endian.
 #[derive(Clone, Debug)]
 pub struct FieldValues<'a> {
     /// The name.

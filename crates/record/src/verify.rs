@@ -1,4 +1,4 @@
-//! Reads a data set against the record of a run, and names the samples that have changed.
+//! Compares a data set with the record of a run, and names the samples that have changed.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -24,11 +24,12 @@ pub struct Verified {
     pub samples: u64,
     /// The samples that have changed.
     pub changed: Vec<ChangedSample>,
-    /// Samples of steps with several changed rows: two or more of each such step have changed.
+    /// Samples of steps with several changed rows. In each such step, two or more of its samples have
+    /// changed.
     pub suspected: Vec<ChangedSample>,
-    /// Steps that could not be compared: the record has no hash of their bytes.
+    /// Number of steps that could not be compared, because the record has no hash of their bytes.
     pub not_compared: u64,
-    /// Steps with other samples than in the run.
+    /// Steps that have other samples than in the run.
     pub other_samples: Vec<u64>,
 }
 
@@ -39,7 +40,7 @@ impl Verified {
     }
 }
 
-/// Facts about a sample.
+/// What is known about a sample.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Known {
     Nothing,
@@ -48,9 +49,10 @@ enum Known {
 }
 
 impl Run {
-    /// Reads the data set of `builder`, as for [`replayer`](Self::replayer), against the steps of this run:
-    /// all workers decode. Each sample is compared once; steps of later epochs are read only if they tell
-    /// which of several rows has changed. `progress` gets the number of steps that are done, and of all.
+    /// Compares the data set of `builder` with the steps of this run. `builder` is as for
+    /// [`replayer`](Self::replayer). All workers decode. Each sample is compared once. Steps of later epochs
+    /// are read only if they show which of several rows has changed. `progress` gets the number of steps
+    /// done, and the number of all steps.
     ///
     /// # Errors
     /// As [`Replayer::step`](crate::Replayer::step).
@@ -72,7 +74,7 @@ impl Run {
         for rank in 0..self.ranks() {
             let mut replayer = self.replayer(builder.clone(), rank);
             for steps in self.stretches(rank) {
-                // Whole ranges are read, so that the workers read ahead.
+                // Whole ranges are read, so that the workers can read ahead.
                 for range in self.undecided(rank, steps.clone(), &known)? {
                     replayer.steps(range, |replayed| {
                         progress(done + (replayed.number - steps.start), all);
@@ -114,7 +116,7 @@ impl Run {
 }
 
 impl Verified {
-    /// Adds the facts that a step gives about its samples.
+    /// Adds the facts about samples that follow from a step.
     fn add(&mut self, replayed: &Replayed, known: &mut [Known], paths: &mut BTreeMap<u64, Option<PathBuf>>) {
         let ids = replayed.batch.ids();
         let mut set = |id: u64, is: Known| {

@@ -197,7 +197,7 @@ mod tests {
             let numbers = InMemory::new().field("x", [], [1_u8, 2]).unwrap();
             let mut loader = Loader::builder(numbers).depth(1).build(&Device::new_host()).unwrap();
             let mut meter = WaitMeter::new(&Device::new_host().stream().unwrap(), 1).unwrap();
-            // The slot is free again after the error, because the second batch arrives in it.
+            // The slot is free again after the error, so the second batch can arrive in it.
             for batch in loader.epoch(0).unwrap() {
                 meter.begin();
                 let error = meter.wait_on(batch.unwrap()).unwrap_err();

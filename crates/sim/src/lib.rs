@@ -1,8 +1,8 @@
 //! A simulated device: virtual time, a seeded schedule, and a check that every access is ordered.
 //!
-//! On a GPU a missing wait often goes unnoticed, because the copy usually ends in time. Here it is an
-//! error at the call, in every run, without a GPU. Write the training loop against [`Device`], and run it
-//! in a test on a simulated device:
+//! On a GPU a missing wait often goes unnoticed, because the copy usually ends in time. On a simulated device
+//! it is an error at the call, in every run, without a GPU. Write the training loop against [`Device`], and
+//! run it in a test on a simulated device:
 //!
 //! ```
 //! use feedline_device::{Buffer, Device, Readback, launch_host};
@@ -45,20 +45,20 @@
 //!   channel for work that no call runs ([`SimOptions::stuck_after`]).
 //! - **Leaks**, reported by [`SimHandle::finish`].
 //!
-//! A finding names the memory ([`Buffer::named`](feedline_device::Buffer::named), the slots of a loader),
+//! A finding names the memory ([`Buffer::named`](feedline_device::Buffer::named), or the slots of a loader),
 //! and the source line of each call that was made through the safe interface.
 //!
 //! Order comes from the calls alone: work on one stream, waits for events, and host waits. Vector clocks
-//! (`clocks.rs`) track it, and each call is checked when it is made, not when its work runs. So no
-//! schedule hides a missing wait, and one seed is enough to find it. More seeds vary the answers of
-//! `query`, and the bytes seen by a task that accesses memory it did not declare.
+//! (`clocks.rs`) track this order. Each call is checked when it is made, not when its work runs. So no
+//! schedule hides a missing wait, and one seed is enough to find it. More seeds vary the answers of `query`,
+//! and the bytes that a task sees if it accesses memory that it did not declare.
 //!
 //! # What a race looks like
 //!
-//! The safe interface omits no wait: views belong to a stream, batches are opened by `wait_on`, and
-//! results are read after an event. A race requires a call on the [`Backend`](feedline_backend::Backend),
-//! which is unsafe because the caller must order it. Here a snapshot of the weights is copied to the host
-//! during training:
+//! The safe interface omits no wait: views belong to a stream, batches are opened by `wait_on`, and results
+//! are read after an event. A race requires a call on the [`Backend`](feedline_backend::Backend), which is
+//! unsafe because the caller must order it. The example copies a snapshot of the weights to the host during
+//! training:
 //!
 //! ```
 //! use feedline_core::ErrorKind;
@@ -98,20 +98,19 @@
 //! # Ok::<(), feedline_core::Error>(())
 //! ```
 //!
-//! A call that races returns the error and submits nothing. With [`SimOptions::fail_fast`] off it
-//! proceeds, and the report holds all races of the run.
+//! A call that races returns the error and submits nothing. With [`SimOptions::fail_fast`] off, the call
+//! proceeds, and the report has all races of the run.
 //!
 //! # How it runs
 //!
-//! There are no threads. Work runs on the host thread that waits for the device, one task at a time, plus
-//! a few tasks at each `query`; until then it stays queued. The seed determines which stream runs next,
-//! how long work takes, and which stream is starved. Event times are in virtual time. With one host
-//! thread, the same seed gives the same run. Several host threads may share the device; the analysis
-//! treats them as one.
+//! There are no threads. Work runs on the host thread that waits for the device, one task at a time. A few
+//! tasks also run at each `query`. Other work stays queued. The seed determines which stream runs next, how
+//! long work takes, and which stream is starved. Event times are in virtual time. With one host thread, the
+//! same seed gives the same run. Several host threads may share the device; the analysis treats them as one.
 //!
-//! Work must therefore not wait for the host, since the host runs it. It may submit more work and drop
-//! what it holds. And the host must wait for work by a call of the device, not on a channel, since nothing
-//! else runs it. Such a wait is reported as stuck; then the work is run, so that the wait ends.
+//! So work must not wait for the host, because the host runs the work. Work may submit more work, and may
+//! drop its resources. The host must wait for work by a call of the device and not on a channel, because only
+//! calls run work. A wait on a channel is reported as stuck. Then the work is run, so that the wait ends.
 //!
 //! | part | file |
 //! | --- | --- |
@@ -164,11 +163,11 @@ pub struct SimOptions {
     /// to the report, and the bytes are corrupted as they would be on a GPU; then two host threads must
     /// not race, since that race would be real.
     pub fail_fast: bool,
-    /// The probability, per step, that a stream is starved until no other can run. From 0 to 1.
+    /// The probability, per step, that a stream is starved until no other stream can run. From 0 to 1.
     pub starve: f64,
-    /// How long the host may make no call while queued work could run, before it is reported as stuck: it
-    /// then waits for the result of that work. Default: 20 seconds. Raise it for a host that computes for
-    /// longer between two calls.
+    /// Max time in which the host makes no call while queued work could run. After it, the host is reported
+    /// as stuck, because it waits for the result of this work. Default: 20 seconds. Raise it for a host that
+    /// computes for longer between two calls.
     pub stuck_after: Duration,
 }
 

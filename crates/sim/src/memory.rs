@@ -1,4 +1,4 @@
-//! The simulator's memory: real blocks, indexed by address, and kept for a while after they are freed.
+//! The simulator's memory. It consists of real blocks, indexed by address. Freed blocks are kept for a while.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::{BTreeMap, VecDeque};
@@ -10,7 +10,8 @@ use feedline_core::{Error, ErrorKind, Result};
 use super::lane::Call;
 use super::shadow::Shadow;
 
-/// Freed bytes that are not reused, so that a use after free hits a known block instead of a new one.
+/// Max bytes of freed memory that are kept and not reused. So a use after free hits the freed block instead
+/// of a new one.
 const KEPT_FREED: usize = 32 << 20;
 /// The byte that fills freed memory.
 const FREED: u8 = 0xDE;
@@ -22,12 +23,12 @@ pub(super) enum Space {
     Host,
     /// Device memory.
     Device,
-    /// Registered host memory, allocated elsewhere and readable by the device.
+    /// Registered host memory. It is allocated elsewhere, and the device can read it.
     Registered,
 }
 
 impl Space {
-    /// Whether memory of this kind can be used as `wanted`: copies to the device also read registered memory.
+    /// Whether memory of this kind can be used as `wanted`. Copies to the device also read registered memory.
     fn serves(self, wanted: Self) -> bool {
         self == wanted || (self, wanted) == (Self::Registered, Self::Host)
     }
@@ -55,7 +56,7 @@ pub(super) struct Region {
 struct Block {
     ptr: u64,
     layout: Layout,
-    /// False for memory that is only registered.
+    /// Whether the block is freed on drop. It is false for memory that is only registered.
     owned: bool,
 }
 
@@ -200,8 +201,8 @@ impl Memory {
         self.all.get_mut(&address).map(|allocation| &mut allocation.shadow)
     }
 
-    /// Frees the allocation at `address`. If it is `in_use`, it is neither released nor overwritten
-    /// before the device is dropped.
+    /// Frees the allocation at `address`. If it is `in_use`, its memory is neither released nor overwritten
+    /// until the device is dropped.
     pub(super) fn free(&mut self, address: u64, call: Call, in_use: bool) {
         let Some(allocation) = self.all.get_mut(&address) else { return };
         allocation.freed = Some(call);

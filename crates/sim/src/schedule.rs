@@ -1,5 +1,5 @@
-//! The schedule: which stream runs next and how long work takes, drawn from the seed and as adversarial
-//! as the contract allows.
+//! The schedule: which stream runs next and how long work takes. Both are drawn from the seed, and are as
+//! adversarial as the contract allows.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 
@@ -11,7 +11,7 @@ use super::memory::misuse;
 use super::report;
 use super::state::State;
 
-/// A simulated device: its state, and a condition variable for the end of a task, which runs outside the
+/// A simulated device: its state, and a condition variable for the end of a task. A task runs outside the
 /// lock.
 pub(super) struct Shared {
     state: Mutex<State>,
@@ -29,7 +29,7 @@ impl Shared {
 
     /// Runs work on the calling thread until `done` returns true.
     ///
-    /// Returns an error if nothing can run any more, so that `done` can never become true.
+    /// Returns an error if no work can run any more. Then `done` can never become true.
     pub(super) fn run_until<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -54,7 +54,7 @@ impl Shared {
         Ok(state)
     }
 
-    /// Runs a random number of commands: the progress of a device since the last query.
+    /// Runs a random number of commands. They stand for the progress of a device since the last query.
     pub(super) fn run_some<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let steps = if state.random.below(2) == 0 { 0 } else { state.random.below(8) + 1 };
         for _ in 0..steps {
@@ -113,7 +113,7 @@ impl Shared {
         state
     }
 
-    /// Runs a task outside the lock, since it may submit work and drop handles. Nothing else runs
+    /// Runs a task outside the lock, because it may submit work and drop handles. Nothing else runs
     /// meanwhile.
     fn run_task<'a>(
         &'a self,
@@ -160,14 +160,14 @@ impl State {
         let candidates = if preferred.is_empty() { &ready } else { &preferred };
         let lane = candidates[self.random.below(candidates.len() as u64) as usize];
         if std::mem::take(&mut self.lanes[lane].starved) {
-            // The stream was blocked while the others ran.
+            // Without this, time would run backwards: the stream was blocked while the others ran.
             self.lanes[lane].time = self.lanes[lane].time.max(self.latest);
         }
         Some(lane)
     }
 
-    /// The duration of a command in virtual nanoseconds: spread over two orders of magnitude, and
-    /// occasionally much longer.
+    /// The duration of a command in virtual nanoseconds. Durations are spread over two orders of magnitude,
+    /// and a few are much longer.
     fn duration(&mut self, command: &Command) -> u64 {
         let base = match command {
             Command::Record(_) | Command::Wait(_) => 200.0,

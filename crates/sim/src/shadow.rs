@@ -20,7 +20,7 @@ pub(super) struct Touch {
     pub(super) access: Access,
 }
 
-/// An earlier access that a new one is not ordered after, and the bytes they share.
+/// An earlier access that comes without order before a new access, and the bytes that both access.
 #[derive(Debug)]
 pub(super) struct Conflict {
     pub(super) earlier: Touch,
@@ -42,8 +42,8 @@ struct Cell {
 pub(super) struct Shadow(BTreeMap<usize, Cell>);
 
 impl Shadow {
-    /// The earlier accesses of `bytes` that a new access with `clock` is not ordered after: for a read
-    /// the last write; for a write also all reads since.
+    /// The earlier accesses of `bytes` that are not ordered before a new access with `clock`. A read is
+    /// checked against the last write. A write is also checked against all reads since that write.
     pub(super) fn conflicts(&self, bytes: &Range<usize>, access: Access, clock: &Clock) -> Vec<Conflict> {
         let mut found: Vec<Conflict> = Vec::new();
         for (&start, cell) in self.overlapping(bytes) {
@@ -76,7 +76,7 @@ impl Shadow {
             Access::Read => {
                 self.close_gaps(bytes);
                 for (_, cell) in self.0.range_mut(bytes.clone()) {
-                    // A later read of the same actor covers its earlier ones, which come before it.
+                    // A later read covers the earlier reads of the same actor, because they come before it.
                     cell.reads.retain(|read| read.actor != touch.actor);
                     cell.reads.push(touch);
                 }

@@ -1,8 +1,7 @@
-//! The state of a simulated device, and the analysis: the vector clocks of the actors, and the accesses
-//! that are not ordered.
+//! The state of a simulated device, and the analysis. The analysis keeps the vector clocks of the actors, and
+//! finds accesses that are not ordered.
 //!
-//! The analysis runs at each call, in the order of the calls, so that no schedule can hide a missing
-//! wait.
+//! The analysis runs at each call, in the order of the calls. So no schedule can hide a missing wait.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -20,7 +19,7 @@ use super::memory::{Memory, Region, Space, misuse};
 use super::report;
 use super::shadow::Touch;
 
-/// The maximum number of stored findings: a loop that races in every step would otherwise exhaust the
+/// The max number of stored findings. Without a limit, a loop that races in every step would exhaust the
 /// memory.
 const KEPT: usize = 256;
 
@@ -37,7 +36,7 @@ pub(super) struct State {
     pub(super) random: Random,
     /// The upper half of this device's handles, so that handles of another device are recognised.
     number: u64,
-    /// The last call, queries excepted.
+    /// The last call that was not a query.
     pub(super) call: Call,
     /// The time of the host's last call, queries included.
     pub(super) called_at: Instant,
@@ -86,7 +85,7 @@ impl State {
         error
     }
 
-    /// Counts a call; it costs the host a microsecond.
+    /// Counts a call. A call takes a microsecond of the host's virtual time.
     pub(super) fn call(&mut self) {
         self.call = Call { number: self.call.number + 1, site: CallSite::current() };
         self.called_at = Instant::now();
@@ -191,7 +190,7 @@ impl State {
     ) -> Result<usize> {
         self.check_lost()?;
         let lane = self.lane(stream)?;
-        // Work that the host has seen complete comes before everything that it submits afterwards.
+        // Work that the host has seen complete comes before all work that the host submits afterwards.
         self.lanes[lane].clock.join(&self.host);
         self.touch(lane + 1, what, touches)?;
         Ok(lane)
@@ -225,7 +224,7 @@ impl State {
         Ok(())
     }
 
-    /// Called when the host has seen the end of work with `clock`, at virtual time `at`.
+    /// Notes that the host has seen the end of work with `clock`, at virtual time `at`.
     pub(super) fn host_learns(&mut self, clock: &Clock, at: u64) {
         self.host.join(clock);
         self.host_time = self.host_time.max(at);
@@ -254,7 +253,7 @@ impl State {
         Ok(())
     }
 
-    /// The resolved accesses, and a race for each earlier access that they are not ordered after.
+    /// Resolves the accesses, and finds a race for each earlier access that is not ordered before them.
     #[expect(clippy::type_complexity, reason = "destructured at once by the only caller")]
     fn check(
         &mut self,
@@ -296,7 +295,7 @@ impl State {
         race.map_or(Ok(()), |race| Err(self.found(race)))
     }
 
-    /// The race with the end of a whole allocation, if any.
+    /// The race between earlier accesses and the end of a whole allocation, if there is one.
     fn freed(&mut self, address: u64, bytes: usize, space: Space) -> Result<Option<Error>> {
         let region = Region { address, bytes, space: Some(space) };
         let found = self.memory.find(&region).and_then(|(allocation, range)| {

@@ -1,8 +1,8 @@
 //! Finds hosts that wait for work that no call runs.
 //!
-//! Work runs only in calls of the device. A host that waits for its result on a channel, a condition variable
-//! or a flag would wait for ever. One thread watches all simulated devices of the process: it reports such a
-//! wait, and then runs the work, so that the wait ends and the finding reaches the test.
+//! Work runs only in calls of the device. A host that waits for the result of work on a channel, a condition
+//! variable or a flag would wait for ever. One thread watches all simulated devices of the process. It
+//! reports such a wait, and then runs the work, so that the wait ends and the finding reaches the test.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -20,14 +20,14 @@ struct Watched {
 
 static WATCHED: Mutex<Watched> = Mutex::new(Watched { devices: Vec::new(), is_watching: false });
 
-/// A device was dropped.
+/// Notified when a device was dropped.
 static DROPPED: Condvar = Condvar::new();
 
 fn watched() -> MutexGuard<'static, Watched> {
     WATCHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Watches a device until it is dropped. If the system refuses the thread, nothing is watched.
+/// Watches a device until it is dropped. If the system refuses to start the thread, nothing is watched.
 pub(super) fn add(device: &Arc<Shared>) {
     let mut watched = watched();
     watched.devices.push(Arc::downgrade(device));
@@ -80,7 +80,7 @@ fn look(device: &Arc<Shared>) {
     state.called_at = Instant::now();
     drop(state);
     eprintln!("feedline-sim: {error}");
-    // On a thread of its own: the work is user code, and may block.
+    // The work runs on a separate thread, because it is user code and may block.
     let device = device.clone();
     let run = std::thread::Builder::new().name("fl-sim-stuck".to_owned()).spawn(move || device.run_all());
     if let Err(error) = run {

@@ -67,10 +67,10 @@ pub struct Monitor<T> {
 #[derive(Debug)]
 #[repr(align(128))]
 struct Signals {
-    /// Counts the changes that every waiting thread looks for.
+    /// Number of changes so far. Every waiting thread watches it.
     changes: AtomicUsize,
-    /// About the number of items that no thread takes yet. A spinning thread takes the lock only if it has
-    /// claimed one, so that one item does not make all of them lock.
+    /// About the number of items that no thread has taken yet. A spinning thread takes the lock only if it
+    /// has claimed an item, so that one item does not make all threads take the lock.
     items: AtomicUsize,
 }
 

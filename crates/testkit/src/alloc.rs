@@ -3,13 +3,13 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Number of rows, one per thread name. When they run out, further names share the last row.
+/// Number of rows, one per thread name. When all rows are used, further names share the last row.
 const ROWS: usize = 128;
 
 /// The system's allocator with counters.
 ///
-/// A thread is identified by its present name in the kernel, at most 15 bytes. A new thread has its parent's
-/// name until the standard library has named it; the main thread has the name of the executable.
+/// A thread is identified by its current name in the kernel, at most 15 bytes. A new thread has its parent's
+/// name until the standard library has named it. The main thread has the name of the executable.
 ///
 /// ```
 /// use feedline_testkit::alloc::CountingAllocator;
@@ -30,7 +30,7 @@ const ROWS: usize = 128;
 #[derive(Debug)]
 pub struct CountingAllocator {
     rows: [Row; ROWS],
-    /// Bytes that are allocated and not freed.
+    /// Bytes that are allocated and not freed yet.
     live: AtomicU64,
 }
 
@@ -39,13 +39,13 @@ pub struct CountingAllocator {
 struct Row {
     /// The name's first eight bytes; 0 while the row is free. No thread that allocates has an empty name.
     first: AtomicU64,
-    /// The bytes after them, with `NAMED` set.
+    /// The next bytes of the name, with `NAMED` set.
     second: AtomicU64,
     calls: AtomicU64,
     bytes: AtomicU64,
 }
 
-/// Set in the last byte of a name, which is otherwise zero, when the row's name is complete.
+/// Set in the last byte of a name when the row's name is complete. This byte is otherwise zero.
 const NAMED: u64 = 1 << 63;
 
 /// Numbers of allocations. A reallocation counts as one more block, with its new size.
@@ -77,7 +77,7 @@ impl CountingAllocator {
     pub fn of_threads(&self, prefix: &str) -> Allocations {
         let prefix = &prefix.as_bytes()[..prefix.len().min(15)];
         let mut sum = Allocations::default();
-        // The last row has no name; it counts only for an empty prefix.
+        // The last row has no name. It counts only for an empty prefix.
         let named = |row: &&Row| row.name().map_or(prefix.is_empty(), |name| name.starts_with(prefix));
         for row in self.rows.iter().filter(named) {
             sum.calls += row.calls.load(Ordering::Relaxed);
@@ -86,7 +86,8 @@ impl CountingAllocator {
         sum
     }
 
-    /// Whether this system tells the threads apart: only Linux does. If not, reports that `what` was not run.
+    /// Whether this system can tell the threads apart. Only Linux can. If it cannot, reports that `what` was
+    /// not run.
     pub fn knows_threads(what: &str) -> bool {
         let knows = cfg!(target_os = "linux");
         if !knows {
@@ -107,7 +108,7 @@ impl CountingAllocator {
         row.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// The row of a name; the last row when no other is free. Neither locks nor allocates.
+    /// The row of a name, or the last row if no other row is free. Neither locks nor allocates.
     fn row(&self, name: [u64; 2]) -> &Row {
         let [first, second] = [name[0], name[1] | NAMED];
         for row in &self.rows[..ROWS - 1] {
@@ -117,7 +118,7 @@ impl CountingAllocator {
                 return row;
             }
             if taken == Err(first) {
-                // Another thread is between its two writes, for at most a few instructions.
+                // Another thread is between its two writes. This takes a few instructions at most.
                 while row.second.load(Ordering::Acquire) == 0 {
                     std::hint::spin_loop();
                 }
@@ -152,14 +153,14 @@ impl Row {
     }
 }
 
-/// The calling thread's name in the kernel: none is known on this system, so all threads share one row.
+/// The calling thread's name in the kernel. This system has no such name, so all threads share one row.
 #[cfg(not(target_os = "linux"))]
 fn thread_name() -> [u64; 2] {
     [1, 0]
 }
 
-/// The calling thread's name in the kernel. The standard library's name is of no use here: asking for it may
-/// allocate, and a thread allocates before it has one.
+/// The calling thread's name in the kernel. The standard library's name cannot be used here, because reading
+/// it may allocate, and a thread allocates before it has this name.
 #[cfg(target_os = "linux")]
 fn thread_name() -> [u64; 2] {
     let mut name = [0u8; 16];

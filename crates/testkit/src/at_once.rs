@@ -3,11 +3,11 @@
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The number of parts that run at a time. Parts that build a pipeline mostly wait for its threads to run,
-/// long on a busy machine: four of them there take little longer than one.
+/// The max number of parts that run at the same time. Parts that build a pipeline mostly wait for its threads
+/// to run, and wait long on a busy machine. There, four parts at once take little longer than one.
 pub const AT_ONCE: usize = 4;
 
-/// Runs `part` for each of `items`, for up to [`AT_ONCE`] of them at a time, and returns the results in the
+/// Runs `part` for each of `items`, for up to [`AT_ONCE`] items at the same time. Returns the results in the
 /// order of the items.
 ///
 /// ```
@@ -15,7 +15,7 @@ pub const AT_ONCE: usize = 4;
 /// ```
 ///
 /// # Panics
-/// With the panic of a part, once the parts that run have ended.
+/// With the panic of a part, after all running parts have ended.
 pub fn at_once<T: Sync, R: Send>(items: &[T], part: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let run = || {

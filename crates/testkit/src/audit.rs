@@ -1,11 +1,11 @@
-//! `check_dataset` for one sample, with the first fault as one line.
+//! Runs `check_dataset` for one sample, and returns the first fault as one line.
 
 use feedline_core::check::{CheckOptions, Fault, Samples, check_dataset};
 use feedline_core::internal;
 use feedline_core::{Dataset, Layout};
 
-/// Checks that `read` of `data` writes all of sample `id`, only inside its row, and the same bytes at each
-/// call.
+/// Checks that `read` of `data` writes all of sample `id`, writes only inside its row, and writes the same
+/// bytes at each call.
 ///
 /// # Errors
 /// The first fault, as one line.

@@ -1,4 +1,5 @@
-//! For tests that measure time: the time of the test's own thread, and whether other work takes the cores.
+//! For tests that measure time: the CPU time of the test's own thread, and whether other work takes the
+//! cores.
 
 use std::fs;
 use std::sync::LazyLock;
@@ -8,11 +9,12 @@ use std::time::{Duration, Instant};
 /// Clock ticks per second of the kernel's accounts, on every Linux.
 const TICKS: f64 = 100.0;
 
-/// The CPU time of others that leaves a measurement valid, in cores.
+/// Max CPU time of other work, in cores, that leaves a measurement valid.
 const QUIET: f64 = 0.05;
 
-/// The CPU time of the calling thread so far, for bars on work of one thread: other work of the machine does
-/// not count. Where the system does not tell (it does on Linux), the time since the first call.
+/// The CPU time of the calling thread so far. Use it for limits on work of one thread, because other work of
+/// the machine does not count. Only Linux has this time. On other systems it is the time since the first
+/// call.
 pub fn cpu_time() -> Duration {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     // Linux: nanoseconds on a core, nanoseconds in the queue of one, and the number of turns.
@@ -21,10 +23,10 @@ pub fn cpu_time() -> Duration {
     ns.map_or_else(|| START.elapsed(), Duration::from_nanos)
 }
 
-/// Watches the CPU time that other processes and a hypervisor use while a test measures.
+/// Watches how much CPU time other processes and a hypervisor use while a test measures.
 ///
-/// A test that compares times asks after a failure: beside other work its times say nothing, and it ends
-/// [as not run](Self::not_run).
+/// A test that compares times checks this after a failure. If there was other work, its times mean nothing,
+/// and the test ends [as not run](Self::not_run).
 #[derive(Debug)]
 pub struct OtherWork {
     start: Instant,
@@ -38,8 +40,8 @@ impl OtherWork {
         Self { start: Instant::now(), before: seconds(), was_present: AtomicBool::new(false) }
     }
 
-    /// The cores that others have taken since [`watch`](Self::watch), on average; 0 where the system does not
-    /// tell (it does on Linux).
+    /// The average number of cores that other work has taken since [`watch`](Self::watch). It is 0 on systems
+    /// without this number; Linux has it.
     pub fn cores(&self) -> f64 {
         match (self.before, seconds()) {
             (Some(before), Some(after)) => (after - before) / self.start.elapsed().as_secs_f64(),
@@ -47,15 +49,15 @@ impl OtherWork {
         }
     }
 
-    /// Whether other programs took so much time that a measurement says nothing. Once true it stays true,
-    /// because the other work may end before the test asks again.
+    /// Whether other programs took so much time that a measurement means nothing. Once true, it stays true,
+    /// because the other work may end before the next call.
     pub fn is_present(&self) -> bool {
         let is_present = self.cores() > QUIET;
         self.was_present.fetch_or(is_present, Ordering::Relaxed) || is_present
     }
 
-    /// [`is_present`](Self::is_present); if so, reports that `what` was not run. `.ci/run` runs the tests
-    /// that ask this once more, without other work, and looks for the reason in the report.
+    /// Returns [`is_present`](Self::is_present). If it is true, reports that `what` was not run. `.ci/run`
+    /// looks for this reason in the report, and runs such tests once more without other work.
     pub fn not_run(&self, what: &str) -> bool {
         let is_present = self.is_present();
         if is_present {
@@ -65,7 +67,7 @@ impl OtherWork {
     }
 }
 
-/// CPU seconds of the machine since it started, less this process's own.
+/// CPU seconds that the machine has used since it started, without those of this process.
 fn seconds() -> Option<f64> {
     let all = fs::read_to_string("/proc/stat").ok()?;
     let mut fields = all.lines().next()?.split_whitespace().skip(1).map(|field| field.parse::<u64>().ok());
@@ -98,7 +100,7 @@ mod tests {
         let mut other = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
         let watch = OtherWork::watch();
         let start = Instant::now();
-        // Ends once other work is seen, on a busy machine at once.
+        // Ends once other work is seen. On a busy machine this is at once.
         while !watch.is_present() && start.elapsed() < Duration::from_secs(30) {
             std::thread::yield_now();
         }
@@ -106,7 +108,7 @@ mod tests {
         other.kill().unwrap();
         other.wait().unwrap();
         assert!(is_present);
-        // Other work is reported even if it was a small part of the time since then.
+        // Other work is reported even if it took only a small part of the time since then.
         let later = OtherWork { was_present: AtomicBool::new(true), before: None, ..OtherWork::watch() };
         assert!(later.cores() == 0.0 && later.is_present());
     }

@@ -1,5 +1,5 @@
-//! Tests that no other test of the binary may run beside: those that count threads and open files, and those
-//! that use a GPU.
+//! Tests that must not run beside any other test of the binary. They count threads and open files, or use a
+//! GPU.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -8,19 +8,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 static ONE: Mutex<()> = Mutex::new(());
 
 thread_local! {
-    /// The lock, if this thread holds it, and how often it has taken it.
+    /// The lock, if this thread holds it, and how often this thread has taken it.
     static HELD: RefCell<Option<(MutexGuard<'static, ()>, usize)>> = const { RefCell::new(None) };
 }
 
-/// Blocks the other callers of [`exclusive`] until it is dropped, on the thread that called it.
+/// Blocks other callers of [`exclusive`] until it is dropped on the thread that called `exclusive`.
 #[derive(Debug)]
 #[must_use]
 pub struct Exclusive(PhantomData<*const ()>);
 
 /// Waits until no other thread of this process holds an [`Exclusive`]. A thread may hold several.
 ///
-/// A GPU opens files that a census of another test would count, and work of other tests on it delays what a
-/// test expects to see in time, so [`gpu()`](crate::gpu()) takes this lock too, until the thread of its test
+/// A GPU opens files that a census of another test would count. Work of other tests on the GPU delays results
+/// that a test expects in time. So [`gpu()`](crate::gpu()) takes this lock too, until the thread of its test
 /// ends.
 pub fn exclusive() -> Exclusive {
     HELD.with_borrow_mut(|held| match held {
@@ -39,7 +39,7 @@ impl Exclusive {
 
 impl Drop for Exclusive {
     fn drop(&mut self) {
-        // While the thread ends, its lock is released anyway.
+        // While the thread ends, `HELD` no longer exists. Its lock is released anyway.
         let _ = HELD.try_with(|held| {
             let mut held = held.borrow_mut();
             if let Some((_, times)) = held.as_mut() {

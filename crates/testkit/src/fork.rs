@@ -14,11 +14,11 @@ pub enum Child {
     Hung,
 }
 
-/// Forks the process and runs `work` in the child, which then exits without running destructors. Waits for at
-/// most `limit`.
+/// Forks the process and runs `work` in the child. The child then exits without running destructors. Waits
+/// for the child for at most `limit`.
 ///
-/// The child has only the forking thread: a lock that another thread holds at the fork is locked for ever.
-/// `work` must not print, and must not take a lock that another thread may hold.
+/// The child has only the forking thread. So a lock that another thread holds at the fork stays locked for
+/// ever in the child. `work` must not print, and must not take a lock that another thread may hold.
 ///
 /// # Panics
 /// If the fork fails.

@@ -1,4 +1,4 @@
-//! The GPU of a test. Tests are counted with and without a GPU.
+//! The GPU of a test. The number of tests that ran on a GPU is counted.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -11,8 +11,8 @@ use crate::{exclusive, not_run};
 ///
 /// Until the calling thread ends, no other test of the binary uses the GPU or is [`exclusive`].
 ///
-/// Appends `ran: cuda: test` to the file named by `FEEDLINE_RAN`. A script compares the number of lines with
-/// the expected one, so that a GPU test that silently does nothing is found.
+/// Appends `ran: cuda: test` to the file that `FEEDLINE_RAN` names. A script compares the number of lines
+/// with the expected number. So it finds a GPU test that silently does nothing.
 pub fn gpu(test: &str) -> Option<Device> {
     let what = format!("cuda: {test}");
     let alone = exclusive();

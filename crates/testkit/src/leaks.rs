@@ -1,4 +1,4 @@
-//! Finds what a test leaks: threads, open files, locked memory.
+//! Finds threads, open files and locked memory that a test leaks.
 
 use std::fs;
 use std::io;
@@ -6,17 +6,18 @@ use std::path::Path;
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
-/// Long, because threads end slowly on a loaded machine. Only a failing test waits for all of it.
+/// The limit is long, because threads end slowly on a loaded machine. Only a failing test waits for all of
+/// it.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// The resources of the process at one moment, read from `/proc/self`.
 ///
-/// Take one before and one after the work, and compare them. If other tests of the binary run at the same
-/// time, count only threads of a name, with [`of_threads`](Self::of_threads).
+/// Take a census before and a census after the work, and compare them. If other tests of the binary run at
+/// the same time, count only threads with a certain name, by [`of_threads`](Self::of_threads).
 ///
-/// Two censuses are compared by the identities of the threads, because names change: a new thread has its
+/// Two censuses are compared by the identities of the threads, because names change. A new thread has its
 /// parent's name until it runs, which can take long on a busy machine. A thread that lived at the first
-/// census is never a leak, whatever its name was then.
+/// census is never a leak, whatever its name was.
 #[derive(Clone, Debug)]
 pub struct Census {
     limit: Duration,
@@ -27,27 +28,28 @@ pub struct Census {
     pub threads: Vec<String>,
     /// Number of open file descriptors.
     pub files: usize,
-    /// KiB of memory that the process has locked or pinned. Does not include memory pinned by a GPU driver,
-    /// which the device stats count.
+    /// KiB of memory that the process has locked or pinned. Memory that a GPU driver pins is not included;
+    /// the device stats count it.
     pub locked_kib: u64,
-    /// KiB of resident memory; noisy, so [`assert_same`](Self::assert_same) does not compare it.
+    /// KiB of resident memory. It is noisy, so [`assert_same`](Self::assert_same) does not compare it.
     pub resident_kib: u64,
 }
 
 /// One thread of the process.
 #[derive(Clone, Debug)]
 struct Thread {
-    /// The kernel's id, and the time of the start, in ticks: ids are used again.
+    /// The kernel's id, and the start time in ticks, because ids are used again.
     identity: (u64, u64),
     name: String,
 }
 
 impl Thread {
-    /// Reads the thread of a folder of `/proc/self/task`. `None` if it has ended, also if it is still listed.
+    /// Reads the thread of a folder of `/proc/self/task`. `None` if the thread has ended, even if it is still
+    /// listed.
     fn read(folder: &Path) -> Option<Self> {
         let stat = fs::read_to_string(folder.join("stat")).ok()?;
-        // proc(5): id, name in parentheses, state, ...; the name may contain blanks and parentheses. The 22nd
-        // field is the start.
+        // The format is that of proc(5): id, name in parentheses, state, and so on. The name may contain
+        // blanks and parentheses. The start time is the 22nd field.
         let (id, rest) = stat.split_once(" (")?;
         let (name, rest) = rest.rsplit_once(')')?;
         let mut fields = rest.split_whitespace();
@@ -61,7 +63,7 @@ impl Census {
     /// Takes a census of all threads.
     ///
     /// # Errors
-    /// When `/proc` cannot be read. On a system that has none, reports that leak checks did not run.
+    /// When `/proc` cannot be read. On a system without `/proc`, reports that leak checks did not run.
     pub fn take() -> io::Result<Self> {
         Self::of_threads("")
     }
@@ -87,7 +89,8 @@ impl Census {
         let named = all.iter().map(|thread| &thread.name).filter(|name| name.starts_with(prefix));
         let mut threads: Vec<_> = named.cloned().collect();
         threads.sort();
-        // A sanitizer opens pipes to its symbolizer, even for a suppressed report, and keeps them open.
+        // A sanitizer opens pipes to its symbolizer, even for a suppressed report, and keeps these pipes
+        // open.
         let has_sanitizer = std::env::var_os("FEEDLINE_TSAN").is_some();
         Ok(Self {
             limit: LIMIT,
@@ -100,7 +103,8 @@ impl Census {
         })
     }
 
-    /// The census of a system without `/proc`, where every check passes. Reports once that there is none.
+    /// The census of a system without `/proc`, where every check passes. Reports once that leak checks did
+    /// not run.
     fn unknown(prefix: &str) -> Self {
         static REPORT: Once = Once::new();
         REPORT.call_once(|| crate::not_run("leak checks", "only Linux has /proc"));
@@ -109,9 +113,9 @@ impl Census {
         Self { limit: LIMIT, prefix, all, threads, files: 0, locked_kib: 0, resident_kib: 0 }
     }
 
-    /// The difference to a later census, as one line. `None` if no thread is new, no more files are open, and
-    /// the locked memory is the same. A thread that has ended is not a leak: it may belong to an earlier
-    /// test.
+    /// Describes the difference to a later census as one line. `None` if no thread is new, no more files are
+    /// open, and the locked memory is the same. A thread that has ended is not a leak, because it may belong
+    /// to an earlier test.
     pub fn difference(&self, later: &Self) -> Option<String> {
         let mut parts: Vec<String> = self.new_threads(later).into_iter().collect();
         // Fewer files are fine: the standard library and the allocator briefly open files of /proc and /sys.
@@ -124,7 +128,7 @@ impl Census {
         (!parts.is_empty()).then(|| parts.join("; "))
     }
 
-    /// The threads of the prefix that live at `later` and did not at this census.
+    /// The threads with the prefix that live at `later` and did not live at this census.
     fn new_threads(&self, later: &Self) -> Option<String> {
         let lived = |thread: &Thread| self.all.iter().any(|one| one.identity == thread.identity);
         let is_new = |thread: &&Thread| thread.name.starts_with(&self.prefix) && !lived(thread);

@@ -1,4 +1,4 @@
-//! Makes the n-th backend call fail, for every n, so that every error path of some work is taken once.
+//! Makes the n-th backend call fail, for every n, so that a test takes every error path of some work once.
 
 use std::time::Duration;
 
@@ -12,24 +12,26 @@ use crate::{AT_ONCE, Census, at_once, with_watchdog};
 /// The results of [`every_fault`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tried {
-    /// Number of calls that were made to fail, one per run. Assert it: a smaller number means less coverage.
+    /// Number of calls that were made to fail, one per run. Tests should assert it, because a smaller number
+    /// means less coverage.
     pub calls: u64,
-    /// Number of runs that ended `Ok`: the fault occurred in a drop, and the device stats have it.
+    /// Number of runs that ended `Ok`. In these runs the fault occurred in a drop, and the device stats have
+    /// it.
     pub survived: u64,
     /// Number of streams, events and blocks of memory that runs leaked on purpose, because they could still
     /// be in use.
     pub leaked: u64,
 }
 
-/// Runs `work` on a new device for n = 1, 2, 3, ..., making the n-th call of its backend fail, until no call
-/// is left.
+/// Runs `work` on a new device for n = 1, 2, 3, ..., until no call is left. In each run, the n-th call of the
+/// device's backend fails.
 ///
-/// Checks after each run that it ended within `limit`, `Ok` or with the injected error; that the fault is the
-/// result or in the device stats; that the stats count no live resource; and that an error reports every
-/// leaked resource. Several runs go on [`at_once`]; once they have ended, checks that their streams' threads
-/// have. The names of the streams of `work` must begin as `threads` says, so that threads of other tests are
-/// not counted. (The thread of a host stream is named `fl-stream-` and the stream's name; the kernel keeps 15
-/// bytes.)
+/// Checks four things after each run. The run ended within `limit`, `Ok` or with the injected error. The
+/// fault is the result, or is in the device stats. The stats count no live resource. An error reports every
+/// leaked resource. Several runs go on [`at_once`]. Once they have ended, checks that the threads of their
+/// streams have ended too. The names of the streams of `work` must begin as `threads` says, so that threads
+/// of other tests are not counted. (The thread of a host stream is named `fl-stream-` and the stream's name;
+/// the kernel keeps 15 bytes.)
 ///
 /// # Panics
 /// If a check fails, with n and the fault. A run that does not end aborts the process.

@@ -1,4 +1,4 @@
-//! The null device, whose calls do nothing: it measures the cost of the loader itself.
+//! The null device. Its calls do nothing, so a test can measure the cost of the loader itself.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,13 +14,13 @@ pub struct NullDevice {
     gpu: Option<Gpu>,
 }
 
-/// The properties that a null device reports when it poses as a GPU.
+/// The properties that a null device reports when it counts as a GPU.
 struct Gpu {
     is_coherent: bool,
 }
 
 impl NullDevice {
-    /// The copy engine of a null device that counts as a GPU gathers rows of this many bytes or more.
+    /// On a null device that counts as a GPU, the copy engine gathers rows of this many bytes or more.
     pub const LONG_ROW: usize = 64 << 10;
 
     /// A new null device.

@@ -1,8 +1,8 @@
-//! Self-describing bytes, which reveal torn, stale, swapped and repeated rows.
+//! Self-describing bytes. They reveal torn, stale, swapped and repeated rows.
 //!
-//! They equal those of `feedline_kernels::host::pattern` and the kernel `pattern_check`, so that samples of
-//! the [`fixtures`](crate::fixtures) can be checked on the device. The bytes of a row are the output of
-//! SplitMix64 (Steele, Lea, Flood 2014) seeded with `splitmix64(key ^ id)`, as little-endian words.
+//! The bytes are equal to those of `feedline_kernels::host::pattern` and of the kernel `pattern_check`. So
+//! samples of the [`fixtures`](crate::fixtures) can be checked on the device. The bytes of a row are the
+//! output of SplitMix64 (Steele, Lea, Flood 2014) seeded with `splitmix64(key ^ id)`, as little-endian words.
 
 use std::fmt;
 
@@ -10,12 +10,12 @@ use feedline_core::random::{key, splitmix64};
 
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// The key of the rows of `part` (a batch or a field) in `epoch` under `seed`.
+/// The key of the rows of `part` in `epoch` under `seed`. A part is a batch or a field.
 pub fn part_key(seed: u64, epoch: u64, part: u64) -> u64 {
     key(&[seed, epoch, part])
 }
 
-/// The infinite bytes of row `id` under `key`.
+/// The endless bytes of row `id` under `key`.
 ///
 /// ```
 /// use feedline_testkit::pattern;
@@ -33,7 +33,7 @@ pub fn fill(row: &mut [u8], key: u64, id: u64) {
     row.iter_mut().zip(bytes(key, id)).for_each(|(byte, want)| *byte = want);
 }
 
-/// Compares `row` with what [`fill`] writes.
+/// Compares `row` with the bytes that [`fill`] writes.
 ///
 /// # Errors
 /// The first wrong byte.
@@ -72,7 +72,7 @@ impl std::error::Error for Wrong {}
 mod tests {
     use super::*;
 
-    /// Fixes the definition: the kernels use the same one.
+    /// Fixes the definition of the bytes, because the kernels use the same one.
     #[test]
     fn the_bytes_match_the_kernels() {
         let got: Vec<u8> = bytes(part_key(1, 2, 3), 4).take(9).collect();

@@ -9,16 +9,16 @@ use crate::at_once;
 /// The number of epochs to run.
 pub const EPOCHS: u64 = 2;
 
-/// Options of a pipeline that must not affect its output.
+/// Options of a pipeline. They must not affect its output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mix {
     /// Number of workers.
     pub workers: usize,
-    /// The most batches on the device at a time.
+    /// Max batches on the device at a time.
     pub depth: usize,
 }
 
-/// Every mix of 1, 2 and 8 workers with a depth of 1, 2 and 8.
+/// Every combination of 1, 2 and 8 workers with a depth of 1, 2 and 8.
 pub const MIXES: [Mix; 9] = {
     let sizes = [1, 2, 8];
     let mut mixes = [Mix { workers: 1, depth: 1 }; 9];
@@ -30,7 +30,7 @@ pub const MIXES: [Mix; 9] = {
     mixes
 };
 
-/// Where a run begins.
+/// The place at which a run begins.
 #[derive(Clone, Copy, Debug)]
 pub enum From {
     /// The beginning of an epoch.
@@ -59,11 +59,11 @@ pub trait Pipeline {
     /// The present cursor.
     fn cursor(&self) -> Cursor;
 
-    /// Delivers the steps from `from` to the end of that epoch, at most `most`, and then leaves the epoch.
+    /// Delivers the steps from `from` to the end of its epoch, at most `most`, and then leaves the epoch.
     fn run(&mut self, from: From, most: usize) -> Vec<Step>;
 }
 
-/// Counts of the actions of [`everywhere`], so that a test can assert the coverage.
+/// Counts of the actions of [`everywhere`]. A test can assert its coverage by them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
     /// Number of recorded steps.
@@ -81,12 +81,12 @@ struct Place {
     before: usize,
 }
 
-/// Records [`EPOCHS`] epochs step by step, then restores from the cursor after every step and at the
-/// beginning of every epoch: in a new pipeline of every mix, again from a restored pipeline, and after an
-/// early break.
+/// Records [`EPOCHS`] epochs step by step. Then restores from the cursor after every step and at the
+/// beginning of every epoch. Restores in a new pipeline of every mix, again from a restored pipeline, and
+/// after an early break.
 ///
-/// Compares the ids, bytes and cursors of all remaining steps each time. `build` returns a new pipeline over
-/// the same data; several pipelines run [`at_once`].
+/// Each time, compares the ids, bytes and cursors of all remaining steps. `build` returns a new pipeline over
+/// the same data. Several pipelines run [`at_once`].
 ///
 /// # Panics
 /// At the first difference, with the point and the mix.
@@ -97,11 +97,11 @@ pub fn everywhere<P: Pipeline>(build: impl Fn(Mix) -> P + Sync) -> Done {
     Done { steps: steps.len(), restored: restored.into_iter().sum() }
 }
 
-/// As [`everywhere`], with these mixes only, and one pipeline at a time: `build` may write the files that it
-/// reads.
+/// As [`everywhere`], with these mixes only and one pipeline at a time, because `build` may write the files
+/// that it reads.
 ///
 /// # Panics
-/// As [`everywhere`], and without a mix.
+/// As [`everywhere`]; if there is no mix.
 #[track_caller]
 pub fn everywhere_in<P: Pipeline>(mixes: &[Mix], build: impl Fn(Mix) -> P) -> Done {
     let (steps, places) = recorded(mixes, &build);
@@ -109,7 +109,7 @@ pub fn everywhere_in<P: Pipeline>(mixes: &[Mix], build: impl Fn(Mix) -> P) -> Do
     Done { steps: steps.len(), restored: restored.sum() }
 }
 
-/// The steps, which are the same in every mix, and every point to restore from.
+/// The steps, which are the same in every mix, and every point from which to restore.
 #[track_caller]
 fn recorded<P: Pipeline>(mixes: &[Mix], build: impl Fn(Mix) -> P) -> (Vec<Step>, Vec<Place>) {
     let (steps, places) = record(&mut build(mixes[0]));
@@ -119,7 +119,7 @@ fn recorded<P: Pipeline>(mixes: &[Mix], build: impl Fn(Mix) -> P) -> (Vec<Step>,
     (steps, places)
 }
 
-/// Restores at `place` in every way; returns the number of restored pipelines.
+/// Restores at `place` in every way. Returns the number of restored pipelines.
 fn restored_at<P: Pipeline>(place: &Place, mixes: &[Mix], steps: &[Step], build: impl Fn(Mix) -> P) -> usize {
     let (at, rest, number) = (place.before, &steps[place.before..], place.number);
     for &mix in mixes {
@@ -134,7 +134,7 @@ fn restored_at<P: Pipeline>(place: &Place, mixes: &[Mix], steps: &[Step], build:
 }
 
 impl Place {
-    /// The cursor, saved and loaded in both forms.
+    /// The cursor after it was saved and loaded in both forms.
     fn restored(&self) -> Cursor {
         let bytes = self.cursor.to_bytes();
         assert!(bytes.len() <= 128, "a cursor of {} bytes", bytes.len());
@@ -146,7 +146,7 @@ impl Place {
     }
 }
 
-/// All steps, and every point to restore from.
+/// All steps, and every point from which to restore.
 fn record(pipeline: &mut impl Pipeline) -> (Vec<Step>, Vec<Place>) {
     let (mut steps, mut places) = (Vec::new(), Vec::<Place>::new());
     let place = |places: &mut Vec<Place>, cursor, epoch, before| {
@@ -161,8 +161,8 @@ fn record(pipeline: &mut impl Pipeline) -> (Vec<Step>, Vec<Place>) {
             place(&mut places, step.cursor, epoch, steps.len() + 1);
             steps.push(step);
         }
-        // The end of a source's epoch may be found only after its last step; it moves the cursor without a
-        // sample.
+        // The end of a source's epoch may be found only after its last step. It then moves the cursor without
+        // a sample.
         let (cursor, last) = (pipeline.cursor(), places[places.len() - 1].cursor);
         assert_eq!((cursor.proof(), cursor.order_hash()), (last.proof(), last.order_hash()));
         place(&mut places, cursor, epoch, steps.len());
@@ -170,7 +170,7 @@ fn record(pipeline: &mut impl Pipeline) -> (Vec<Step>, Vec<Place>) {
     (steps, places)
 }
 
-/// The steps from `cursor`, which is inside `epoch`, to the end of the last epoch.
+/// The steps from `cursor` to the end of the last epoch. `cursor` is inside `epoch`.
 fn to_the_end(pipeline: &mut impl Pipeline, cursor: Cursor, epoch: u64) -> Vec<Step> {
     let mut steps = pipeline.run(From::Cursor(cursor), usize::MAX);
     for epoch in epoch + 1..EPOCHS {
@@ -187,7 +187,7 @@ fn twice<P: Pipeline>(first: &mut P, second: &mut P, place: &Place, some: usize)
     steps
 }
 
-/// Stops at `place`, resumes there from the pipeline's own cursor, then requests the whole epoch again.
+/// Stops at `place`, and resumes there from the pipeline's own cursor. Then requests the whole epoch again.
 fn after_a_break(pipeline: &mut impl Pipeline, place: &Place, steps: &[Step]) {
     let what = format!("stopped after {} steps", place.before);
     let mut before = Vec::new();

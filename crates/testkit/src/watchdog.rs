@@ -1,4 +1,4 @@
-//! Aborts a test that hangs, after a report of where every thread is.
+//! Aborts a test that hangs, after it has reported where every thread is.
 
 use std::fs;
 use std::io::Write;
@@ -9,22 +9,22 @@ use std::time::Duration;
 /// The time limit of every test. A test that takes longer hangs, unless it still uses the processor.
 pub const LIMIT: Duration = Duration::from_secs(120);
 
-/// A test that still uses the processor may take this many times its limit.
+/// Factor by which a test may exceed its limit while it still uses the processor.
 const MOST: u32 = 5;
 
 /// The share of a core above which a process counts as busy. It is small because most tests hand work from
-/// thread to thread: with ten other threads per core, each such step waits long, but the test still makes
+/// thread to thread. With ten other threads per core, each such step waits long, but the test still makes
 /// progress.
 const BUSY: f64 = 0.002;
 
 /// Aborts the process if it is not dropped in time.
 ///
-/// A slow or loaded machine is not a hang: while the process or its children use the processor, the limit is
-/// extended, up to five times.
+/// A slow or loaded machine is not a hang. So while the process or its children use the processor, the limit
+/// is extended, up to five times.
 ///
-/// The report goes to standard error, bypassing the capture of the test harness. It has every thread's name,
-/// state and position in the kernel (system call, wait channel, and kernel stack if readable), then the
-/// test's own dump. Dropping the watchdog disarms it.
+/// The report goes to standard error, past the capture of the test harness. For every thread, it has the
+/// name, the state and the position in the kernel (system call, wait channel, and kernel stack if readable).
+/// Then comes the test's own dump. Dropping the watchdog disarms it.
 ///
 /// ```
 /// use feedline_testkit::Watchdog;
@@ -33,7 +33,7 @@ const BUSY: f64 = 0.002;
 /// ```
 #[derive(Debug)]
 pub struct Watchdog {
-    // Dropped first: the thread sees the channel close and ends.
+    // This is dropped first. The thread then sees the channel close, and ends.
     guarded: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -55,7 +55,7 @@ impl Watchdog {
     }
 
     /// Like [`new`](Self::new), but the report ends with the text that `dump` returns, such as the states of
-    /// the slots. `dump` should not block on a lock that a hanging thread may hold; it has five seconds.
+    /// the slots. `dump` should not block on a lock that a hanging thread may hold. It has five seconds.
     ///
     /// # Panics
     /// If the thread cannot be started.
@@ -69,14 +69,15 @@ impl Watchdog {
         };
         let thread = std::thread::Builder::new().name("tk-watchdog".into()).spawn(watch);
         let thread = thread.expect("the watchdog's thread");
-        // Wait until the thread has its name: a census must not count it under the name of this thread.
+        // Waits until the thread has its name, because a census must not count it under the name of this
+        // thread.
         started.recv().ok();
         Self { guarded: Some(guarded), thread: Some(thread) }
     }
 }
 
-/// Runs `work` under a [`Watchdog`] with the name of the current thread, which the test harness names after
-/// the test.
+/// Runs `work` under a [`Watchdog`] with the name of the current thread. The test harness names this thread
+/// after the test.
 pub fn with_watchdog<R>(limit: Duration, work: impl FnOnce() -> R) -> R {
     let thread = std::thread::current();
     let _watchdog = Watchdog::new(limit, thread.name().unwrap_or("unnamed"));
@@ -123,8 +124,8 @@ fn processor_time() -> Duration {
     Duration::from_millis(words.filter_map(|word| word.parse::<u64>().ok()).sum::<u64>() * 10)
 }
 
-/// Writes to the real standard error: the test harness captures `eprint`, and an abort would lose the
-/// capture.
+/// Writes to the real standard error. The test harness captures `eprint`, and an abort would lose the
+/// captured text.
 fn print(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }

@@ -67,7 +67,7 @@ pub type Spin = Box<dyn Fn(&dyn Backend, StreamId, Duration) -> Result<()> + Sen
 
 /// The options of [`Chaos`].
 pub struct Options {
-    /// The seed of the delays. Two runs with the same seed draw the same delays, call by call; the machine
+    /// The seed of the delays. Two runs with the same seed draw the same delays, call by call. The machine
     /// determines which thread makes which call.
     pub seed: u64,
     /// The fraction of calls that are delayed on the host, and of submitted work that is delayed on its

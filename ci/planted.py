@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -21,6 +22,8 @@ COPY = pathlib.Path("target/planted/src")
 BUILD = pathlib.Path("target/planted/build")
 # The most seconds that a test may run, with a bug or without.
 LIMIT = 150
+# The most address space of a test, in bytes: a bug that takes away a limit of memory must not end other programs.
+MEMORY = 16 << 30
 PICTURES, DATASETS = "feedline-pictures", "feedline-datasets"
 # Without optimisation, tests of these packages would take minutes.
 OPTIMISED = ("feedline-images", "feedline-kernels", PICTURES)
@@ -147,6 +150,7 @@ def run(program, test, limit):
             stderr=subprocess.STDOUT,
             timeout=limit,
             errors="replace",
+            preexec_fn=functools.partial(resource.setrlimit, resource.RLIMIT_AS, (MEMORY, MEMORY)),
             text=True,
         )
     except subprocess.TimeoutExpired as late:
@@ -167,10 +171,12 @@ def run(program, test, limit):
         return "hung: named by its watchdog", output
     if done.returncode == -signal.SIGABRT and "has overflowed its stack" in output:
         return "overflowed the stack", output
+    if done.returncode == -signal.SIGABRT and "memory allocation of" in output:
+        return "ran out of memory", output
     return f"ended with {done.returncode}", output
 
 
-CAUGHT = ("failed", "hung: ", "overflowed the stack")
+CAUGHT = ("failed", "hung: ", "overflowed the stack", "ran out of memory")
 
 
 def edited(bug, root=COPY):

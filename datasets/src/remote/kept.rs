@@ -105,8 +105,11 @@ fn write(path: &std::path::Path, content: &[u8]) -> std::io::Result<()> {
     Ok(())
 }
 
+/// The objects of a folder, each with its version.
+type Listing = Vec<(Path, Tag)>;
+
 /// The listing at `place`, if it is at most `age` old.
-pub(super) fn load(place: &Place, age: Duration) -> Option<(Vec<(Path, Tag)>, Arc<Kept>)> {
+pub(super) fn load(place: &Place, age: Duration) -> Option<(Listing, Arc<Kept>)> {
     let path = place.path.clone()?;
     let bytes = fs::read(&path).ok()?;
     let (content, checksum) = bytes.split_at_checked(bytes.len().checked_sub(CHECKSUM)?)?;

@@ -29,30 +29,31 @@ use messages::{check, parse};
 
 /// The first and the last bytes of a file.
 pub(crate) const MAGIC: &[u8] = b"ARROW1";
-/// The metadata key of the footer for the checksum of a packed file and the number of bytes that it covers:
-/// `CRC:BYTES`.
+/// The key in the footer's metadata for the checksum of a packed file. The value is `CRC:BYTES`, where
+/// `BYTES` is the number of bytes that the checksum covers.
 pub(crate) const CHECKSUM: &str = "feedline.crc32c";
 /// Bytes after the footer: its length and the magic bytes.
 const TRAILER: u64 = 10;
-/// Max parts of a growing dictionary: adding one copies all before it.
+/// Max parts of a growing dictionary. Each new part copies all parts before it.
 const MAX_PARTS: usize = 1000;
 
-/// Files of up to this many bytes are compared with their checksum when they are opened.
+/// If a file has up to this many bytes, opening it compares its checksum.
 const VERIFIED: u64 = 64 << 20;
 
-/// The values of dictionaries, by id.
+/// The values of each dictionary, by its id.
 type Dictionaries = HashMap<i64, ArrayRef>;
 
 /// The rows of an Arrow file or stream.
 ///
-/// It reads numbers, `bool`, dates and times (as integers in the unit of the file), decimals (as the nearest
-/// `f64`), byte strings and texts, dictionaries of those, lists of a fixed size, and lists, whose dimension
-/// varies. A list of texts or byte strings is joined, and the field `NAME.lengths` has the length of each.
-/// The fields of a struct are `STRUCT.FIELD`. Other types are refused; for nulls see [`TableOptions`].
+/// It reads numbers, `bool`, byte strings and texts. Dates and times are integers in the unit of the file.
+/// Decimals are the nearest `f64`. It also reads dictionaries of these types, lists of a fixed size, and
+/// lists of varying length. A list of texts or byte strings is joined, and the field `NAME.lengths` has the
+/// length of each item. The fields of a struct are `STRUCT.FIELD`. Other types are refused. For nulls, see
+/// [`TableOptions`].
 ///
-/// A file that is in memory or mapped and has no compressed batches is read in place. A column of one size in
-/// a single batch, without nulls, is [ready](Reader::column) for zero-copy loading. Otherwise a batch is
-/// decoded when a row of it is read, and kept in a cache of [`TableOptions::cache_bytes`].
+/// A file without compressed batches that is in memory or mapped is read in place. A column of one size in a
+/// single batch, without nulls, is [ready](Reader::column) for zero-copy loading. Otherwise, reading a row
+/// decodes its batch, and a cache of [`TableOptions::cache_bytes`] keeps the batch.
 ///
 /// ```
 /// # // One batch of one column, made by pyarrow.
@@ -78,7 +79,7 @@ pub struct ArrowFile {
     batches: Vec<Stored>,
     /// Cumulative row counts of the batches.
     ends: Vec<u64>,
-    /// The batches, if they are read in place.
+    /// All batches, if they are read in place.
     ready: Vec<Batch>,
     cache_bytes: u64,
     decoded: Cache<Batch>,
@@ -106,9 +107,9 @@ impl ArrowFile {
     /// Opens a file or a stream.
     ///
     /// # Errors
-    /// `Data` if the file is missing, cut short, damaged, big-endian or compressed by an unknown codec, or a
-    /// column is of a type that is not read or has the name of another one; `Config` if a column of the
-    /// options does not exist. Names the file and the byte or the column.
+    /// `Data` if the file is missing, cut short, damaged, big-endian or compressed by an unknown codec. Also
+    /// if a column has an unsupported type or the name of another column. `Config` if a column of the options
+    /// does not exist. The error names the file, and the byte or the column.
     pub fn open_with(path: impl AsRef<Path>, options: TableOptions) -> Result<Self> {
         let path = path.as_ref();
         let content = DiskFile::open(path).and_then(|file| Content::of_file(file, options.memory_limit));
@@ -117,8 +118,8 @@ impl ArrowFile {
             .map_err(|error| error.at_path(path))
     }
 
-    /// Opens a file or a stream in an object store. A record batch is fetched when a row of it is read; the
-    /// checksum of a packed file is compared by [`verify`](Self::verify) alone.
+    /// Opens a file or a stream in an object store. Reading a row fetches its record batch. Only
+    /// [`verify`](Self::verify) compares the checksum of a packed file.
     ///
     /// # Errors
     /// As [`open_with`](Self::open_with), and those of [`Remote`](crate::Remote).
@@ -180,14 +181,14 @@ impl ArrowFile {
             metadata,
             fingerprint,
         };
-        // A remote file is not fetched as a whole only to compare its checksum.
+        // A remote file is not fetched as a whole just to compare its checksum.
         if file.content.len() <= VERIFIED && !file.content.is_remote() {
             file.verify()?;
         }
         Ok(file)
     }
 
-    /// The CRC-32C of all bytes before the footer, if `pack` wrote the file.
+    /// The CRC-32C of all bytes before the footer. `None` if `pack` did not write the file.
     pub(crate) fn checksum(&self) -> Option<u32> {
         self.covered().map(|(checksum, _)| checksum)
     }
@@ -198,13 +199,13 @@ impl ArrowFile {
         Some((u32::from_str_radix(checksum, 16).ok()?, bytes.parse().ok()?))
     }
 
-    /// Compares the file with the checksum that [`pack`](crate::pack()) wrote; returns whether it has one.
-    /// Opening a file of up to 64 MiB does this too.
+    /// Compares the file with the checksum that [`pack`](crate::pack()) wrote. Returns whether the file has a
+    /// checksum. Opening a file of up to 64 MiB does this too.
     ///
     /// Blocks while the whole file is read.
     ///
     /// # Errors
-    /// `Data` if they differ or the file cannot be read; names the file.
+    /// `Data` if the checksums differ or the file cannot be read. The error names the file.
     pub fn verify(&self) -> Result<bool> {
         let Some((expected, bytes)) = self.covered() else { return Ok(false) };
         self.compare(expected, bytes).map_err(|error| error.at_path(&self.path))?;
@@ -228,7 +229,7 @@ impl ArrowFile {
         Ok(())
     }
 
-    /// The batch of a sample, and its row there.
+    /// The batch of a sample, and the index of its row in the batch.
     fn find(&self, sample: u64) -> (usize, usize) {
         let batch = self.ends.partition_point(|&end| end <= sample);
         (batch, (sample - self.first(batch)) as usize)
@@ -313,7 +314,8 @@ impl Reader for ArrowFile {
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
         let [batch] = &self.ready[..] else { return None };
         let (rows, width) = batch.ready(field)?;
-        // All columns refer to the whole content, so that it is pinned once. Rows outside it were copied.
+        // All columns refer to the whole content, so that it is pinned once. Rows outside the content were
+        // copied.
         let all = self.content.bytes()?;
         let first = (rows.as_ptr() as usize).checked_sub(all.as_ptr() as usize)?;
         StridedColumn::new(all, first, width, batch.rows, width).ok()
@@ -374,7 +376,7 @@ impl Reader for ArrowFile {
         Some(&self.path)
     }
 
-    /// Covers the content of a file in memory; of another file its name, size and last write time.
+    /// Covers the content of a file in memory. Of another file, covers its name, size and last write time.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
     }

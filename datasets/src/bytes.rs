@@ -1,4 +1,4 @@
-//! The content of a data file: in private memory, read on demand, or mapped.
+//! The content of a data file. It is in private memory, read on demand, or mapped.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -25,10 +25,10 @@ use crate::seek::SeekReader;
 /// Files up to this size, 4 GiB, are read into memory. In larger files each sample is read on demand.
 pub const MEMORY_LIMIT: u64 = 4 << 30;
 
-/// Number of rows in the fingerprint of a file above [`MEMORY_LIMIT`].
+/// Number of rows that the fingerprint of a file above [`MEMORY_LIMIT`] covers.
 const SAMPLED: u64 = 64;
 
-/// Bytes of the beginning and of the end of an object in a store that its fingerprint covers.
+/// The fingerprint of an object in a store covers this many bytes of its beginning and of its end.
 #[cfg(feature = "object-store")]
 const REMOTE_SAMPLE: u64 = 4 << 10;
 
@@ -37,20 +37,20 @@ const REMOTE_SAMPLE: u64 = 4 << 10;
 pub(crate) enum Content {
     /// A copy that no other process can change.
     Memory(Memory),
-    /// The same, inflated from a gzip file.
+    /// A copy that was inflated from a gzip file.
     Inflated(Memory),
     /// Bytes that are read on demand.
     OnDisk(Arc<DiskFile>),
-    /// The same, in an object store.
+    /// An object in a store whose bytes are read on demand.
     #[cfg(feature = "object-store")]
     Remote(RemoteFile),
-    /// Mapped bytes; the caller has promised that they do not change.
+    /// Mapped bytes. The caller has promised that they do not change.
     Mapped(MappedFile),
 }
 
 impl Content {
-    /// Opens `path`. Recognises gzip by its first bytes, not by the name; [`gzip::inflate`] documents
-    /// `claim`. Reads a plain file of up to `limit` bytes into memory.
+    /// Opens `path`. Reads a plain file of up to `limit` bytes into memory. Recognises gzip by its first
+    /// bytes, not by its name. [`gzip::inflate`] documents `claim`.
     pub(crate) fn open(path: &Path, limit: u64, claim: impl FnOnce(&[u8]) -> Result<u64>) -> Result<Self> {
         let file = DiskFile::open(path)?;
         let mut magic = [0; 2];
@@ -65,8 +65,8 @@ impl Content {
         Self::of_file(file, limit)
     }
 
-    /// Opens `path`, in a format whose header does not state the file's length. Inflates gzip into memory,
-    /// within [`gzip::most_inflated`]; leaves a plain file on disk.
+    /// Opens `path`, for a format whose header does not state the file's length. Inflates gzip into memory,
+    /// within [`gzip::most_inflated`]. Leaves a plain file on disk.
     pub(crate) fn open_unclaimed(path: &Path) -> Result<Self> {
         let file = DiskFile::open(path)?;
         let mut magic = [0; 2];
@@ -103,8 +103,8 @@ impl Content {
         if file.len() <= limit { file.read_all().map(Self::Memory) } else { Ok(Self::OnDisk(file)) }
     }
 
-    /// As [`open`](Self::open), but first calls `check` with the first bytes of a plain file (up to 64 KiB)
-    /// and its length, so that a wrong header allocates nothing.
+    /// As [`open`](Self::open), but first calls `check` with the length of a plain file and its first bytes,
+    /// up to 64 KiB. So a wrong header allocates nothing.
     pub(crate) fn open_checked(
         path: &Path,
         limit: u64,
@@ -130,7 +130,7 @@ impl Content {
         }
     }
 
-    /// Whether the bytes come from a gzip file. They may then be one byte more than the header claims.
+    /// Whether the bytes come from a gzip file. There may then be one byte more than the header claims.
     pub(crate) fn is_inflated(&self) -> bool {
         matches!(self, Self::Inflated(_))
     }
@@ -155,7 +155,7 @@ impl Content {
         }
     }
 
-    /// Copies the bytes from `offset` on into `to`. They are valid only if a later
+    /// Copies the bytes from `offset` on into `to`. The bytes are valid only if a later call of
     /// [`check_unchanged`](Self::check_unchanged) succeeds.
     pub(crate) fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<()> {
         match self {
@@ -172,7 +172,7 @@ impl Content {
         Ok(())
     }
 
-    /// The `length` bytes from `offset` on, as for [`read_at`](Self::read_at).
+    /// Reads `length` bytes from `offset` on, as [`read_at`](Self::read_at) does.
     pub(crate) fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>> {
         if let Self::OnDisk(file) = self {
             return file.read(offset, length);
@@ -188,7 +188,7 @@ impl Content {
         SeekReader::new(self.len(), |offset, to| self.read_at(offset, to))
     }
 
-    /// Checks that the bytes read so far are those that the file had when it was opened.
+    /// Checks that the file has not changed since it was opened, so that the bytes read so far are valid.
     pub(crate) fn check_unchanged(&self) -> Result<()> {
         match self {
             Self::OnDisk(file) => file.check_unchanged(),
@@ -198,10 +198,11 @@ impl Content {
         }
     }
 
-    /// Adds the content to a fingerprint: every byte of a file up to [`MEMORY_LIMIT`], however it is
-    /// read; for a larger one the length and 64 rows of `row_bytes` bytes, spread from byte `first` on.
+    /// Adds the content to a fingerprint. Of a file up to [`MEMORY_LIMIT`], it covers every byte, however the
+    /// file is read. Of a larger file, it covers the length and 64 rows of `row_bytes` bytes, spread from
+    /// byte `first` on.
     ///
-    /// For a file in an object store, the same as [`fingerprint_sampled`](Self::fingerprint_sampled).
+    /// For an object in a store, it is [`fingerprint_sampled`](Self::fingerprint_sampled).
     pub(crate) fn fingerprint(&self, state: Fingerprint, first: u64, row_bytes: u64) -> Result<Fingerprint> {
         #[cfg(feature = "object-store")]
         if let Self::Remote(_) = self {
@@ -221,9 +222,9 @@ impl Content {
         Ok(state)
     }
 
-    /// Adds the length and up to 512 KiB of the content to a fingerprint, see [`Fingerprint::file_sampled`];
-    /// for a file in memory, every byte; for an object in a store, the length and the first and last 4 KiB,
-    /// which takes up to two further requests.
+    /// Adds the length and up to 512 KiB of the content to a fingerprint, see [`Fingerprint::file_sampled`].
+    /// Of a file in memory, it covers every byte. Of an object in a store, it covers the length and the first
+    /// and last 4 KiB. This takes up to two more requests.
     pub(crate) fn fingerprint_sampled(&self, state: Fingerprint) -> Result<Fingerprint> {
         if let Some(bytes) = self.bytes() {
             return Ok(state.bytes(bytes));
@@ -265,7 +266,7 @@ impl Content {
     }
 }
 
-/// A file mapped into memory: nothing is copied, processes share its pages, and it may be larger than
+/// A file mapped into memory. Nothing is copied, and processes share its pages. The file may be larger than
 /// the memory.
 ///
 /// Use it for zero-copy loading of files above [`MEMORY_LIMIT`], and when several processes read one

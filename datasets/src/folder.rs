@@ -1,4 +1,4 @@
-//! Folders: every file is a sample, and the folder it lies in is its class.
+//! Folders of files. Every file is a sample, and its folder is its class.
 
 use std::collections::HashMap;
 use std::fs;
@@ -17,18 +17,18 @@ use crate::{ElementType, FieldStream, OpenOptions, Reader, Schema, SchemaField, 
 /// Number of files whose content a fingerprint covers.
 const SAMPLED: usize = 256;
 
-/// The max depth of folders below a class; a loop of links ends there.
+/// Max depth of folders below a class. It ends a loop of links.
 pub(crate) const MAX_LEVELS: usize = 16;
 
-/// Files as samples: field `data` is the file's bytes, field `label` (`i64`) the number of its class.
+/// Files as samples. Field `data` holds the file's bytes, field `label` (`i64`) the number of its class.
 ///
-/// The folders in the root are the classes, numbered in the order of their names; all files below such a
-/// folder have its class. A root that holds files and no folders has no classes, and no field `label`. Files
-/// are sorted by path; names that begin with a dot are left out. The list is made once.
+/// The folders in the root are the classes, numbered in the order of their names. All files below such a
+/// folder have its class. A root with files and without folders has no classes and no field `label`. Files
+/// are sorted by path. Names that begin with a dot are left out. The files are listed once.
 ///
-/// Labels of two folders agree only if their classes do. So open the second one with the classes of the
-/// first; a class without a folder there has no samples. Without stated classes, a folder called `val`,
-/// `test` or the like must have the same classes as the folder `train` beside it.
+/// The labels of two folders agree only if their classes are the same. So open the second folder with the
+/// classes of the first. A class without a folder there has no samples. If no classes are stated, a folder
+/// called `val`, `test` or the like must have the same classes as the folder `train` beside it.
 ///
 /// ```
 /// use feedline_datasets::{Folder, OpenOptions, Reader};
@@ -66,9 +66,9 @@ impl Folder {
     /// Lists the files below `root`.
     ///
     /// # Errors
-    /// `Data` when a folder cannot be listed, holds both files and folders at its root, there is no file, the
+    /// `Data` if a folder cannot be listed, the root holds both files and folders, there is no file, the
     /// folders are sets such as `train` and `val`, or the classes differ from those of the training set
-    /// beside it.
+    /// beside the folder.
     pub fn open(root: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(root, &OpenOptions::default())
     }
@@ -76,8 +76,8 @@ impl Folder {
     /// As [`open`](Self::open), with stated `classes`.
     ///
     /// # Errors
-    /// As [`open`](Self::open); `Data` for a folder that is not a class, `Config` for a class that is stated
-    /// twice.
+    /// As [`open`](Self::open). `Data` for a folder that is not a class, and `Config` for a class that is
+    /// stated twice.
     pub fn open_with(root: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
         let root = root.as_ref();
         let (folders, plain) = list(root)?;
@@ -100,7 +100,7 @@ impl Folder {
         Self::of_files("folder", path, Vec::new(), vec![Sample::new(path.to_path_buf(), 0)])
     }
 
-    /// The set of the objects in the folder `root` of a store, given with their relative names, sorted.
+    /// The set of the objects in the folder `root` of a store. Their names are relative and sorted.
     #[cfg(feature = "object-store")]
     pub(crate) fn of_objects(
         root: &Path,
@@ -123,8 +123,8 @@ impl Folder {
         Self::of_files("folder", root, classes, files)
     }
 
-    /// The set of the files of a pattern, in this order, each with the name of its class. `root` is the
-    /// folder above all of them.
+    /// The set of the files that match a pattern, in this order, each with the name of its class. `root` is
+    /// the folder above all files.
     pub(crate) fn of_list(
         root: &Path,
         files: Vec<(Option<String>, SampleFile)>,
@@ -166,7 +166,7 @@ impl Sample {
     }
 }
 
-/// The classes of a folder with the subfolders `folders`, and with a file `plain` beside them.
+/// The classes of a folder. `folders` are its subfolders, and `plain` is a file beside them.
 fn classes(folders: &[String], plain: Option<String>, options: &OpenOptions) -> Result<Vec<String>> {
     if let (Some(folder), Some(file)) = (folders.first(), &plain) {
         let why = format!(
@@ -186,7 +186,7 @@ fn classes_option() -> &'static str {
     named("OpenOptions::classes", "classes=")
 }
 
-/// Checks that each folder is a stated class, no file is without one, and no class is stated twice.
+/// Checks that each folder is a stated class, no file lies outside the folders, and no class is stated twice.
 fn check_stated(stated: &[String], folders: &[String], plain: Option<String>) -> Result<()> {
     if let (false, Some(file)) = (stated.is_empty(), plain) {
         let file = one_line(file);
@@ -207,7 +207,7 @@ fn check_stated(stated: &[String], folders: &[String], plain: Option<String>) ->
     }
 }
 
-/// Refuses a folder whose subfolders are a training set and other sets, not classes.
+/// Refuses a folder if its subfolders are a training set and other sets instead of classes.
 fn check_sets(folders: &[String]) -> Result<()> {
     let is = |split| folders.iter().any(|folder| set(folder) == Some(split));
     if is(Split::Train)
@@ -220,10 +220,10 @@ fn check_sets(folders: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the set `root`, if it is called `val` or the like, has the classes of the training set beside
+/// If the set `root` is called `val` or the like, checks that it has the classes of the training set beside
 /// it.
 fn check_pair(root: &Path, classes: &[String]) -> Result<()> {
-    // Absolute, so that `.` has a name too.
+    // The path is absolute, so that `.` has a name too.
     let Ok(root) = std::path::absolute(root) else { return Ok(()) };
     let is_other = matches!(set(&name_of(&root)), Some(Split::Test | Split::Validation));
     let Some(parent) = root.parent().filter(|_| is_other) else {
@@ -250,7 +250,7 @@ fn check_pair(root: &Path, classes: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The split that `name` stands for as a whole.
+/// The split that the whole `name` stands for.
 pub(crate) fn set(name: &str) -> Option<Split> {
     let is_word = name.chars().all(|char| char.is_ascii_alphabetic());
     Split::named(name).filter(|_| is_word)
@@ -266,7 +266,7 @@ pub(crate) fn list(folder: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
             continue;
         }
         let path = entry.path();
-        // Follows links. A link to nowhere is an error: its sample would be missed.
+        // Links are followed. A link without a target is an error, as its sample would be missing.
         let metadata = fs::metadata(&path);
         let metadata = metadata.map_err(|error| data("cannot read").with_source(error).at_path(&path))?;
         if metadata.is_dir() {
@@ -350,7 +350,7 @@ impl Reader for Folder {
         }
     }
 
-    /// Known from the listing of a store.
+    /// The listing of a store states the lengths.
     fn lengths(&self) -> Result<Option<Vec<Vec<u32>>>> {
         let len = |file: &Sample| u32::try_from(file.file.listed_len()?).ok();
         Ok(self.files.iter().map(len).collect::<Option<_>>().map(|lengths| vec![lengths]))
@@ -369,9 +369,9 @@ impl Reader for Folder {
         self.files.get(usize::try_from(sample).ok()?).map(|file| file.file.path())
     }
 
-    /// Covers the class, the relative path and the present length of every file, and the content of 256
-    /// files: up to 512 KiB of each, see [`Fingerprint::file_sampled`]; of an object in a store, the first
-    /// and the last 4 KiB.
+    /// Covers the class, the relative path and the current length of every file. Also covers the content of
+    /// 256 files: up to 512 KiB of a file, see [`Fingerprint::file_sampled`], and the first and last 4 KiB of
+    /// an object.
     fn fingerprint(&self) -> u64 {
         let state = Fingerprint::new().number(self.len());
         let every = self.files.len().div_ceil(SAMPLED).max(1);

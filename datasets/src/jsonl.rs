@@ -20,7 +20,7 @@ mod types;
 
 use types::Seen;
 
-/// Max columns: a file with more different keys is not a table.
+/// Max columns. A file with more keys is not a table.
 const MAX_COLUMNS: usize = 1 << 16;
 
 /// How to read a JSON Lines file.
@@ -28,18 +28,19 @@ const MAX_COLUMNS: usize = 1 << 16;
 pub struct JsonLinesOptions {
     /// The keys to read, in the order of first appearance; `None` reads all.
     pub columns: Option<Vec<String>>,
-    /// Types for single columns instead of the inferred ones: `i64`, `u64`, `f64`, `bool` or `text`; for
-    /// lists, the type of the elements. Values that do not fit are an error.
+    /// Types for single columns instead of the inferred ones: `i64`, `u64`, `f64`, `bool` or `text`. For
+    /// lists, it is the type of the elements. A value that does not fit is an error.
     pub types: Vec<(String, ElementType)>,
-    /// Columns that may lack values: each is followed by the field `NAME.present` (`bool`). A missing value
-    /// is read as zero or empty, and `NAME.present` is false. A column without any value is `f64`.
+    /// Columns that may lack values. The field `NAME.present` (`bool`) follows each of them. A missing value
+    /// is read as zero or empty, and its `NAME.present` is false. A column without any value is `f64`.
     pub masks: Vec<String>,
-    /// What `null`, or a key that a line lacks, becomes in other columns.
+    /// How missing values in other columns are read: a `null`, or a key that a line lacks.
     pub nulls: Nulls,
-    /// Columns of codes, such as categories of a `Table`: a list or an object among their values is an error.
+    /// Columns of codes, such as the categories of a `Table`. A list or an object among their values is an
+    /// error.
     pub codes: Vec<String>,
-    /// Max bytes of the rows in memory, decoded once, if all fields have one size. A table with more is read
-    /// from its file.
+    /// Max bytes of rows in memory. If all fields have one size and the rows fit, each row is decoded once.
+    /// Otherwise rows are read from the file.
     pub cache_bytes: u64,
 }
 
@@ -52,31 +53,33 @@ impl Default for JsonLinesOptions {
 }
 
 impl JsonLinesOptions {
-    /// Whether a key is read.
+    /// Whether the options select a key.
     fn reads(&self, key: &String) -> bool {
         self.columns.as_ref().is_none_or(|columns| columns.contains(key))
     }
 }
 
-/// The objects of a JSON Lines file, plain or gzip: a field per key, in the order of first appearance.
+/// A JSON Lines file, plain or gzip. Each key of its objects is a field, in the order of first appearance.
 ///
 /// A column of numbers has the first type of `i64`, `u64`, `f64` that holds them all. Lists of numbers are
-/// `i64` or `f64`; their length varies unless all lists have the same. A column that would be `f64` is
-/// refused if `f64` would round one of its whole numbers, such as 9007199254740993 beside 0.5. A column of
-/// `true` and `false` is `bool`. Any other column is `text`: strings as they are, other values as their JSON.
-/// `null` and a key that a line lacks are missing values, see [`Nulls`]. Blank lines at the end are skipped;
-/// elsewhere a blank line is an error, as it may stand for a row that was lost.
+/// `i64` or `f64`. Their length varies, unless all lists have the same length. If `f64` would round a whole
+/// number of its column, the column is refused: for example 9007199254740993 beside 0.5. A column of `true`
+/// and `false` is `bool`.
 ///
-/// A plain file stays on disk, with 8 bytes of memory per line.
+/// Any other column is `text`: strings are unchanged, and other values are their JSON. `null` is a missing
+/// value, and so is a key that a line lacks, see [`Nulls`]. Blank lines at the end are skipped. A blank line
+/// elsewhere is an error, as it may stand for a lost row.
+///
+/// A plain file stays on disk. It takes 8 bytes of memory per line.
 #[derive(Debug)]
 pub struct JsonLines {
     lines: Lines,
-    /// Lines without the blank ones at the end.
+    /// The number of lines, without the blank lines at the end.
     len: u64,
     schema: Schema,
     columns: Vec<Column>,
     nulls: Nulls,
-    /// The column of each key; `None` for one that is not read.
+    /// The column of each key; `None` if the key is not read.
     numbers: HashMap<String, Option<usize>>,
     cache_bytes: u64,
 }
@@ -112,10 +115,10 @@ impl JsonLines {
     /// As [`open`](Self::open), with options.
     ///
     /// # Errors
-    /// `Data` if the file is missing, empty or not UTF-8, a line is not an object, has a key twice or half of
-    /// a surrogate pair, values do not fit a stated type, or `f64` does not hold whole numbers of its column;
-    /// `Config` if a column of the options does not exist. Names the file, and where known the byte and the
-    /// line.
+    /// `Data` if the file is missing, empty or not UTF-8. Also if a line is not an object, or has a key twice
+    /// or half of a surrogate pair. Also if values do not fit a stated type, or `f64` does not hold the whole
+    /// numbers of its column. `Config` if a column of the options does not exist. The error names the file
+    /// and, if known, the byte and the line.
     pub fn open_with(path: impl AsRef<Path>, options: JsonLinesOptions) -> Result<Self> {
         let path = path.as_ref();
         Self::of_lines(path, Lines::open(path)?, &options)
@@ -128,8 +131,8 @@ impl JsonLines {
         scan.into_table(&keys, (&seen, len), options)
     }
 
-    /// Opens the shards of one set. Each has the keys of all shards; a key has the first type that fits its
-    /// values in all shards, as if they were one file.
+    /// Opens the shards of one set. Each shard has the keys of all shards. A key has the first type that fits
+    /// its values in all shards, as if they were one file.
     pub(crate) fn of_shards(
         shards: Vec<(PathBuf, Content)>,
         options: &JsonLinesOptions,
@@ -182,7 +185,7 @@ impl JsonLines {
             if !is_there {
                 value.bytes.clear();
                 match (self.nulls, kind) {
-                    // A list of one length.
+                    // All lists have one length.
                     _ if marked && shape.len() == 1 => {
                         value.bytes.resize(fixed.unwrap_or_default() * element.size(), 0);
                     }
@@ -260,7 +263,7 @@ impl Scan {
         Error::new(error.kind(), why).at_offset(self.lines.start(line)).at_sample(line)
     }
 
-    /// Line, from 0 on, and JSON of the first value that does not fit the type.
+    /// The line (from 0) and the JSON of the first value that does not fit the type.
     fn first_unfit(&self, key: &str, element: ElementType) -> Option<(u64, String)> {
         let mut values = Values::new();
         for line in 0..self.len {
@@ -281,8 +284,8 @@ impl Scan {
         None
     }
 
-    /// Refuses a column that `f64` would round. `all` has the types that fit the columns `keys` in the `len`
-    /// lines of all shards.
+    /// Refuses a column if `f64` would round its values. `all` has the types that fit the columns `keys` in
+    /// the `len` lines of all shards.
     fn check_exact(
         &self,
         keys: &[String],
@@ -308,7 +311,7 @@ impl Scan {
         Ok(())
     }
 
-    /// The table of `keys`; `seen` has the types that fit their values in `len` lines.
+    /// The table with the columns `keys`. `seen` has the types that fit their values in `len` lines.
     fn into_table(
         self,
         keys: &[String],
@@ -359,7 +362,7 @@ fn without_blank_end(lines: &Lines) -> Result<u64> {
     Ok(len)
 }
 
-/// Adds the line, counted from 1, and the sample, counted from 0, to an error.
+/// Adds to an error the line, counted from 1, and the sample, counted from 0.
 fn in_line(error: Error, line: u64) -> Error {
     let why = data(format!("line {}: {}", line + 1, error.message())).at_sample(line);
     match error.get_ref() {

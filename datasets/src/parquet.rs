@@ -41,15 +41,15 @@ pub(crate) const MAGIC: &[u8] = b"PAR1";
 
 /// The rows of a Parquet file, uncompressed or compressed by snappy, gzip, zstd or LZ4.
 ///
-/// Columns have the types of [`ArrowFile`](crate::ArrowFile). [`TableOptions`] select columns and say what a
-/// null becomes. A time of 96 bits (INT96) is `i64` nanoseconds; one outside the years 1677 to 2262 is an
-/// error of its row.
+/// Columns have the types of [`ArrowFile`](crate::ArrowFile). [`TableOptions`] select columns and set how
+/// nulls are read. A time of 96 bits (INT96) is read as `i64` nanoseconds. A time outside the years 1677 to
+/// 2262 is an error of its row.
 ///
-/// The file stays on disk. One worker decodes a row group when a row of it is read, and a cache of
-/// [`TableOptions::cache_bytes`] keeps it. A shuffle of single rows over more row groups than the cache
-/// holds decodes a row group for nearly each sample: then [`block_shuffle`](Reader::block_shuffle) has the
-/// block and the window of a `Sampler::block` that decodes each once. `LoaderBuilder::shuffle` shuffles by
-/// such blocks if the chosen columns take more than 512 MiB, whatever the cache
+/// The file stays on disk. When a row is read, one worker decodes its row group. A cache of
+/// [`TableOptions::cache_bytes`] keeps the group. If single rows are shuffled over more row groups than the
+/// cache holds, nearly each sample decodes a row group. To decode each group once, use `Sampler::block` with
+/// the block and the window that [`block_shuffle`](Reader::block_shuffle) returns. If the chosen columns take
+/// more than 512 MiB, `LoaderBuilder::shuffle` shuffles by such blocks, for any size of the cache
 /// ([`Dataset::plain_shuffle`](feedline_core::Dataset::plain_shuffle)).
 #[derive(Debug)]
 pub struct ParquetFile {
@@ -58,7 +58,7 @@ pub struct ParquetFile {
     metadata: ArrowReaderMetadata,
     layout: Layout,
     projection: ProjectionMask,
-    /// The stored columns of the projection.
+    /// The indices of the stored columns that are read.
     columns: Vec<usize>,
     /// The columns of 96-bit times, with their units per second.
     times: Vec<(usize, i128)>,
@@ -77,12 +77,12 @@ struct Group {
     batches: Vec<Batch>,
     /// Rows per batch; the last one may have fewer.
     rows: usize,
-    /// Rows with a time that 64 bits cannot hold, and the column of that time.
+    /// Rows whose time 64 bits cannot hold, each with the column of that time.
     too_large: BTreeMap<usize, String>,
 }
 
 impl Group {
-    /// The batch of a row, and the row there.
+    /// The batch of a row, and the index of the row in it.
     fn find(&self, row: usize) -> (&Batch, usize) {
         (&self.batches[row / self.rows], row % self.rows)
     }
@@ -90,7 +90,7 @@ impl Group {
 
 impl DecodedRows for Group {
     fn slice(&self, row: usize, field: usize) -> Option<&[u8]> {
-        // Such a row is left to `visit`, which reports it.
+        // `visit` reports such a row.
         if self.too_large.contains_key(&row) {
             return None;
         }
@@ -119,9 +119,9 @@ impl ParquetFile {
     /// Opens a file.
     ///
     /// # Errors
-    /// `Data` if the file is missing, cut short, encrypted or damaged, or a column is of a type that is not
-    /// read, is compressed by another codec, or has the name of another column; `Config` if a column of the
-    /// options does not exist. Names the file and the byte or the column.
+    /// `Data` if the file is missing, cut short, encrypted or damaged. Also if a column has an unsupported
+    /// type, an unsupported codec, or the name of another column. `Config` if a column of the options does
+    /// not exist. The error names the file, and the byte or the column.
     pub fn open_with(path: impl AsRef<Path>, options: TableOptions) -> Result<Self> {
         let path = path.as_ref();
         let content = DiskFile::open(path).map(|file| Content::OnDisk(file.into()));
@@ -205,7 +205,7 @@ impl ParquetFile {
         first..self.ends[group]
     }
 
-    /// The row group of a sample, and its number, decoded.
+    /// The decoded row group of a sample, and the number of the group.
     fn group_of(&self, sample: u64) -> Result<(usize, Arc<Group>)> {
         inside(sample, self.len(), &self.path)?;
         let number = self.number(sample);
@@ -226,7 +226,7 @@ impl ParquetFile {
     fn decode(&self, group: usize) -> Result<(Group, u64)> {
         let samples = self.row_group(group);
         let stored = &self.metadata.metadata().row_groups()[group];
-        // A new input per call: it must not keep a failure of an earlier read.
+        // Each call has a new input, so that no error of an earlier read remains in it.
         let input = Input::new(self.content.clone());
         let named = |error: &ParquetError| {
             input.cause_or(|| {
@@ -236,7 +236,7 @@ impl ParquetFile {
         };
         let bounds = bounds::check(&input, stored, &self.columns)?;
         let too_large = times::too_large(&input, stored, &self.times).map_err(|error| named(&error))?;
-        // The crate allocates as many rows as are requested, and the cache counts that memory.
+        // The crate allocates as many rows as are requested. The cache counts that memory.
         let at_once =
             usize::try_from(samples.end - samples.start).map_or(bounds.rows, |all| all.min(bounds.rows));
         let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(input.clone(), self.metadata.clone())
@@ -292,7 +292,7 @@ fn check_codecs(metadata: &ParquetMetaData, columns: &[usize]) -> Result<()> {
     Ok(())
 }
 
-/// The file's metadata, with byte strings typed as views, so that the crate does not copy them.
+/// The file's metadata. Byte strings are typed as views, so that the crate does not copy them.
 fn metadata(input: &Input) -> Result<ArrowReaderMetadata> {
     let len = input.len();
     let mut magic = [0; MAGIC.len()];
@@ -335,7 +335,7 @@ fn views(fields: &Fields) -> Fields {
     fields.iter().map(|field| Field::clone(field).with_data_type(view(field.data_type()))).collect()
 }
 
-/// The type with views in place of byte strings and texts.
+/// The type, with views in place of byte strings and texts.
 fn view(kind: &DataType) -> DataType {
     let item = |field: &Field| Arc::new(field.clone().with_data_type(view(field.data_type())));
     match kind {

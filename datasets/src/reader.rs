@@ -1,4 +1,4 @@
-//! Random access to the samples of a file, whatever their sizes.
+//! Random access to the samples of a file. Samples may vary in size.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,13 +10,13 @@ use feedline_core::{Error, ErrorKind, Prefetched, Result, StridedColumn};
 use crate::read_ahead::ReadAhead;
 use crate::{Decoded, FieldStream, Schema, SchemaField};
 
-/// The callback of [`Reader::visit`]: gets the index of a field and its bytes.
+/// The callback of [`Reader::visit`]. It gets the index of a field and the field's bytes.
 pub type Visit<'a> = dyn FnMut(usize, &[u8]) -> Result<()> + 'a;
 
 /// Samples of a file or a folder, with random access. Each format implements this trait.
 ///
-/// Fields may vary in size. [`Fixed`](crate::Fixed) makes a [`Dataset`](feedline_core::Dataset) of a reader
-/// whose samples have one size, [`Ragged`](crate::Ragged) of any reader.
+/// Fields may vary in size. [`Ragged`](crate::Ragged) makes a [`Dataset`](feedline_core::Dataset) of any
+/// reader. [`Fixed`](crate::Fixed) makes one of a reader whose samples have one size.
 pub trait Reader: fmt::Debug + Send + Sync + 'static {
     /// The format's name: `npy`, `webdataset`, ...
     fn format(&self) -> &'static str;
@@ -34,16 +34,15 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
 
     /// Reads sample `sample` into `values`: one value per field of the schema, in order.
     ///
-    /// Blocks on the file. Pass the same `values` for each sample: its memory is used again.
+    /// Blocks on the file. Pass the same `values` for each sample, so that its memory is reused.
     ///
-    /// # Errors
-    /// `Sample` if there is no such sample, `Data` if the file cannot be read or is damaged there; names the
-    /// file and, if known, the byte, the record and the column.
+    /// `Sample` if there is no such sample, `Data` if the file cannot be read or is damaged there. The error
+    /// names the file and, if known, the byte, the record and the column.
     fn read(&self, sample: u64, values: &mut Values) -> Result<()>;
 
-    /// Calls `to` with each field of sample `sample` and a slice of its bytes, without a copy: in memory, or
-    /// in the part of the file that was just read. [`Fixed`](crate::Fixed) and [`Ragged`](crate::Ragged) use
-    /// this method, so that a sample is copied only once, into the batch.
+    /// Calls `to` with each field of sample `sample` and a slice of its bytes, without a copy. The bytes are
+    /// in memory, or in the part of the file that was just read. [`Fixed`](crate::Fixed) and
+    /// [`Ragged`](crate::Ragged) use this method, so that a sample is copied only once, into the batch.
     ///
     /// The fields come in any order. If one comes twice, the last one counts. The content of `values` is
     /// unspecified afterwards.
@@ -55,7 +54,7 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
         values.values.iter().enumerate().try_for_each(|(field, value)| to(field, &value.bytes))
     }
 
-    /// As [`visit`](Self::visit), for the `wanted` fields only: a file without any of them is not read.
+    /// As [`visit`](Self::visit), for the `wanted` fields only. A file without any wanted field is not read.
     ///
     /// # Errors
     /// As [`visit`](Self::visit).
@@ -69,8 +68,8 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
         self.visit(sample, values, &mut |field, bytes| if wanted(field) { to(field, bytes) } else { Ok(()) })
     }
 
-    /// The bytes of field `field` of sample `sample` as a stream, to read a part of a large file; `None`, the
-    /// default, if the field is read as a whole.
+    /// The bytes of field `field` of sample `sample` as a stream, so that a part of a large file can be read.
+    /// `None`, the default, if the field can only be read as a whole.
     ///
     /// # Errors
     /// As [`read`](Self::read). Errors of the stream are this project's, inside the `io::Error`.
@@ -78,55 +77,55 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Field `field` of every sample as a strided column of memory, with the bytes that
-    /// [`read`](Self::read) gives; `None` if they are not in memory in this form.
+    /// Field `field` of every sample as a strided column of memory, with the bytes that [`read`](Self::read)
+    /// returns. `None` if memory does not hold them in this form.
     fn column(&self, _field: usize) -> Option<StridedColumn<'_>> {
         None
     }
 
-    /// Field `field` of sample `sample`, if memory holds the bytes that [`read`](Self::read) gives. Samples
-    /// may have a slice even if there is no [`column`](Self::column).
+    /// Field `field` of sample `sample`, if memory holds the bytes that [`read`](Self::read) returns. A
+    /// sample may have a slice even if there is no [`column`](Self::column).
     fn slice(&self, sample: u64, field: usize) -> Option<&[u8]> {
         internal::column::row(&self.column(field)?, sample)
     }
 
-    /// The max number of neighbours that are decoded together when one of them is read; `None` if samples are
-    /// read one by one.
+    /// If reading one sample decodes its neighbours too, the max number of samples that are decoded together.
+    /// `None` if samples are read one by one.
     ///
-    /// If they do not all fit the cache, [`block_shuffle`](Self::block_shuffle) says how to shuffle, so that
-    /// each group is decoded once per epoch.
+    /// If the groups do not all fit the cache, [`block_shuffle`](Self::block_shuffle) returns the shuffle
+    /// that decodes each group once per epoch.
     fn together(&self) -> Option<u64> {
         None
     }
 
-    /// Block and window of `Sampler::block` if samples are [decoded together](Self::together) in groups that
-    /// do not all fit the cache: as many groups as it holds are shuffled at a time. `None` if the order makes
-    /// no difference.
+    /// The block and the window for `Sampler::block`, if samples are [decoded together](Self::together) in
+    /// groups that do not all fit the cache. As many groups as the cache holds are shuffled at a time. `None`
+    /// if the order makes no difference.
     fn block_shuffle(&self) -> Option<(u64, u64)> {
         None
     }
 
-    /// Bytes of all samples, decoded, as the files state them, if they are [decoded
+    /// The decoded bytes of all samples, as the files state them, if samples are [decoded
     /// together](Self::together) in groups. 0, the default, if samples are read one by one, or the files do
     /// not state it.
     ///
-    /// A plain shuffle of more than 512 MiB goes by blocks
+    /// A plain shuffle of more than 512 MiB uses blocks
     /// ([`Dataset::plain_shuffle`](feedline_core::Dataset::plain_shuffle)).
     fn decoded_bytes(&self) -> u64 {
         0
     }
 
     /// Units per day of field `field`, if it holds dates or times, or lists of them, in a unit that the file
-    /// states; then its numbers count from 1970-01-01, 00:00 UTC, or a time of day from midnight.
+    /// states. Its numbers then count from 1970-01-01, 00:00 UTC. A time of day counts from midnight.
     fn ticks_per_day(&self, _field: usize) -> Option<u64> {
         None
     }
 
-    /// Sample `sample` with the neighbours that are [decoded together](Self::together) with it; `None`, the
+    /// Sample `sample`, and the neighbours that are [decoded together](Self::together) with it. `None`, the
     /// default, if samples are read one by one. [`Fixed`](crate::Fixed) and [`Ragged`](crate::Ragged) hold up
-    /// to four such parts while they copy the samples of a batch.
+    /// to four such groups while they copy the samples of a batch.
     ///
-    /// Blocks on the file, unless the part is in a cache.
+    /// Blocks on the file, unless the group is in a cache.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -134,32 +133,33 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// The samples that are [decoded together](Self::together) with `sample`; only itself, the default, if
-    /// samples are read one by one.
+    /// The samples that are [decoded together](Self::together) with `sample`, including itself. By default,
+    /// samples are read one by one, and it is `sample` alone.
     fn neighbours(&self, sample: u64) -> Range<u64> {
         sample..sample.saturating_add(1)
     }
 
-    /// Drops what a cache holds of the samples that are decoded together with `sample`: the caller has a copy
-    /// of their rows. Does nothing by default.
+    /// Drops the samples that are decoded together with `sample` from a cache. The caller has a copy of their
+    /// rows. Does nothing by default.
     fn forget(&self, _sample: u64) {}
 
     /// Max bytes that a data set of fixed-size samples ([`Fixed`](crate::Fixed), `Table`) may use to hold all
-    /// rows in memory, decoded once. 0, the default, if reading a sample costs no more than a copy.
+    /// rows in memory, each decoded once. 0, the default, if reading a sample costs no more than a copy.
     fn row_memory(&self) -> u64 {
         0
     }
 
-    /// As [`Dataset::prefetch`](feedline_core::Dataset::prefetch): decodes one group of samples that are
-    /// [decoded together](Self::together), if `samples` has some of a group that the cache lacks.
+    /// As [`Dataset::prefetch`](feedline_core::Dataset::prefetch). Decodes one group of samples that are
+    /// [decoded together](Self::together), if the cache lacks the group and `samples` has some of its
+    /// samples.
     fn prefetch(&self, _samples: &[u64]) -> Prefetched {
         Prefetched::Never
     }
 
-    /// The names of the classes, if the set has them: label `n` is the class `classes()[n]`.
+    /// The names of the classes, if the set has them. Label `n` is the class `classes()[n]`.
     ///
-    /// Open a validation set with the classes of the training set, so that labels agree: a class that has no
-    /// samples there does not shift the others.
+    /// Open a validation set with the classes of the training set, so that labels agree. A class without
+    /// samples in the validation set does not change the numbers of other classes.
     ///
     /// ```
     /// use feedline_datasets::{OpenOptions, open, open_with};
@@ -181,9 +181,9 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// For each field that varies in its first dimension, in order, the number of items of each sample;
-    /// `None`, the default, if the samples must be read for that.
-    /// [`Ragged::measured`](crate::Ragged::measured) then reads no sample.
+    /// The number of items of each sample, for each field that varies in its first dimension, in order. With
+    /// it, [`Ragged::measured`](crate::Ragged::measured) reads no sample. `None`, the default, if only
+    /// reading the samples can tell.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -194,15 +194,15 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     /// The file that holds sample `sample`.
     fn path(&self, sample: u64) -> Option<&Path>;
 
-    /// The file that holds field `field` of sample `sample`, where its fields are in several files. Default:
-    /// [`path`](Self::path).
+    /// The file that holds field `field` of sample `sample`, if the fields of a sample are in several files.
+    /// Default: [`path`](Self::path).
     fn field_path(&self, sample: u64, _field: usize) -> Option<&Path> {
         self.path(sample)
     }
 
-    /// A number that differs for other data, and is the same for a copy. It covers the content of files in
-    /// memory; of other files the length and a sample of the content,
-    /// see [`Fingerprint::file_sampled`](feedline_core::Fingerprint::file_sampled).
+    /// A number that differs for different data, and is the same for a copy. Of files in memory, it covers
+    /// the content. Of other files, it covers the length and a sample of the content, see
+    /// [`Fingerprint::file_sampled`](feedline_core::Fingerprint::file_sampled).
     fn fingerprint(&self) -> u64;
 }
 
@@ -222,13 +222,14 @@ impl Value {
         self.shape.extend(shape);
     }
 
-    /// Resizes to `len` bytes and returns them; they hold those of an earlier sample until they are written.
+    /// Resizes to `len` bytes and returns them. They hold bytes of an earlier sample until they are
+    /// overwritten.
     pub fn resize(&mut self, len: usize) -> &mut [u8] {
         self.bytes.resize(len, 0);
         &mut self.bytes
     }
 
-    /// Copies `bytes`, with one dimension: their number.
+    /// Copies `bytes`. The shape has one dimension: the number of bytes.
     pub fn set_bytes(&mut self, bytes: &[u8]) {
         self.bytes.clear();
         self.bytes.extend_from_slice(bytes);
@@ -236,7 +237,7 @@ impl Value {
     }
 }
 
-/// One sample, in buffers that the next sample uses again.
+/// One sample. The next sample reuses its buffers.
 #[derive(Clone, Debug, Default)]
 pub struct Values {
     values: Vec<Value>,
@@ -250,7 +251,7 @@ pub(crate) struct Buffers {
     pub(crate) ahead: ReadAhead,
     /// Buffer for a file that is a field of a sample.
     pub(crate) file: Vec<u8>,
-    /// Buffer for a value that is assembled from several parts.
+    /// Buffer for a value that is joined from several parts.
     #[cfg(any(feature = "table", feature = "tfrecord"))]
     pub(crate) value: Vec<u8>,
     /// Whether each field was visited.
@@ -267,23 +268,23 @@ impl PartialEq for Values {
 impl Eq for Values {}
 
 impl Values {
-    /// No values; the first read makes them.
+    /// Makes a sample without values. The first read adds them.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The values of the sample read last, one per field.
+    /// The values of the last sample read, one per field.
     pub fn fields(&self) -> &[Value] {
         &self.values
     }
 
-    /// Returns `fields` values to write. A reader calls this first, and writes all of them.
+    /// Returns `fields` values to write. A reader calls this first, and then writes all values.
     pub fn begin(&mut self, fields: usize) -> &mut [Value] {
         self.values.resize_with(fields, Value::default);
         &mut self.values
     }
 
-    /// As [`begin`](Self::begin), with the buffer for reading the file.
+    /// As [`begin`](Self::begin). Also returns the buffer for reading the file.
     #[cfg(feature = "csv")]
     pub(crate) fn begin_with_ahead(&mut self, fields: usize) -> (&mut [Value], &mut ReadAhead) {
         self.values.resize_with(fields, Value::default);
@@ -295,7 +296,7 @@ impl Values {
         &mut self.buffers
     }
 
-    /// Copies the fields that `visit` passes to its callback. Implements [`Reader::read`] for readers with
+    /// Copies the fields that `visit` passes to its callback. It implements [`Reader::read`] for readers with
     /// their own [`Reader::visit`], if no field has two dimensions that vary.
     pub(crate) fn copy_from(
         &mut self,
@@ -335,8 +336,8 @@ pub(crate) fn check_not_empty(reader: &dyn Reader) -> Result<()> {
     Ok(())
 }
 
-/// The methods of `Dataset` for a set that has a field `reader`, writes a sample by `self.write`, and has a
-/// `Memory` per worker.
+/// Implements the methods of `Dataset` for a set with a field `reader`, a method `self.write` that writes a
+/// sample, and a `Memory` per worker.
 macro_rules! samples_of_reader {
     () => {
         fn len(&self) -> u64 {
@@ -377,7 +378,7 @@ macro_rules! samples_of_reader {
 }
 pub(crate) use samples_of_reader;
 
-/// `error`, with the file of sample `id` unless it names one.
+/// Adds the file of sample `id` to `error`, unless it names a file.
 pub(crate) fn at_file(reader: &dyn Reader, id: u64, error: Error) -> Error {
     match reader.path(id) {
         Some(path) if error.path().is_none() => error.at_path(path),

@@ -1,4 +1,4 @@
-//! Tables in Arrow's memory, read row by row: shared by Arrow and Parquet files.
+//! Tables in Arrow's memory, read row by row. Arrow and Parquet files share this code.
 
 use std::collections::{HashMap, HashSet};
 
@@ -24,28 +24,30 @@ mod ticks;
 pub(crate) use column::Column;
 use kind::{Kind, kind, tensor_shape};
 
-/// The metadata key of a column under which `pack` stores the type and the shape of the field.
+/// The metadata key of a column. `pack` stores the dtype and the shape of the field under it.
 pub(crate) const FIELD: &str = "feedline.field";
 
 /// How to read an Arrow or Parquet file.
 #[derive(Clone, Debug)]
 pub struct TableOptions {
-    /// The columns to read, in the file's order; `None` reads all. The name of a struct selects all of its
-    /// fields, which have the names `STRUCT.FIELD`.
+    /// The columns to read, in the order of the file. `None` reads all. The name of a struct selects all of
+    /// its fields. Their names are `STRUCT.FIELD`.
     pub columns: Option<Vec<String>>,
-    /// Columns that may have nulls: each is followed by the field `NAME.present` (`bool`). A null is read as
-    /// zero or empty, and `NAME.present` is false. Null items within a list are not nulls of the column.
+    /// Columns that may have nulls. The field `NAME.present` (`bool`) follows each of them. A null is read as
+    /// zero or empty, and its `NAME.present` is false. Null items within a list are not nulls of the column.
     pub masks: Vec<String>,
-    /// What a null becomes in other columns.
+    /// How nulls in other columns are read.
     pub nulls: Nulls,
     /// Arrow files of up to this many bytes are held in memory. Parquet files stay on disk.
     pub memory_limit: u64,
-    /// Max bytes of decoded data in memory. If all fields have one size and all rows fit, the rows are held,
-    /// decoded once. Otherwise it bounds a cache of decoded row groups or record batches that all workers
-    /// share; the least recently used is dropped first, and an oversized one stays until the next insert. In
-    /// addition, each worker holds up to four of them while it copies rows, and once the cache is full, the
-    /// allocator keeps some freed memory for the next ones: on Linux with the GNU C library up to 64 MiB per
-    /// worker.
+    /// Max bytes of decoded data in memory. If all fields have one size and all rows fit, each row is decoded
+    /// once and held. Otherwise this limits a cache of decoded row groups or record batches. All workers
+    /// share the cache. It drops the least recently used entry first. An entry above the limit stays until
+    /// the next insert.
+    ///
+    /// Two costs come on top. Each worker holds up to four decoded row groups or batches while it copies
+    /// rows. Once the cache is full, the allocator keeps some freed memory for later ones: on Linux with the
+    /// GNU C library up to 64 MiB per worker.
     pub cache_bytes: u64,
 }
 
@@ -69,22 +71,22 @@ struct Leaf {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Values,
-    /// The values of a column whose nulls are marked: zero or empty for a null.
+    /// The values of a column that has a mask: zero or empty for a null.
     Marked,
     /// The length of each value, in a list of texts or byte strings.
     Lengths,
-    /// The lengths of a column whose nulls are marked; a null has no lengths.
+    /// The lengths of a column that has a mask. A null has no lengths.
     MarkedLengths,
     /// Whether a row has a value, as `bool`.
     Present,
     /// The JSON of a list of structs.
     Json,
-    /// The JSON of a list of structs whose nulls are marked.
+    /// The JSON of a list of structs in a column that has a mask.
     MarkedJson,
 }
 
 impl Part {
-    /// The same part, for a column whose nulls are marked.
+    /// The same part of a column that has a mask.
     fn marked(self) -> Self {
         match self {
             Self::Values => Self::Marked,
@@ -104,7 +106,7 @@ impl Part {
 pub(crate) struct Layout {
     pub(crate) schema: Schema,
     leaves: Vec<Leaf>,
-    /// Units per day of each field that holds times.
+    /// Units per day, for each field that holds times.
     ticks: Vec<Option<u64>>,
     nulls: Nulls,
     /// The names of the classes, if the metadata has them.
@@ -121,7 +123,7 @@ pub(crate) struct Batch {
 }
 
 impl Layout {
-    /// The fields that `options` select of a table with this schema.
+    /// The fields that `options` select from a table of schema `table`.
     pub(crate) fn new(table: &arrow_schema::Schema, options: &TableOptions) -> Result<Self> {
         let (mut fields, mut leaves) = (Vec::new(), Vec::new());
         let mut asked: HashMap<&str, bool> = HashMap::new();
@@ -130,7 +132,7 @@ impl Layout {
             if options.columns.is_none() {
                 return true;
             }
-            // The name itself, or the name of an outer struct.
+            // A name selects itself. The name of an outer struct selects its fields.
             let ends = name.match_indices('.').map(|(end, _)| end).chain([name.len()]);
             ends.fold(false, |found, end| match asked.get_mut(&name[..end]) {
                 Some(seen) => {
@@ -149,7 +151,7 @@ impl Layout {
             add(of, field.name().clone(), path, &mut is_asked, &mut |leaf, field: SchemaField| {
                 let Leaf { path, part } = leaf;
                 let marked = matches!(part, Part::Values | Part::Json) && options.masks.contains(&field.name);
-                // The lengths of a list's texts are missing where the list is.
+                // If the list is null, the lengths of its texts are null too.
                 let list = field.name.strip_suffix(".lengths").filter(|_| part == Part::Lengths);
                 let of_marked = list.is_some_and(|list| options.masks.iter().any(|mask| mask == list));
                 let name = field.name.clone();
@@ -193,8 +195,8 @@ impl Layout {
         columns
     }
 
-    /// The fields of a batch that has only [`columns`](Self::columns). Buffers in `counted` are not counted
-    /// again.
+    /// The fields of a batch that has only [`columns`](Self::columns). Memory counts each buffer once:
+    /// buffers in `counted` are skipped.
     pub(crate) fn batch(&self, batch: &RecordBatch, counted: &mut HashSet<usize>) -> Batch {
         let places = self.columns();
         let column = |leaf: &Leaf| {
@@ -207,8 +209,8 @@ impl Layout {
         Batch { columns: self.leaves.iter().map(column).collect(), rows: batch.num_rows(), bytes }
     }
 
-    /// Calls `to` with the fields of row `row` of `batch`, which is sample `sample`. Fields that are not
-    /// contiguous in memory are assembled in `value`.
+    /// Calls `to` with the fields of row `row` of `batch`. The row is sample `sample`. Fields that are not
+    /// contiguous in memory are copied together in `value`.
     pub(crate) fn visit(
         &self,
         (batch, row, sample): (&Batch, usize, u64),
@@ -257,7 +259,7 @@ impl Layout {
 }
 
 impl Batch {
-    /// The bytes of all rows of field `field`, and the size of one row, if they are contiguous.
+    /// The bytes of all rows of field `field` and the size of one row, if the rows are contiguous.
     pub(crate) fn ready(&self, field: usize) -> Option<(&[u8], usize)> {
         let (part, column) = self.columns.get(field)?;
         (*part == Part::Values).then(|| column.ready())?
@@ -280,7 +282,7 @@ impl DecodedRows for Batch {
     }
 }
 
-/// Bytes of the buffers of `data` that are not in `counted` yet: batches may share dictionaries and pages.
+/// Bytes of the buffers of `data` that are not in `counted` yet. Batches may share dictionaries and pages.
 fn memory(data: &ArrayData, counted: &mut HashSet<usize>) -> u64 {
     let nulls = data.nulls().map(|nulls| nulls.buffer());
     let mut count = |buffer: &Buffer| {
@@ -291,14 +293,15 @@ fn memory(data: &ArrayData, counted: &mut HashSet<usize>) -> u64 {
     data.child_data().iter().fold(own, |sum, child| sum + memory(child, counted))
 }
 
-/// The error for a null within a value, which no mask marks.
+/// The error for a null item within a value. No mask marks such nulls.
 fn null_item(column: &str, row: u64) -> Error {
     let why = format!("column \"{}\" has a null within its list in row {row}", one_line(column));
     data(why + ", which a mask does not mark: write a value there, or make the whole list null")
         .at_sample(row)
 }
 
-/// Checks the size of a value: one element of the shape, or any number of them if a dimension varies.
+/// Checks the size of a value. If no dimension varies, it is one element of the shape. Otherwise it is any
+/// number of them.
 fn check_size(field: &SchemaField, bytes: &[u8]) -> Result<()> {
     let row = field.shape.iter().flatten().product::<usize>().max(1) * field.element.size();
     let is_whole =
@@ -310,7 +313,7 @@ fn check_size(field: &SchemaField, bytes: &[u8]) -> Result<()> {
     Err(data(why + ": write the file again"))
 }
 
-/// Adds the fields of a column that are selected.
+/// Adds the selected fields of a column.
 fn add(
     field: &Field,
     name: String,
@@ -360,7 +363,7 @@ fn add(
     Ok(())
 }
 
-/// The type and the shape of a packed field that Arrow has no type for.
+/// The dtype and the shape of a packed field. Arrow has no type for it.
 fn packed_as(
     field: &Field,
     stored: ElementType,
@@ -372,7 +375,7 @@ fn packed_as(
     let bytes = |element: ElementType, shape: &[Option<usize>]| {
         shape.iter().flatten().try_fold(element.size(), |bytes, &dim| bytes.checked_mul(dim))
     };
-    // The stored column must have the same number of bytes, and the same varying dimension.
+    // The stored column must match: the same number of bytes, and the same varying dimension.
     let varies = |shape: &[Option<usize>]| shape.first() == Some(&None);
     let fits = bytes(element, &packed)? == bytes(stored, shape)?
         && varies(&packed) == varies(shape)

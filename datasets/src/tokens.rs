@@ -19,7 +19,7 @@ use crate::token_files::index::{Index, is_index};
 use crate::token_files::{Ids, check_ids};
 use crate::{ElementType, Reader, Schema, SchemaField, Values};
 
-/// Position of the field `tokens`; `targets` follows.
+/// Index of the field `tokens`. The field `targets` follows it.
 const TOKENS: usize = 0;
 
 /// How to split token streams into windows.
@@ -35,43 +35,44 @@ const TOKENS: usize = 0;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenOptions {
-    /// The type of bare ids, a whole number, little-endian in the files; `None` for files that state it:
-    /// a `.bin` beside its `.idx`, llm.c's files, and `.npy`.
+    /// The dtype of the ids: a whole number, little-endian. The files have no header. `None` if the files
+    /// state the dtype: a `.bin` beside its `.idx`, a file of llm.c, or a `.npy`.
     pub dtype: Option<DType>,
     /// Tokens per window.
     pub window: usize,
     /// Tokens from the start of one window to the start of the next. Default: the length of a window.
     pub stride: usize,
-    /// The token that ends a document. If it is given, a window never crosses into another document. The end
-    /// of a document, if too short for a window with its targets, is in no window: see [`Tokens::left_out`].
+    /// The token that ends a document. If it is given, no window crosses into another document. The end of a
+    /// document may be too short for a window with its targets. It is then in no window: see
+    /// [`Tokens::left_out`].
     pub separator: Option<u32>,
-    /// Whether documents without any window are left out. By default they are an error that states their
-    /// number. To use short documents, pack them: [`Packed`](feedline_core::Packed).
+    /// Whether documents without any window are left out. By default they are an error. The error states
+    /// their number. To use short documents, pack them: [`Packed`](feedline_core::Packed).
     pub skip_short: bool,
     /// Files of up to this many bytes are held in memory.
     pub memory_limit: u64,
 }
 
 impl TokenOptions {
-    /// Consecutive windows of `window` tokens of `dtype`, across documents; files of up to [`MEMORY_LIMIT`]
-    /// in memory.
+    /// Consecutive windows of `window` tokens of `dtype`. They cross documents. Files of up to
+    /// [`MEMORY_LIMIT`] are held in memory.
     pub fn new(dtype: DType, window: usize) -> Self {
         Self { dtype: Some(dtype), ..Self::stated(window) }
     }
 
-    /// As [`new`](Self::new), for files that state the type of their ids.
+    /// As [`new`](Self::new), for files that state the dtype of their ids.
     pub fn stated(window: usize) -> Self {
         let (dtype, separator, skip_short) = (None, None, false);
         Self { dtype, window, stride: window, separator, skip_short, memory_limit: MEMORY_LIMIT }
     }
 }
 
-/// Counts of tokens that no window of [`Tokens`] holds, neither as a token nor as a target.
+/// Counts of the tokens that are in no window of [`Tokens`], neither as a token nor as a target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// Documents without a token in any window.
     pub documents: u64,
-    /// Tokens in no window: of these documents, and at the ends of others.
+    /// Tokens in no window: all tokens of these documents, and the ends of other documents.
     pub tokens: u64,
     /// All tokens of the files.
     pub of: u64,
@@ -91,21 +92,22 @@ struct Stream {
     content: Content,
     /// The byte of the first token.
     first: u64,
-    /// The first token of each window, if windows do not cross documents.
+    /// The first token of each window, if no window crosses documents.
     starts: Option<Vec<u64>>,
     /// Windows in the file.
     windows: u64,
     left_out: LeftOut,
-    /// Samples in an epoch: windows times weight, rounded.
+    /// Samples per epoch: windows times weight, rounded.
     samples: u64,
 }
 
 /// Windows of token streams: fields `tokens` and `targets`, both `[window]`. A target is the next token.
 ///
-/// Files are headerless arrays of whole numbers of a type that you state, or files that state it themselves
-/// ([`TokenOptions::stated`]): a `.bin` beside its `.idx`, as Megatron writes them, a file of llm.c, or a
-/// `.npy` of one dimension. Where a type is stated, files that begin with the header of a known format, and
-/// texts, are refused. [`TokenDocuments`](crate::TokenDocuments) has the documents of a `.bin`.
+/// There are two kinds of files. Headerless files are arrays of whole numbers; you state their dtype. Other
+/// files state it themselves ([`TokenOptions::stated`]): a `.bin` beside its `.idx`, as Megatron writes them,
+/// a file of llm.c, or a `.npy` of one dimension. If you state a dtype, `open` refuses text files and files
+/// that begin with the header of a known format. [`TokenDocuments`](crate::TokenDocuments) reads a `.bin` by
+/// documents.
 ///
 /// A single file of weight 1 without a separator has a [column](Dataset::column) for zero-copy loading.
 ///
@@ -133,16 +135,19 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// Opens `files`, each with a weight: the mean number of times that each of its windows is in an epoch.
+    /// Opens `files`, each with a weight. The weight is how often each window of the file is in an epoch, on
+    /// average.
     ///
-    /// A weight of 2 gives each window twice, 0.5 every second window. Samples are in the order of the files;
-    /// the loader's sampler shuffles them. With a separator, opening reads each file once.
+    /// A weight of 2 gives each window twice, and 0.5 gives every second window. Samples are in the order of
+    /// the files; the loader's sampler shuffles them. With a separator, this reads each file once.
     ///
     /// # Errors
-    /// `Config` if there is no file, the window or the stride is zero, the type is no whole number, or a
-    /// weight is not a positive number; `Data` if a file cannot be read, begins with the header of a known
-    /// format, its length is not a multiple of the token size, it has no window, or, with a separator, a
-    /// document has none ([`TokenOptions::skip_short`]), or files that state their types have different ones.
+    /// `Config` if there is no file, the window or the stride is zero, the dtype is no whole number, or a
+    /// weight is not a positive number.
+    ///
+    /// `Data` for a file that cannot be read, begins with the header of a known format, has no window, or has
+    /// a length that is not a multiple of the token size. Also if the files state different dtypes. With a
+    /// separator, also for a document without a window ([`TokenOptions::skip_short`]).
     pub fn open(files: &[(impl AsRef<Path>, f64)], options: TokenOptions) -> Result<Self> {
         Self::of_files(files, options, |path| {
             let read = |path: &Path| {
@@ -155,7 +160,7 @@ impl Tokens {
         })
     }
 
-    /// As [`open`](Self::open), for files in a store, by their URLs. They are not held in memory.
+    /// As [`open`](Self::open), for URLs of files in a store. The files are not held in memory.
     ///
     /// # Errors
     /// As [`open`](Self::open), and those of [`Remote`](crate::Remote).
@@ -176,8 +181,9 @@ impl Tokens {
         })
     }
 
-    /// The tokens in no window: with a separator, tokens of short documents and the ends of others; otherwise
-    /// the end of each file. Files count once, regardless of their weight.
+    /// The tokens in no window. With a separator, they are the tokens of short documents and the ends of
+    /// other documents. Without one, they are the end of each file. Each file counts once, regardless of its
+    /// weight.
     pub fn left_out(&self) -> LeftOut {
         self.streams.iter().fold(LeftOut::default(), |all, stream| LeftOut {
             documents: all.documents + stream.left_out.documents,
@@ -243,7 +249,7 @@ impl Tokens {
             return Err(outside(sample, Dataset::len(self), &self.streams[0].path));
         };
         let inside = sample - if at == 0 { 0 } else { self.ends[at - 1] };
-        // Spread evenly: sample i of n is window i * windows / n.
+        // Samples are spread evenly over windows: sample i of n is window i * windows / n.
         let window = u128::from(inside) * u128::from(stream.windows) / u128::from(stream.samples);
         let window = window as u64;
         let token = match &stream.starts {
@@ -273,7 +279,7 @@ impl Stream {
         let (window, stride) = (options.window as u64, options.stride as u64);
         // A window needs one more token: the last target.
         let windows_of = |tokens: u64| tokens.checked_sub(window + 1).map_or(0, |rest| rest / stride + 1);
-        // The number of tokens in `windows` windows, as tokens or as targets.
+        // The number of tokens that `windows` windows hold, as tokens or as targets.
         let held = |windows: u64| match windows {
             0 => 0,
             _ => (windows - 1) * stride.min(window + 1) + window + 1,
@@ -330,7 +336,7 @@ fn ids(
 ) -> Result<Ids> {
     let is_of_ids = |index: &Content| Ok(is_index(&index.read(0, index.len().min(16) as usize)?));
     let index = match index {
-        // Files of other kinds may have this name.
+        // A file of another kind may have the name of the index.
         Some((index, path)) if is_of_ids(&index)? => {
             Some(Index::of_content(index, content.len()).map_err(|error| error.at_path(path))?)
         }
@@ -357,7 +363,7 @@ fn ids(
     Ok(Ids { path, content, dtype, first: 0, count })
 }
 
-/// The ends of the documents in the bytes `from..to`: the token after each separator, and the end of the
+/// The end of each document in the bytes `from..to`: the token after each separator, and the end of the
 /// tokens.
 fn documents(content: &Content, (from, to): (u64, u64), separator: u32, dtype: DType) -> Result<Vec<u64>> {
     let size = dtype.size();
@@ -421,7 +427,8 @@ impl Dataset for Tokens {
         self.find(id).ok().map(|(stream, _)| stream.path.as_path())
     }
 
-    /// Covers the options, and every byte of files in memory; of other files name, size and last write time.
+    /// Covers the options, and every byte of the files in memory. Of other files it covers name, size and
+    /// last write time.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
     }

@@ -36,17 +36,19 @@ pub(crate) const SCHEMES: [&str; 9] = ["http", "https", "s3", "s3a", "gs", "az",
 ///
 /// Every format that [`open`](crate::open) reads is recognised by its content, plain or gzip.
 ///
-/// A URL may name a folder, with or without a slash at its end. A folder with an `index.json` holds MDS
-/// shards, one with an `_index.json` the files of `pack`. The objects of any other folder in a store are
-/// shards of one format, or pictures, or one folder of pictures for each class, as
+/// It recognises every format that [`open`](crate::open) reads by its content, plain or gzip.
+///
+/// A URL may name a folder, with or without a slash at its end. If the folder has an `index.json`, its files
+/// are MDS shards. If it has an `_index.json`, they are files of `pack`. The objects of any other folder in a
+/// store are shards of one format, or pictures, or one folder of pictures per class, as
 /// [`Folder`](crate::Folder) reads them.
 ///
-/// `Records::open_remote` reads records. Use one [`Remote`](crate::Remote) for several files; its
-/// documentation describes what is fetched and when.
+/// `Records::open_remote` reads records. For several files, use one [`Remote`](crate::Remote). Its
+/// documentation describes which bytes it fetches, and when.
 ///
 /// A range, a list or a star in the name opens several objects, one after another: `s3://b/a-{000..099}.tar`,
-/// `s3://b/{a,b}.csv`, `s3://b/train/*.parquet`. Web servers do not list their files, so a star needs a
-/// store.
+/// `s3://b/{a,b}.csv`, `s3://b/train/*.parquet`. A star needs a store, since web servers do not list their
+/// files.
 ///
 /// ```no_run
 /// use feedline_datasets::{RemoteOptions, open_url};
@@ -57,9 +59,9 @@ pub(crate) const SCHEMES: [&str; 9] = ["http", "https", "s3", "s3a", "gs", "az",
 /// ```
 ///
 /// # Errors
-/// `Config` for a URL or an option that cannot be used; `Data` when the object is missing, of another kind,
-/// or damaged, when access is refused, and when all attempts to fetch it failed. Names the URL, without what
-/// could be secret, and the byte.
+/// `Config` for a URL or an option that cannot be used. `Data` if the object is missing, damaged or of
+/// another kind, if access is refused, or if all attempts to fetch it failed. The error names the byte, and
+/// the URL without the parts that may be secret.
 #[cfg(feature = "object-store")]
 pub fn open_url(url: &str, options: crate::RemoteOptions) -> Result<Box<dyn Reader>> {
     Remote::new(options)?.open(url)
@@ -75,8 +77,8 @@ impl Remote {
         self.open_with(url, &OpenOptions::default())
     }
 
-    /// As [`open`](Self::open), with other options. Regardless of `memory_limit`, an object is never held in
-    /// memory as a whole, unless it is gzip.
+    /// As [`open`](Self::open), with other options. An object is never held in memory as a whole, regardless
+    /// of `memory_limit`. Only gzip objects are.
     ///
     /// # Errors
     /// As [`open_url`].
@@ -88,7 +90,7 @@ impl Remote {
             return self.folder(url, options);
         }
         let file = match self.file(url) {
-            // A store has no object for a folder; a web server answers with a page that lists it.
+            // A store has no object for a folder. A web server answers with a page that lists the folder.
             Err(error) if crate::remote::may_be_folder(&error) => {
                 return match self.folder(url, options) {
                     Err(index) if crate::remote::may_be_folder(&index) => Err(error),
@@ -97,7 +99,7 @@ impl Remote {
             }
             file => file?,
         };
-        // From a server without ranges, the answer may be the page of a folder, of any type.
+        // A server without ranges may answer with the page of a folder, of any type.
         if file.is_whole() && !name_of(url).contains('.') {
             match self.folder(url, options) {
                 Err(index) if crate::remote::may_be_folder(&index) => {}
@@ -122,7 +124,7 @@ impl Remote {
         Ok(is_index(&start).then_some(file))
     }
 
-    /// Opens a folder by its index; without one, all objects in it, as shards of one format.
+    /// Opens a folder by its index. If it has none, opens all its objects as shards of one format.
     fn folder(&self, url: &str, options: &OpenOptions) -> Result<Box<dyn Reader>> {
         let is_missing = |opened: &Result<_>| opened.as_ref().is_err_and(crate::remote::may_be_folder);
         let opened = remote_mds_folder(self, url);
@@ -144,7 +146,7 @@ impl Remote {
         };
         let (root, names, has_folders) = match listed {
             Ok(listed) => listed,
-            // A web server does not list its files, so the error is the missing index.
+            // A web server does not list its files. So the error is that the index is missing.
             Err(error) if error.kind() == ErrorKind::Config => return opened,
             Err(error) => return Err(error),
         };
@@ -172,7 +174,7 @@ impl Remote {
         if names.is_empty() { opened } else { of_pictures(root, names) }
     }
 
-    /// Opens the objects that match a pattern: shards, or a sample each.
+    /// Opens the objects that match a pattern. They are shards, or each is a sample.
     fn pattern(&self, url: &str, options: &OpenOptions) -> Result<Box<dyn Reader>> {
         let matching = self.matching(url, options.listing_age)?;
         let is_sample = |(url, listed): &(String, Option<Listed>)| {
@@ -200,7 +202,7 @@ impl Remote {
         Ok(Box::new(Folder::of_list(&root, files, options)?))
     }
 
-    /// The URLs that match `url`. A URL that a star found comes with its entry in the listing.
+    /// The URLs that match `url`. For a star, each URL has its entry of the listing.
     fn matching(&self, url: &str, age: Duration) -> Result<Vec<(String, Option<Listed>)>> {
         let (url, query) = url.split_at(without_query(url).len());
         let mut urls = Vec::new();
@@ -225,8 +227,8 @@ impl Remote {
         Ok(urls)
     }
 
-    /// Opens shards of one format, several at a time. The types of CSV and JSON Lines are those that all
-    /// shards have together.
+    /// Opens shards of one format, several at a time. For CSV and JSON Lines, the types fit the values of all
+    /// shards.
     fn shards(&self, urls: Vec<String>, options: &OpenOptions) -> Result<Box<dyn Reader>> {
         let urls = without_indices(urls);
         let objects = at_once(urls, |url| {
@@ -278,7 +280,7 @@ impl Remote {
     }
 }
 
-/// An object in a store, and its kind by its first bytes.
+/// An object in a store. Its first bytes tell its kind.
 #[cfg(feature = "object-store")]
 struct Object {
     path: PathBuf,
@@ -387,7 +389,7 @@ fn beside(url: &str, end: &str, other: &str) -> Option<String> {
     Some(format!("{}{other}{query}", url.strip_suffix(end)?))
 }
 
-/// `urls` without the `.idx` that belongs to a `.bin` in it.
+/// `urls` without each `.idx` whose `.bin` is also in `urls`.
 #[cfg(feature = "object-store")]
 fn without_indices(mut urls: Vec<String>) -> Vec<String> {
     let indices: Vec<_> = urls.iter().filter_map(|url| beside(url, ".bin", ".idx")).collect();
@@ -395,7 +397,7 @@ fn without_indices(mut urls: Vec<String>) -> Vec<String> {
     urls
 }
 
-/// The documents of the `.bin` beside an index.
+/// The documents of the `.bin` beside the index at a URL.
 #[cfg(feature = "object-store")]
 fn remote_tokens(remote: &Remote, url: &str, index: RemoteFile) -> Result<Box<dyn Reader>> {
     match beside(url, ".idx", ".bin") {
@@ -404,7 +406,7 @@ fn remote_tokens(remote: &Remote, url: &str, index: RemoteFile) -> Result<Box<dy
     }
 }
 
-/// The documents of a `.bin` with its index.
+/// The documents of a `.bin` and its index.
 #[cfg(feature = "object-store")]
 fn of_pair(bin: RemoteFile, index: RemoteFile) -> Result<Box<dyn Reader>> {
     let (path, at) = (bin.path().to_path_buf(), index.path().to_path_buf());

@@ -15,35 +15,35 @@ use crate::error::data;
 use crate::token_files::index;
 use crate::{ElementType, Reader, Values};
 
-/// Documents that a thread reads at a time.
+/// Max documents that a thread reads at a time.
 const TOGETHER: u64 = 32;
-/// Batches of documents that wait to be written, per thread.
+/// Max batches of documents per thread that wait to be written.
 const WAITING: usize = 2;
 
-/// The vocabulary size from which on Megatron uses `i32`.
+/// Megatron uses `i32` for vocabularies of this size or more.
 const SMALL_VOCABULARY: usize = 65_500;
 
 /// How to pack token ids.
 #[derive(Clone, Debug)]
 pub struct TokenPackOptions {
-    /// The type of the ids in the file: `u8`, `u16`, `i8`, `i16`, `i32` or `i64`. Megatron takes `u16` for a
-    /// vocabulary of fewer than 65,500 tokens, and `i32` for others.
+    /// The dtype of the ids in the file: `u8`, `u16`, `i8`, `i16`, `i32` or `i64`. Megatron uses `u16` for a
+    /// vocabulary of fewer than 65,500 tokens, and `i32` for larger ones.
     pub dtype: DType,
-    /// The field of the ids, a list of whole numbers.
+    /// The field with the ids. It is a list of whole numbers.
     pub field: String,
     /// An id that is added to each document, such as the id of the token that ends a text.
     pub end: Option<u32>,
-    /// The threads that read and tokenize; 0 for one per core.
+    /// The number of threads that read and tokenize. 0 is one per core.
     pub threads: usize,
 }
 
 impl TokenPackOptions {
-    /// Packs the field `ids` as ids of this type, with no added token, on a thread per core.
+    /// Packs the field `ids` as ids of `dtype`. Adds no token, and uses one thread per core.
     pub fn new(dtype: DType) -> Self {
         Self { dtype, field: "ids".to_owned(), end: None, threads: 0 }
     }
 
-    /// As [`new`](Self::new), with the type that Megatron uses for a vocabulary of `tokens` tokens.
+    /// As [`new`](Self::new), with the dtype that Megatron uses for a vocabulary of `tokens` tokens.
     pub fn of_vocabulary(tokens: usize) -> Self {
         Self::new(if tokens < SMALL_VOCABULARY { DType::U16 } else { DType::I32 })
     }
@@ -60,15 +60,15 @@ pub struct PackedTokens {
     pub kept: u64,
 }
 
-/// Writes the token ids of every sample of `reader` as a document of the pair `to`, a `.bin`, and the `.idx`
-/// beside it. Threads read and tokenize; the documents keep their order. Calls `progress` with the number
-/// of documents written so far.
+/// Writes each sample's token ids as a document of the file `to`, a `.bin`, and of the `.idx` beside it.
+/// Threads read and tokenize. The documents keep their order. Calls `progress` with the number of documents
+/// written so far.
 ///
-/// The files are Megatron's, byte for byte: [`TokenDocuments`](crate::TokenDocuments) reads them, with all
-/// lengths known. A document is one sequence, unless the reader states the lengths of its sequences, as
-/// `TokenDocuments` does. Until they are complete the files are called `NAME.partial`. A run that was
-/// interrupted is resumed by the next one of the same source and options, if the checksums of the bytes on
-/// disk match. Memory is constant, whatever the number of documents.
+/// The files are Megatron's, byte for byte. [`TokenDocuments`](crate::TokenDocuments) reads them and knows
+/// all lengths. A document is one sequence, unless the reader states the lengths of its sequences, as
+/// `TokenDocuments` does. Until the files are complete, they are called `NAME.partial`. A later run of the
+/// same source and options resumes an interrupted run, if the checksums of the bytes on disk match. The
+/// memory does not grow with the number of documents.
 ///
 /// ```
 /// use feedline_core::DType;
@@ -91,10 +91,9 @@ pub struct PackedTokens {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// # Errors
-/// `Config` for a field that is not there or holds no whole numbers, another type of ids, and a target that
-/// exists or is not called `.bin`; `Data` when a sample cannot be read, an id is too large for the type, or a
-/// file cannot be written; names the file and the sample.
+/// `Config` for a field that does not exist or holds no whole numbers, for another dtype of ids, and for a
+/// target that exists or is not called `.bin`. `Data` if a sample cannot be read, an id is too large for the
+/// dtype, or a file cannot be written. The error names the file and the sample.
 pub fn pack_tokens(
     reader: &dyn Reader,
     to: impl AsRef<Path>,
@@ -115,19 +114,19 @@ pub fn pack_tokens(
     pack(&source, to, &mut progress).map_err(at)
 }
 
-/// What is packed.
+/// The reader and the options of a run.
 struct Source<'a> {
     reader: &'a dyn Reader,
     options: &'a TokenPackOptions,
     field: usize,
-    /// The type of the ids in the reader.
+    /// The dtype of the ids in the reader.
     dtype: DType,
     /// The fields with the lengths of the sequences, and with their modes.
     lengths: Option<usize>,
     modes: Option<usize>,
 }
 
-/// Documents as they are written.
+/// Documents in the form in which they are written.
 #[derive(Default)]
 struct Batch {
     documents: u64,
@@ -167,7 +166,8 @@ impl<'a> Source<'a> {
         Ok(Self { reader, options, field, dtype, lengths, modes })
     }
 
-    /// The key of the packed files. It covers everything that changes their bytes: source and options.
+    /// The key of the packed files. It covers the source and the options: everything that changes the files'
+    /// bytes.
     fn fingerprint(&self) -> Result<[u64; 3]> {
         let TokenPackOptions { dtype, field, end, threads: _ } = self.options;
         let form = format!("{dtype} {field} {end:?}");
@@ -175,7 +175,7 @@ impl<'a> Source<'a> {
         Ok([reader, self.reader.len(), crc32c::crc32c(form.as_bytes()).into()])
     }
 
-    /// A batch of the documents from `first` on.
+    /// Reads a batch of documents, from `first` on.
     fn batch(&self, first: u64, values: &mut Values) -> Result<Batch> {
         let mut batch = Batch::default();
         for sample in first..(first + TOGETHER).min(self.reader.len()) {
@@ -314,7 +314,7 @@ fn pack(source: &Source<'_>, to: &Path, progress: &mut dyn FnMut(u64)) -> Result
     drop((ids, sequences));
     let mut idx = Partial::create(to.with_extension("idx"))?;
     write_index(source, list.file(), idx.file()).map_err(|error| idx.name_in(error))?;
-    // The `.bin` gets its name last: until then, the next run resumes here.
+    // The `.bin` gets its name last. Until then, the next run resumes here.
     idx.finish()?;
     let bytes = bin.finish()?;
     list.remove()?;
@@ -322,7 +322,7 @@ fn pack(source: &Source<'_>, to: &Path, progress: &mut dyn FnMut(u64)) -> Result
     Ok(PackedTokens { documents, tokens: bytes / source.options.dtype.size() as u64, kept })
 }
 
-/// Hands the documents from `first` on to `take`, in order. Each thread makes every nth batch.
+/// Calls `take` with the documents from `first` on, in order. Of `n` threads, each makes every nth batch.
 fn in_order(source: &Source<'_>, first: u64, take: &mut dyn FnMut(Batch) -> Result<()>) -> Result<()> {
     let batches = (source.reader.len() - first).div_ceil(TOGETHER);
     let threads = match source.options.threads {
@@ -338,7 +338,7 @@ fn in_order(source: &Source<'_>, first: u64, take: &mut dyn FnMut(Batch) -> Resu
                 for batch in (thread..batches).step_by(threads as usize) {
                     let made = source.batch(first + batch * TOGETHER, &mut values);
                     let is_over = made.is_err();
-                    // The receiver is gone after an error.
+                    // After an error, the receiver is gone.
                     if to.send(made).is_err() || is_over {
                         return;
                     }
@@ -398,8 +398,8 @@ fn write_index(source: &Source<'_>, list: &mut File, to: &mut File) -> Result<()
     to.flush().map_err(io)
 }
 
-/// Calls `take` for each document with the number of its sequences, then for each sequence with its length
-/// and mode.
+/// Calls `take` for each document with the number of its sequences. After that, calls it for each sequence
+/// with its length and mode.
 fn each(
     list: &mut File,
     documents: u64,

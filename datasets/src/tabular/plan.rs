@@ -1,4 +1,4 @@
-//! Plans the fields that are made from the columns of a table.
+//! Plans which fields are made from the columns of a table.
 
 use feedline_core::internal::named;
 use feedline_core::{DType, Error, Result};
@@ -14,12 +14,12 @@ use crate::error::{data, one_line};
 use crate::nulls::no_columns;
 use crate::{ElementType, Reader, Schema, SchemaField};
 
-/// The columns that are read, and the fields that are made from them.
+/// The columns to read, and the fields that are made from them.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) columns: Vec<Column>,
     pub(super) fields: Vec<Field>,
-    /// The items of each field that are kept.
+    /// For each field, the items that are kept.
     pub(super) cuts: Vec<Option<Cut>>,
     /// The columns that share a list of categories.
     pub(super) shared: Vec<Vec<String>>,
@@ -42,7 +42,7 @@ pub(super) struct Column {
     pub(super) ticks: Option<u64>,
     pub(super) missing: Option<Missing>,
     pub(super) category: Option<Category>,
-    /// The names of a stated list.
+    /// The names in a list that was stated.
     pub(super) names: Option<Vec<String>>,
     pub(super) is_standardized: bool,
 }
@@ -200,12 +200,12 @@ impl Column {
         Err(refuse(format!("column \"{}\" is {shown}: {why}", one_line(&self.name))))
     }
 
-    /// The error for bytes that do not hold a number, in row `row`.
+    /// The error for bytes in row `row` that are no number.
     pub(super) fn no_number(&self, row: u64, value: &[u8]) -> Error {
         self.numbers.error(&self.name, row, value)
     }
 
-    /// Whether its list covers all rows, also those outside `fit_on`.
+    /// Whether the column's list covers all rows, including those outside `fit_on`.
     pub(super) fn is_of_all_rows(&self) -> bool {
         self.category.as_ref().is_some_and(|category| category.is_of_all_rows)
     }
@@ -219,14 +219,14 @@ impl Column {
         self.numbers.element
     }
 
-    /// Whether it is a time that is a text.
+    /// Whether the column holds times as texts.
     fn is_time(&self) -> bool {
         matches!(self.numbers.time, Some((_, None)))
     }
 
-    /// Refuses dates or times in another unit than the saved table's.
+    /// Refuses dates or times whose unit differs from that of the saved table.
     fn check_unit(&self, saved: &Description) -> Result<()> {
-        // Converted to days or seconds, the unit does not matter.
+        // If the time is converted to days or seconds, its unit does not matter.
         let before = saved.columns.get(&self.name).filter(|_| self.numbers.time.is_none());
         match before.filter(|before| before.ticks != self.ticks) {
             None => Ok(()),
@@ -238,7 +238,7 @@ impl Column {
         }
     }
 
-    /// The type of the column before its steps: that of the saved table, if there is one.
+    /// The type of the column before its steps. If there is a saved table, its type counts.
     fn base(&self, saved: Option<&Description>) -> Result<ElementType> {
         if self.numbers.time.is_some() {
             return Ok(self.element());
@@ -278,7 +278,7 @@ impl Plan {
         }
         let stacked = |name: &String| steps.stacks.iter().any(|(_, columns)| columns.contains(name));
         let others = schema.fields().iter().map(|field| &field.name);
-        // The lengths of texts that become numbers are not fields.
+        // If texts become numbers, their lengths are not fields.
         let is_lengths = |name: &String| {
             let of = name.strip_suffix(".lengths");
             of.is_some_and(|of| steps.category_of(of).is_some())
@@ -335,7 +335,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The categories that replace missing values in columns that share the list of `column`.
+    /// The categories that replace missing values, in all columns that share the list of `column`.
     pub(super) fn fills_of(&self, column: &Column) -> Vec<&str> {
         let group = self.shared.iter().find(|names| names.contains(&column.name));
         let is_beside =
@@ -429,7 +429,7 @@ impl Plan {
         match base {
             ElementType::Number(dtype) => Ok(made(dtype)),
             ElementType::Bool => Ok(made(DType::Bool)),
-            // A number beyond `i64` is an error of its row.
+            // A number that `i64` cannot hold is an error of its row.
             _ => Ok(made(DType::I64)),
         }
     }
@@ -439,7 +439,7 @@ impl Plan {
     }
 }
 
-/// The unit of a column, for an error.
+/// The unit of a column, for an error message.
 fn unit(ticks: Option<u64>) -> String {
     match ticks {
         None => "numbers without a unit of time".into(),

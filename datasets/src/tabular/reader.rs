@@ -1,4 +1,4 @@
-//! The rows of a table with its steps applied.
+//! The rows of a table after its steps.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use crate::nulls::missing;
 use crate::reader::{Visit, at_file};
 use crate::{Decoded, DecodedRows, Reader, Schema, Values};
 
-/// The fields of a row, kept until all have been visited, by their index in the reader.
+/// The fields of a row by their index in the reader. They are kept until all fields have been visited.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     bytes: Vec<u8>,
@@ -54,7 +54,7 @@ impl Parts {
     }
 }
 
-/// The fields of the reader that columns need, by their index.
+/// For each field of the reader, whether columns need it.
 pub(super) fn kept<'a>(columns: impl IntoIterator<Item = &'a Column>, fields: usize) -> Vec<bool> {
     let mut kept = vec![false; fields];
     for column in columns {
@@ -67,7 +67,7 @@ pub(super) fn kept<'a>(columns: impl IntoIterator<Item = &'a Column>, fields: us
     kept
 }
 
-/// A reader of the fields that a [`Table`](super::Table) asks for.
+/// Reads the fields of a [`Table`](super::Table).
 #[derive(Debug)]
 pub(super) struct TableReader {
     reader: Box<dyn Reader>,
@@ -75,15 +75,15 @@ pub(super) struct TableReader {
     fingerprint: u64,
 }
 
-/// The rules by which fields are made.
+/// The rules for making the fields.
 #[derive(Debug)]
 pub(super) struct Made {
     schema: Schema,
     kept: Vec<bool>,
-    /// For each field of the reader, the field that it is passed on as.
+    /// For each field of the reader, the output field that gets its bytes unchanged.
     passed: Vec<Option<usize>>,
     fields: Vec<Rule>,
-    /// The items of each field that are kept; `None` for all.
+    /// For each field, the items that are kept; `None` keeps all.
     cuts: Vec<Option<Kept>>,
     /// For each field, the reader's field with the same bytes, if there is one.
     same: Arc<[Option<usize>]>,
@@ -94,7 +94,7 @@ pub(super) struct Made {
 #[derive(Debug)]
 enum Rule {
     Pass,
-    /// A value of any size, or the fill of a missing one.
+    /// A value of any size. A missing value is replaced.
     Fill(Cell),
     Numbers(Vec<Cell>),
     /// The categories of a list.
@@ -171,14 +171,14 @@ impl Made {
 }
 
 impl TableReader {
-    /// The rows of `reader`, made by `made`. `text` is the saved description, a part of the fingerprint.
+    /// The rows of `reader` with the rules `made`. The fingerprint covers `text`, the saved description.
     pub(super) fn new(reader: Box<dyn Reader>, made: Made, text: &str) -> Result<Self> {
         let of_reader = Fingerprint::checked(|| reader.fingerprint())?;
         let fingerprint = Fingerprint::new().number(of_reader).bytes(text.as_bytes()).value();
         Ok(Self { reader, made: made.into(), fingerprint })
     }
 
-    /// The categories of each column that has some.
+    /// For each column with categories, its name and the categories.
     pub(super) fn classes_of(&self) -> &[(String, Vec<String>)] {
         &self.made.classes
     }
@@ -247,13 +247,13 @@ impl MadeRows {
         self.rows.samples().start + row as u64
     }
 
-    /// Whether the row has a value of a column; `None` if only a read can tell.
+    /// Whether the row has a value in a column. `None` if only a read can tell.
     fn is_there(&self, sample: u64, present: Option<usize>) -> Option<bool> {
         present.map_or(Some(true), |present| Some(self.rows.slice(sample, present)? != [0]))
     }
 
-    /// Writes a cell of `rows`, `offset` bytes from the start of its field; returns the number of rows
-    /// written.
+    /// Writes a cell of each row of `rows`, `offset` bytes from the start of its field. Returns the number of
+    /// rows written.
     fn write_cell(
         &self,
         rows: Range<usize>,
@@ -362,7 +362,7 @@ impl Reader for TableReader {
         values.copy_from(&self.made.schema, |values, to| self.visit(sample, values, to))?;
         let varies = |dims: &[Option<usize>]| dims.iter().filter(|dim| dim.is_none()).count() > 1;
         if self.made.schema.fields().iter().any(|field| varies(&field.shape)) {
-            // Bytes alone do not determine the shape.
+            // Keep whole values: the bytes alone do not determine the shape.
             let mut whole = Values::new();
             self.reader.read(sample, &mut whole)?;
             for (value, same) in values.begin(self.made.fields.len()).iter_mut().zip(&*self.made.same) {
@@ -373,7 +373,7 @@ impl Reader for TableReader {
     }
 
     fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
-        // Taken out, because the reader may be a table itself.
+        // Take the scratch memory out: the reader may be a table too, and use it.
         let mut scratch = SCRATCH.take();
         let visited = self.visit_with(sample, values, to, &mut scratch);
         SCRATCH.set(scratch);
@@ -429,7 +429,7 @@ impl Reader for TableReader {
         self.reader.row_memory()
     }
 
-    /// The classes of the only category; without a category, the reader's classes.
+    /// The classes of the only category. If there is no category, the reader's classes.
     fn classes(&self) -> Option<&[String]> {
         match self.made.classes.as_slice() {
             [] => self.reader.classes(),
@@ -442,7 +442,7 @@ impl Reader for TableReader {
         self.reader.path(sample)
     }
 
-    /// Covers the reader, the steps, and the results of the pass.
+    /// Covers the reader, the steps, and the results of the fitting pass.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
     }

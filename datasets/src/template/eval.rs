@@ -25,7 +25,7 @@ impl Given {
         Some(self.named.remove(place).1)
     }
 
-    /// Refuses more than `count` arguments, and named ones that were not taken.
+    /// Refuses more than `count` positional arguments, and named arguments that were not taken.
     pub(super) fn end(&self, what: &str, count: usize) -> Result<(), Raised> {
         if self.plain.len() > count {
             let why = format!("{what}() takes at most {count} arguments ({} given)", self.plain.len());
@@ -68,10 +68,10 @@ impl Run<'_> {
         value.and_then(|value| self.checked(value, expr)).map_err(|error| self.at(error, expr))
     }
 
-    /// The value of an expression, within the bounds of depth, size and memory.
+    /// Returns `value`, the value of `of`, if it is within the limits of depth, size and memory.
     fn checked(&mut self, value: Value, of: &Expr) -> Evaluated {
         match &*of.what {
-            // These return an existing value, which was checked before.
+            // These expressions return an existing value. It was checked before.
             Kind::Name(_) | Kind::Attribute(..) | Kind::Item(..) | Kind::And(..) | Kind::Or(..) => {}
             Kind::Choice { .. } => {}
             _ => self.make(value.bytes())?,
@@ -85,7 +85,7 @@ impl Run<'_> {
         Ok(value)
     }
 
-    // A function per kind keeps the recursive one's stack frame small.
+    // One function per kind keeps the stack frame of the recursive function small.
     fn value(&mut self, expr: &Expr, scope: &Rc<Scope>) -> Evaluated {
         match &*expr.what {
             Kind::None => Ok(Value::None),
@@ -140,7 +140,7 @@ impl Run<'_> {
         self.item(&of, &key)
     }
 
-    /// Counts the work of a search for a key; a text is found by a hash table.
+    /// Counts the work of a search for a key. A hash table finds a text.
     fn find(&mut self, key: &Value, dict: &Dict) -> Evaluated<()> {
         let entries = if key.as_text().is_some() { 1 } else { 1 + dict.entries().len() as u64 };
         self.work(key.extent().nodes.saturating_mul(entries))
@@ -185,7 +185,7 @@ impl Run<'_> {
         tests::test(&test.name, &of, &given).map(Value::Bool)
     }
 
-    /// `left or right` where `ends` is true, else `left and right`.
+    /// `left or right` if `ends` is true, else `left and right`.
     fn either(&mut self, left: &Expr, right: &Expr, ends: bool, scope: &Rc<Scope>) -> Evaluated {
         let left = self.eval(left, scope)?;
         if left.is_true() == ends { Ok(left) } else { self.eval(right, scope) }
@@ -231,7 +231,7 @@ impl Run<'_> {
 
     fn binary(&mut self, op: &str, left: &Expr, right: &Expr, scope: &Rc<Scope>) -> Evaluated {
         let (of, to) = (self.eval(left, scope)?, self.eval(right, scope)?);
-        // As in Jinja, which folds constants first: `-2 ** n` is -(2 ** n), but `-2 ** 2` is 4.
+        // Jinja folds constants first, and so does this: `-2 ** n` is -(2 ** n), but `-2 ** 2` is 4.
         let is_constant = |expr: &Expr| matches!(&*expr.what, Kind::Int(_) | Kind::Float(_));
         if op == "**"
             && of.as_float().is_some_and(|number| number < 0.0)

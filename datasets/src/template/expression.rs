@@ -4,7 +4,7 @@ use super::ast::{Arguments, Expr, Filter, Kind};
 use super::lexer::{Token, What};
 use super::tag::{Parsed, Tag};
 
-// Operator precedences; a higher one binds more strongly.
+// Operator precedences. A higher number binds more strongly.
 const OR: u8 = 1;
 const AND: u8 = 2;
 const NOT: u8 = 3;
@@ -32,7 +32,7 @@ const OPERATORS: [(&str, u8); 14] = [
 ];
 
 impl Tag<'_> {
-    /// A tuple of expressions with commas, or one expression.
+    /// A tuple of expressions separated by commas, or one expression.
     pub(super) fn tuple(&mut self, with_choice: bool, ends: &[&str]) -> Parsed<Expr> {
         let start = self.start();
         let mut items = Vec::new();
@@ -85,7 +85,8 @@ impl Tag<'_> {
         }
     }
 
-    /// Operands with operators of at least the precedence `least`, in one call, to use little of the stack.
+    /// Parses operators of at least the precedence `least`, and their operands. One call parses all of them,
+    /// to use little of the stack.
     fn operation(&mut self, least: u8) -> Parsed<Expr> {
         let start = self.start();
         let mut left = if least <= NOT && self.skip_name("not") {
@@ -113,7 +114,7 @@ impl Tag<'_> {
         Ok(left)
     }
 
-    /// `first < b < c`.
+    /// The rest of a comparison, such as `first < b < c`.
     fn comparison(&mut self, start: usize, first: Expr) -> Parsed<Expr> {
         let mut others = Vec::new();
         while let Some((op, COMPARISON)) = self.operator() {
@@ -123,7 +124,7 @@ impl Tag<'_> {
         self.expr(start, Kind::Compare(first, others))
     }
 
-    /// `first ~ b ~ c`.
+    /// The rest of a concatenation, such as `first ~ b ~ c`.
     fn joined(&mut self, start: usize, first: Expr) -> Parsed<Expr> {
         let mut all = vec![first];
         while self.skip_op("~") {
@@ -184,7 +185,7 @@ impl Tag<'_> {
         self.expr(start, what)
     }
 
-    /// The content of parentheses, after the opening one.
+    /// The content of parentheses. The opening one was read before.
     fn parentheses(&mut self, start: usize) -> Parsed<Expr> {
         if self.skip_op(")") {
             return self.expr(start, Kind::Tuple(Vec::new()));
@@ -195,7 +196,7 @@ impl Tag<'_> {
         Ok(value)
     }
 
-    /// A key with its value.
+    /// A key and its value.
     fn entry(&mut self) -> Parsed<(Expr, Expr)> {
         let key = self.expression()?;
         self.expect(":")?;
@@ -335,7 +336,7 @@ impl Tag<'_> {
         }
     }
 
-    /// A name with dots, and its arguments.
+    /// The dotted name of a filter or a test, and its arguments.
     pub(super) fn filter(&mut self) -> Parsed<Filter> {
         let start = self.start();
         let mut name = self.name()?;
@@ -370,7 +371,7 @@ impl Tag<'_> {
             if self.is_name("is") {
                 return Err(self.fail("You cannot chain multiple tests with is"));
             }
-            // In Jinja `if`, `in` and `not` after a test are names too.
+            // In Jinja, `if`, `in` and `not` can also be names after a test.
             let at = self.start();
             let argument = self.primary()?;
             test.arguments.plain.push(self.postfix(at, argument)?);

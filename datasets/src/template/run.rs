@@ -12,22 +12,22 @@ use super::date::Date;
 use super::held::Held;
 use super::value::{IN_USE, Raised, UNSUPPORTED, Value, is_equal, raised, text, tuple, unsupported};
 
-/// Max steps of a run, for templates that do not end.
+/// Max steps of a run. It stops templates that do not end.
 const MAX_STEPS: usize = 10_000_000;
 /// Max bytes of all texts and lists that a run makes.
 const MAX_MADE: usize = 1 << 29;
 /// Max bytes of a text.
 pub(super) const MAX_TEXT: usize = 1 << 26;
-/// Max depth of nested blocks, expressions and calls; each takes about 3 KiB of the stack in a build without
-/// optimisation.
+/// Max depth of nested blocks, expressions and calls. Each level takes about 3 KiB of stack in a build
+/// without optimisation.
 const MAX_DEPTH: usize = 150;
-/// The depth that a block or a call counts for.
+/// The depth that one block or call counts as.
 const OF_BLOCK: usize = 3;
 pub(super) const OF_CALL: usize = 2;
-/// The depth that a filter counts for if it calls another.
+/// The depth that a filter counts as, if it calls another filter.
 pub(super) const OF_FILTER: usize = 12;
 
-/// The names of a block.
+/// The names that are set in a block.
 #[derive(Default)]
 pub(crate) struct Scope {
     pub(super) values: RefCell<HashMap<String, Value>>,
@@ -53,25 +53,25 @@ impl Scope {
     }
 }
 
-/// A macro, and where it was made.
+/// A macro, and the scope in which it was defined.
 pub(crate) struct Closure {
     pub(super) of: Arc<Macro>,
     pub(super) scope: Rc<Scope>,
 }
 
-/// The `loop` of a `for`.
+/// The variable `loop` of a `for`.
 pub(crate) struct Loop {
     pub(super) items: Items,
     pub(super) at: Cell<usize>,
-    /// The last arguments of `loop.changed`.
+    /// The arguments of the last call of `loop.changed`.
     pub(super) changed: RefCell<Option<Vec<Value>>>,
 }
 
-/// The output.
+/// The output of a template, a macro or a block.
 #[derive(Default)]
 struct Out {
     text: String,
-    /// Whether it is the template's own output, not the output of a macro or a block.
+    /// Whether this is the output of the template itself, not of a macro or a block.
     is_root: bool,
 }
 
@@ -87,7 +87,7 @@ pub(super) struct Run<'t> {
     pub(super) date: Option<Date>,
     /// The number of characters in the template's own output.
     written: usize,
-    /// The characters of each `{% generation %}`.
+    /// The characters of each `{% generation %}` block in the output.
     pub(super) spans: Vec<Range<usize>>,
     steps: usize,
     /// The bytes of all texts and lists made so far.
@@ -113,7 +113,7 @@ impl<'t> Run<'t> {
         }
     }
 
-    /// Runs a template; returns its text.
+    /// Runs a template, and returns its text.
     pub(super) fn template(&mut self, root: &Block, scope: &Rc<Scope>) -> Evaluated<String> {
         let mut out = Out { text: String::new(), is_root: true };
         self.own(root, scope, &mut out)?;
@@ -136,7 +136,7 @@ impl<'t> Run<'t> {
         self.work(16)
     }
 
-    /// Counts the work of a walk through `nodes` values, or 16 bytes for each.
+    /// Counts the work of a walk through `nodes` values, or through a text of 16 bytes per node.
     pub(super) fn work(&mut self, nodes: u64) -> Evaluated<()> {
         self.steps = self.steps.saturating_add(usize::try_from(nodes / 16).unwrap_or(usize::MAX));
         if self.steps > MAX_STEPS { unsupported("the template takes too many steps") } else { Ok(()) }
@@ -151,7 +151,7 @@ impl<'t> Run<'t> {
         self.work(bytes as u64 / 16)
     }
 
-    /// Calls `run` at a greater depth.
+    /// Calls `run` one level deeper.
     pub(super) fn deeper<T>(
         &mut self,
         by: usize,
@@ -166,7 +166,7 @@ impl<'t> Run<'t> {
         Ok(done)
     }
 
-    /// The text of a block, captured.
+    /// Runs a block, and returns its text.
     pub(super) fn captured(&mut self, block: &Block, scope: &Rc<Scope>) -> Evaluated<String> {
         let mut out = Out::default();
         self.own(block, scope, &mut out)?;
@@ -174,7 +174,7 @@ impl<'t> Run<'t> {
         Ok(out.text)
     }
 
-    /// Runs a block in a scope of its own.
+    /// Runs a block in its own scope.
     fn own(&mut self, block: &Block, scope: &Rc<Scope>, out: &mut Out) -> Evaluated<Flow> {
         for name in &block.hidden {
             scope.set(name, Value::Undefined(format!("'{name}' is undefined").into()));
@@ -194,7 +194,7 @@ impl<'t> Run<'t> {
         })
     }
 
-    // A function per kind, as in `value`.
+    // One function per kind, as in `value`.
     fn node(&mut self, node: &Node, scope: &Rc<Scope>, out: &mut Out) -> Evaluated<Flow> {
         self.step()?;
         match node {
@@ -314,7 +314,7 @@ impl<'t> Run<'t> {
         self.push(&body, out)
     }
 
-    /// A macro in its scope. The scope may hold the macro, so the run frees both at its end.
+    /// A macro with its scope. The scope may hold the macro, so the run frees both at its end.
     pub(super) fn closure(&mut self, of: &Arc<Macro>, scope: &Rc<Scope>) -> Value {
         self.held.scope(scope);
         Value::Macro(Rc::new(Closure { of: of.clone(), scope: scope.clone() }))
@@ -341,7 +341,7 @@ impl<'t> Run<'t> {
                 self.assign(&of.target, item.clone(), &inner)?;
                 if self.eval(test, &inner)?.is_true() {
                     kept.push(match &of.target {
-                        // The names get the items of a tuple.
+                        // Several names get the items of a tuple.
                         Target::Several(_) => tuple(item.items()?),
                         _ => item,
                     });
@@ -355,7 +355,7 @@ impl<'t> Run<'t> {
         }
         let count = items.len();
         let current = Rc::new(Loop { items: items.into(), at: Cell::new(0), changed: RefCell::default() });
-        // As Jinja's `else`: runs if no body ran to its end.
+        // As in Jinja, `else` runs if no body ran to its end.
         let (mut is_complete, mut is_broken) = (false, false);
         for at in 0..count {
             self.step()?;
@@ -403,7 +403,7 @@ impl<'t> Run<'t> {
         Ok(())
     }
 
-    /// Adds the source of the expression to `error`, unless it has one.
+    /// Adds the source of the expression to `error`, unless `error` has one.
     pub(super) fn at(&self, error: Raised, expr: &Expr) -> Raised {
         let source = || self.source.get(expr.span.start..expr.span.end).unwrap_or_default().to_owned();
         Raised { at: error.at.or_else(|| Some(source())), ..error }
@@ -411,7 +411,7 @@ impl<'t> Run<'t> {
 }
 
 impl Loop {
-    /// Whether `values` differ from the values of the last call.
+    /// Whether `values` differ from those of the last call.
     pub(super) fn has_changed(&self, values: Vec<Value>) -> bool {
         let is_same = self.changed.borrow().as_ref().is_some_and(|last| {
             last.len() == values.len() && last.iter().zip(&values).all(|(last, new)| is_equal(last, new))

@@ -34,7 +34,7 @@ pub(super) fn unsupported<T>(what: impl Into<String>) -> Result<T, Raised> {
 /// A value.
 #[derive(Clone)]
 pub(crate) enum Value {
-    /// A missing name or field, with the message for its use.
+    /// A missing name or field. Holds the message for the error when it is used.
     Undefined(Rc<str>),
     None,
     Bool(bool),
@@ -374,7 +374,7 @@ fn is_printable(char: char) -> bool {
     !format!("a{char}").escape_debug().to_string().contains("\\u{")
 }
 
-/// Whether both are the same list or dict.
+/// Whether `left` and `right` are the same list or dict.
 fn is_same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::List(left), Value::List(right)) | (Value::Tuple(left), Value::Tuple(right)) => {
@@ -413,7 +413,7 @@ pub(super) fn is_equal(left: &Value, right: &Value) -> bool {
             "range" => {
                 left.len() == right.len() && left.iter().zip(right.iter()).all(|(l, r)| is_equal(l, r))
             }
-            // Sets.
+            // `dict_keys` and `dict_items` compare like sets.
             "dict_keys" | "dict_items" => is_equal(&as_dict(left), &as_dict(right)),
             _ => Rc::ptr_eq(left, right),
         },
@@ -421,7 +421,7 @@ pub(super) fn is_equal(left: &Value, right: &Value) -> bool {
     }
 }
 
-/// The keys of a dict, or its keys and values, as a dict.
+/// The view as a dict: its keys, or its keys and values.
 fn as_dict(view: &Items) -> Value {
     let entry = |item: &Value| match item {
         Value::Tuple(pair) if pair.len() == 2 => (pair[0].clone(), pair[1].clone()),
@@ -450,7 +450,7 @@ fn whole_and_float(whole: i128, number: f64) -> Option<Ordering> {
     }
 }
 
-/// Python's `<` and the like.
+/// Python's `<`, `<=`, `>` and `>=`.
 pub(super) fn compare(op: &str, left: &Value, right: &Value) -> Result<Ordering, Raised> {
     let refuse = || {
         let (left, right) = (left.type_name(), right.type_name());

@@ -1,4 +1,4 @@
-//! Windows of time as a data set.
+//! Time windows as a data set.
 
 use std::fmt;
 use std::ops::{Range, RangeBounds};
@@ -22,27 +22,27 @@ use crate::tabular::fit_on::Limits;
 use crate::tabular::reader::TableReader;
 use crate::{ElementType, Reader, Values};
 
-/// Windows of time of a table as a [`Dataset`], made by [`Table::windows`](crate::Table::windows). A clone
-/// shares the rows. `read` uses no random numbers.
+/// Time windows over a table, as a [`Dataset`]. [`Table::windows`](crate::Table::windows) makes it. Clones
+/// share the rows. `read` uses no random numbers.
 #[derive(Clone)]
 pub struct TableWindows(Arc<Shared>);
 
 struct Shared {
     reader: TableReader,
     spec: Spec,
-    /// The fields of the reader: time, group, inputs, targets.
+    /// The indices of the reader's fields: time, group, inputs, targets.
     places: Places,
     shape: Shape,
     index: Index,
-    /// The bytes of the times, in the order of the index.
+    /// The bytes of the times, in the order of the window index.
     times: Vec<u8>,
     groups: Vec<u8>,
     rows: Option<InMemory>,
-    /// The memory that the columns take.
+    /// The memory of the columns in bytes.
     bytes: u64,
 }
 
-/// The index of each field of the reader and of the windows, and the bytes of a row.
+/// For each field of the windows, its index in the reader and in the windows, and its bytes per row.
 #[derive(Clone, Copy, Debug)]
 struct Places {
     time: usize,
@@ -59,11 +59,11 @@ struct Column {
     bytes: usize,
 }
 
-/// The columns of the windows, in the order of the index.
+/// The columns of the windows, in the order of the window index.
 struct InMemory {
     x: Memory,
     y: Memory,
-    /// The places of rows that cannot be read, in order.
+    /// The positions of rows that cannot be read, ascending.
     unread: Vec<usize>,
 }
 
@@ -127,20 +127,21 @@ impl TableWindows {
         Ok(Self(Arc::new(shared)))
     }
 
-    /// How many windows there are, and how many were left out.
+    /// The number of windows and groups, and how many of them were left out.
     pub fn fate(&self) -> WindowFate {
         self.0.index.fate
     }
 
-    /// The values of a category, in the order of their numbers, such as the groups; `None` for another
-    /// column.
+    /// The values of a category in the order of their numbers, such as the groups. `None` if the column is
+    /// not a category.
     pub fn classes(&self, column: &str) -> Option<&[String]> {
         let found = self.0.reader.classes_of().iter().find(|(name, _)| name == column);
         found.map(|(_, classes)| classes.as_slice())
     }
 
-    /// The windows whose targets all have times within `range`; for windows without targets, all rows. So
-    /// windows of `..end` have no row from `end` on, and inputs of `end..` may begin before `end`.
+    /// The windows whose targets all have times within `range`. Windows without targets must have all their
+    /// rows within `range`. So windows of `..end` have no row from `end` on. The inputs of `end..` may begin
+    /// before `end`.
     ///
     /// ```
     /// # use feedline_core::Dataset;
@@ -151,9 +152,9 @@ impl TableWindows {
     /// ```
     ///
     /// # Errors
-    /// `Config` for a limit that is NaN, if there is no such window, and if means or deviations come from all
-    /// rows: use [`fit_on`](crate::Table::fit_on) or [`fitted`](crate::Table::fitted), so that later rows do
-    /// not leak into earlier ones.
+    /// `Config` for a limit that is NaN, or if no window is in the range. Also if means or deviations come
+    /// from all rows: these leak later rows into earlier ones. Use [`fit_on`](crate::Table::fit_on) or
+    /// [`fitted`](crate::Table::fitted).
     pub fn targets_in(&self, range: impl RangeBounds<f64>) -> Result<Subset> {
         let (limits, Shape { inputs, targets, .. }) = (Limits::new(&range), self.0.shape);
         if self.0.shape.is_fitted_on_all {
@@ -203,7 +204,7 @@ fn no_time(reader: &TableReader) -> Error {
     at_file(reader, 0, refuse(why))
 }
 
-/// The values of a group, for an error.
+/// The values of a group, for an error message.
 fn named_group(reader: &TableReader, numbers: &[i64]) -> String {
     let classes = reader.classes_of();
     let names: Vec<_> = match reader.schema().fields().get(1).map(|field| &field.name) {
@@ -217,7 +218,7 @@ fn named_group(reader: &TableReader, numbers: &[i64]) -> String {
     if names.is_empty() { String::new() } else { format!(" of group {}", names.join(", ")) }
 }
 
-/// Reads the time and the group of rows one by one.
+/// Reads the time and the group of each row.
 struct Cells<'a> {
     reader: &'a TableReader,
     places: Places,
@@ -296,7 +297,7 @@ impl InMemory {
 }
 
 impl Shared {
-    /// The places in the order of the index of a window's rows.
+    /// The positions of a window's rows in the window index.
     fn places_of(&self, id: u64) -> Result<Range<usize>, ReadError> {
         let start = usize::try_from(id).ok().and_then(|id| self.index.starts.get(id));
         let Some(&start) = start else {
@@ -306,7 +307,7 @@ impl Shared {
         Ok(start as usize..start as usize + self.shape.inputs + self.shape.targets)
     }
 
-    /// Group and time of a window.
+    /// Writes the group and the time of a window.
     fn write_place(&self, start: usize, row: &mut Row<'_, '_>) {
         let time = self.places.start;
         row.write(time.to, &self.times[start * time.bytes..][..time.bytes]);
@@ -362,7 +363,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Copies the windows `ids` if all are in memory; returns whether it did.
+    /// Copies the windows `ids` if all are in memory. Returns whether it copied them.
     fn copy(&self, ids: &[u64], rows: &mut Rows<'_>, starts: &mut Vec<usize>) -> bool {
         let Some(memory) = &self.rows else { return false };
         starts.clear();
@@ -412,7 +413,7 @@ impl Dataset for TableWindows {
         if self.0.copy(ids, rows, places) {
             return Ok(());
         }
-        // Otherwise the reader says what is wrong.
+        // Otherwise, windows are read one by one. The reader reports what is wrong.
         grouped(ids, context, |index, id, values| self.0.read(id, &mut rows.row(index), values))
     }
 

@@ -22,44 +22,44 @@ const IGNORED: i64 = -100;
 /// Which tokens of a conversation have labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Learn {
-    /// Those that the template marks with `{% generation %}`: the answers of the assistant. A template
+    /// Tokens that the template marks with `{% generation %}`: the answers of the assistant. A template
     /// without such marks is an error.
     #[default]
     Marked,
-    /// Those after each `start` up to and including the next `end`, such as `<|im_start|>assistant\n` and
+    /// Tokens after each `start`, up to and including the next `end`, such as `<|im_start|>assistant\n` and
     /// `<|im_end|>`.
     Between {
-        /// The text before an answer, not learnt.
+        /// The text before an answer. It is not learnt.
         start: String,
-        /// The text that ends an answer, learnt.
+        /// The text that ends an answer. It is learnt.
         end: String,
     },
-    /// All of them.
+    /// All tokens.
     All,
 }
 
 /// How conversations become token ids.
 #[derive(Clone, Debug)]
 pub struct ChatOptions {
-    /// Which tokens are learnt; the labels of others are -100. Ignored for prompts with completions and for
-    /// preferences, where the completion is learnt.
+    /// Which tokens are learnt. The labels of other tokens are -100. Ignored for prompts with completions and
+    /// for preferences: there, the completion is learnt.
     pub learn: Learn,
     /// A template to use instead of the tokenizer's.
     pub template: Option<String>,
     /// The column of the messages.
     pub messages: String,
-    /// The column of the tools that a conversation may call, if there is one: JSON schemas.
+    /// The column with the tools that a conversation may call, as JSON schemas. A reader may lack it.
     pub tools: String,
-    /// The column of further template variables, if there is one: an object per conversation.
+    /// The column with further template variables, an object per conversation. A reader may lack it.
     pub variables: String,
-    /// Further template variables for all conversations: names with JSON values, such as `enable_thinking`
-    /// and `false`.
+    /// Further template variables for all conversations. Each is a name and a JSON value, such as
+    /// `enable_thinking` and `false`.
     pub context: Vec<(String, String)>,
-    /// Adds the beginning of an answer to each conversation.
+    /// Whether to add the beginning of an answer to each conversation.
     pub add_generation_prompt: bool,
-    /// Max tokens of a conversation; the first ones are kept.
+    /// Max tokens of a conversation. The first ones are kept.
     pub max_tokens: Option<usize>,
-    /// Today's date, for templates that ask for it: [`ChatTemplate::with_today`].
+    /// Today's date, for templates that use it: [`ChatTemplate::with_today`].
     pub today: Option<String>,
 }
 
@@ -87,7 +87,7 @@ enum Shape {
     Preference,
 }
 
-/// Conversations of a reader as token ids and labels, made by the tokenizer's own chat template.
+/// Conversations of a reader as token ids and labels. The tokenizer's chat template makes the text.
 ///
 /// | of | columns | fields, `i64`, of varying length |
 /// | --- | --- | --- |
@@ -95,13 +95,13 @@ enum Shape {
 /// | [`Chats::completions`] | `prompt`, `completion` | `ids`, `labels` |
 /// | [`Chats::preferences`] | `chosen`, `rejected` (`prompt`) | `chosen`, `rejected`, `.labels` of both |
 ///
-/// A label is the id, or -100 for a token that is not learnt; models that shift labels take them as they are.
-/// Messages are lists of objects with `role` and `content`, in JSON Lines, or as `list<struct>` in Parquet
-/// and Arrow. Prompts, completions and preferences may be texts instead. The template gets the columns
-/// `tools` and `chat_template_kwargs` if the reader has them.
+/// A label is the token's id, or -100 for a token that is not learnt. Models that shift labels take them
+/// unchanged. Messages are lists of objects with `role` and `content`, in JSON Lines, or as `list<struct>` in
+/// Parquet and Arrow. Prompts, completions and preferences may be texts instead. If the reader has the
+/// columns `tools` and `chat_template_kwargs`, the template gets them.
 ///
-/// Text and ids are those of `apply_chat_template` of transformers. A conversation that the template refuses
-/// is a bad sample; its error has the template's message. The workers of a loader share the work;
+/// Text and ids are those of `apply_chat_template` of transformers. If the template refuses a conversation,
+/// it is a bad sample, and the error has the template's message. The workers of a loader share the work.
 /// [`pack`](crate::pack()) does it once.
 ///
 /// ```
@@ -128,7 +128,7 @@ enum Shape {
 pub struct Chats {
     reader: Box<dyn Reader>,
     shape: Shape,
-    /// The columns that are read, by their fields.
+    /// The indices of the fields that hold the columns.
     columns: Columns,
     tokenizer: Arc<Checked>,
     template: ChatTemplate,
@@ -139,29 +139,29 @@ pub struct Chats {
     content: u64,
 }
 
-/// The fields of the reader; `None` for columns that it lacks.
+/// The index of each column's field in the reader. `None` if the reader lacks the column.
 #[derive(Clone, Copy, Debug, Default)]
 struct Columns {
     messages: Option<usize>,
     prompt: Option<usize>,
-    /// The completion; or the chosen and the rejected answer.
+    /// The completion alone, or the chosen and the rejected answer.
     answers: [Option<usize>; 2],
     tools: Option<usize>,
     variables: Option<usize>,
 }
 
 impl Chats {
-    /// The conversations of `reader`, by the tokenizer at `tokenizer`: its folder, or its `tokenizer.json`.
+    /// The conversations of `reader`. `tokenizer` is the tokenizer's folder or its `tokenizer.json`.
     ///
-    /// # Errors
-    /// `Config` if the reader has no column of messages, or the template marks nothing to learn and the
-    /// options ask for marks; `Data` if the tokenizer or its template cannot be read; names the file.
+    /// `Config` if the reader has no column of messages, or if the options ask for marks and the template
+    /// marks nothing to learn. `Data` if the tokenizer or its template cannot be read. The error names the
+    /// file.
     pub fn new(reader: Box<dyn Reader>, tokenizer: impl AsRef<Path>, options: ChatOptions) -> Result<Self> {
         Self::of_shape(reader, tokenizer.as_ref(), options, Shape::Conversation)
     }
 
-    /// The conversations in the file or the folder at `path`, as [`new`](Self::new). A column that a
-    /// conversation lacks, such as `tools`, is left out there.
+    /// The conversations in the file or the folder at `path`, as [`new`](Self::new). If a conversation lacks
+    /// a column, such as `tools`, the template does not get it.
     ///
     /// # Errors
     /// As [`new`](Self::new) and [`open`](crate::open).
@@ -169,7 +169,7 @@ impl Chats {
         Self::new(open_filled(path.as_ref())?, tokenizer, options)
     }
 
-    /// Prompts with completions: the completion is learnt.
+    /// Prompts with completions. The completion is learnt.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -181,7 +181,7 @@ impl Chats {
         Self::of_shape(reader, tokenizer.as_ref(), options, Shape::Completion)
     }
 
-    /// Pairs of preferences: a chosen and a rejected conversation, or answers to a prompt.
+    /// Pairs of preferences. A pair is a chosen and a rejected conversation, or two answers to a prompt.
     ///
     /// # Errors
     /// As [`new`](Self::new).

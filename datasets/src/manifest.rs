@@ -1,4 +1,4 @@
-//! Manifests: tables with columns of paths or URLs, read as the contents of those files.
+//! Manifests: tables with columns of paths or URLs. The contents of those files are the samples.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use places::Places;
 /// The formats of manifests.
 const TABLES: [&str; 4] = ["csv", "jsonl", "parquet", "arrow"];
 
-/// The number of files per column whose content the fingerprint covers.
+/// The number of files per column that the fingerprint reads.
 const SAMPLED: usize = 256;
 
 /// How to read a [`Manifest`].
@@ -38,26 +38,27 @@ const SAMPLED: usize = 256;
 pub struct ManifestOptions {
     /// The folder or URL that paths are relative to. Default: the manifest's own folder.
     pub root: Option<PathBuf>,
-    /// The columns of paths or URLs. Empty, the default: the columns whose first values are names of
-    /// pictures.
+    /// The columns of paths or URLs. By default the list is empty: the columns are used whose first values
+    /// are names of pictures.
     pub files: Vec<String>,
-    /// The column of the class. Default: a column of texts called `label`, `class`, `target` or the like, or
-    /// the only column that does not name files, if it has texts.
+    /// The column of the class. By default, it is a column of texts called `label`, `class`, `target` or the
+    /// like. If there is none, it is the only column that does not name files, if that column has texts.
     pub label: Option<String>,
-    /// How the table is opened. Its `classes` number the label: a row of another class is an error.
+    /// How the table is opened. The order of its `classes` gives their numbers. A row of another class is an
+    /// error.
     pub open: OpenOptions,
 }
 
-/// The samples of a manifest: a table (CSV, JSON Lines, Parquet, Arrow) with columns of paths or URLs and
-/// others, as most annotation tools write them.
+/// The samples of a manifest, as most annotation tools write it. A manifest is a table (CSV, JSON Lines,
+/// Parquet, Arrow) with columns of paths or URLs, and other columns.
 ///
 /// A column of files becomes a field of the same name with the bytes of each file. Paths are relative to the
-/// manifest's folder or to [`ManifestOptions::root`], unless they are absolute or URLs. The label becomes a
-/// class (`i64`) if it is a text: its index in the sorted list of all texts of the column
-/// ([`Reader::classes`]). Labels that are numbers, and other columns, stay as they are.
+/// manifest's folder or to [`ManifestOptions::root`], unless they are absolute or URLs. A label that is a
+/// text becomes a class (`i64`): its index in the sorted list of all texts of the column
+/// ([`Reader::classes`]). Numeric labels and other columns stay unchanged.
 ///
-/// A file is opened when its sample is read, so one that is missing or damaged is an error of its row, which
-/// a loader may replace (`BadSamples`).
+/// A file is opened when its sample is read. So a file that is missing or damaged is an error of its row. A
+/// loader may replace such rows (`BadSamples`).
 ///
 /// ```
 /// use feedline_datasets::{Manifest, ManifestOptions, Reader, Values};
@@ -93,7 +94,7 @@ pub struct Manifest {
 #[derive(Debug)]
 enum Column {
     Same,
-    /// The file of each row; `None` where the row has no path.
+    /// The file of each row; `None` if the row has no path.
     Files(Vec<Option<SampleFile>>),
     /// The class of each row.
     Classes(Vec<Class>),
@@ -108,8 +109,8 @@ enum Class {
     None,
 }
 
-/// Opens pictures for [`ImageDataset`](crate::ImageDataset): a table without encoded pictures as a
-/// [`Manifest`], anything else as [`open_with`](crate::open_with) does.
+/// Opens pictures for [`ImageDataset`](crate::ImageDataset). A table without encoded pictures is opened as a
+/// [`Manifest`]. Anything else is opened as by [`open_with`](crate::open_with).
 ///
 /// # Errors
 /// As [`open_with`](crate::open_with) and [`Manifest::open`].
@@ -142,8 +143,8 @@ impl Manifest {
     /// Opens a manifest. Reads its rows once, and none of its files.
     ///
     /// # Errors
-    /// As [`open_with`](crate::open_with); `Config` for data that are no table, a column that does not exist,
-    /// and a table without columns of files.
+    /// As [`open_with`](crate::open_with). `Config` for data that are no table, for a column that does not
+    /// exist, and for a table without columns of files.
     pub fn open(path: impl AsRef<Path>, options: &ManifestOptions) -> Result<Self> {
         let path = path.as_ref();
         Self::of_rows(open_with(path, &options.open)?, path, options, Holds::Pictures)
@@ -203,7 +204,8 @@ impl Manifest {
         at_file(&*self.rows, row, error.at_sample(row))
     }
 
-    /// The error for a row without a value in `field`: the table's own error, or else that the cell is empty.
+    /// The error for a row without a value in `field`. It is the table's own error, if there is one.
+    /// Otherwise it says that the cell is empty.
     fn missing(&self, field: usize, row: u64, values: &mut Values) -> Error {
         match self.rows.visit(row, values, &mut |_, _| Ok(())) {
             Err(error) => at_file(&*self.rows, row, error),
@@ -239,7 +241,7 @@ impl Manifest {
     }
 }
 
-/// The class of each cell.
+/// The class of each of `cells`.
 fn numbers(names: &[String], cells: &[Option<String>]) -> Vec<Class> {
     let numbers: std::collections::HashMap<&str, u32> = names.iter().map(String::as_str).zip(0..).collect();
     let class = |cell: &Option<String>| match cell.as_deref() {
@@ -313,7 +315,7 @@ impl Reader for Manifest {
     fn stream(&self, sample: u64, field: usize) -> Result<Option<FieldStream<'_>>> {
         inside(sample, self.len(), self.rows.path(0).unwrap_or(Path::new("")))?;
         let Some(Column::Files(files)) = self.columns.get(field) else { return Ok(None) };
-        // A row without a file is an error when its fields are visited.
+        // If a row has no file, visiting its fields is an error.
         let Some(file) = &files[sample as usize] else { return Ok(None) };
         file.stream().map_err(|error| self.unread((field, sample), file, error))
     }
@@ -337,7 +339,7 @@ impl Reader for Manifest {
     fn prefetch(&self, samples: &[u64]) -> Prefetched {
         let files = SampleFile::prefetch(samples.iter().flat_map(|&sample| self.files(sample)));
         match self.rows.prefetch(samples) {
-            // Files of other rows may be objects.
+            // The files of other rows may be objects in a store.
             Prefetched::Never if files == Prefetched::Never && self.has_objects => Prefetched::Ready,
             Prefetched::Never => files,
             rows => rows,
@@ -348,12 +350,12 @@ impl Reader for Manifest {
         self.classes.as_deref()
     }
 
-    /// The first file of the row; the manifest where the row has none.
+    /// The first file of the row, or the manifest if the row has no file.
     fn path(&self, sample: u64) -> Option<&Path> {
         self.files(sample).next().map(SampleFile::path).or_else(|| self.rows.path(sample))
     }
 
-    /// Covers the manifest, the present length of each of its files on disk, and the content of up to 256
+    /// Covers the manifest, the current length of each of its files on disk, and the content of up to 256
     /// files per column, see [`Fingerprint::file_sampled`].
     fn fingerprint(&self) -> u64 {
         let state = Fingerprint::new().number(self.rows.fingerprint()).number(self.len());

@@ -1,7 +1,9 @@
-//! MosaicML Streaming's shards (MDS): samples of encoded columns, with an index of their places.
+//! MosaicML Streaming's shards (MDS). A shard has samples of encoded columns, and an index of the samples'
+//! positions.
 //!
-//! A shard is the number of samples, the place of each and the end of the last (`u32`, little-endian), a JSON
-//! object that names the columns, and the samples: the sizes of the columns that vary, then the columns.
+//! A shard begins with the number of samples, the position of each sample, and the end of the last one
+//! (`u32`, little-endian). A JSON object follows, and names the columns. The samples come last. A sample has
+//! the sizes of the columns that vary, and after them the columns.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,20 +22,21 @@ mod zipped;
 
 use zipped::{Codec, Zip, Zipped};
 
-/// Max bytes of a description of columns or shards.
+/// Max bytes of a JSON text that describes columns or shards.
 const MAX_JSON: u64 = 64 << 20;
 
 /// Max bytes of inflated shards in memory, for all workers together.
 const KEPT: u64 = 512 << 20;
 
-/// Opens the folder of an `index.json`: the shards that it lists, in its order.
+/// Opens the folder of an `index.json`. The shards are in the order of the index.
 ///
-/// A shard compressed by zstd, gzip or snappy is inflated when one of its samples is read. Up to 512 MiB of
+/// A compressed shard (zstd, gzip or snappy) is inflated when one of its samples is read. Up to 512 MiB of
 /// inflated shards are cached, so shuffle blocks of [`together`](Reader::together) samples. If the plain
-/// shard lies beside the compressed one, it is read instead.
+/// shard lies beside the compressed one, the plain shard is read instead.
 ///
 /// # Errors
-/// `Data` when the index or a shard cannot be read, or is not what [`Mds::open`] reads; names the file.
+/// `Data` if the index or a shard cannot be read, or is not in the form that [`Mds::open`] reads. The error
+/// names the file.
 pub fn open_folder(folder: impl AsRef<Path>) -> Result<Shards> {
     let folder = folder.as_ref();
     let path = folder.join("index.json");
@@ -57,8 +60,8 @@ pub fn open_folder(folder: impl AsRef<Path>) -> Result<Shards> {
     Shards::new(readers).map_err(|error| error.at_path(&path))
 }
 
-/// Opens the folder of an `index.json` in an object store, as [`open_folder`] does: `url` names the folder or
-/// the index. Shards that the index lists as compressed are read in that form.
+/// Opens the folder of an `index.json` in an object store, as [`open_folder`] does. `url` names the folder or
+/// the index. If the index lists a shard as compressed, the compressed form is read.
 ///
 /// # Errors
 /// As [`open_folder`], and those of [`Remote`](crate::Remote).
@@ -94,11 +97,11 @@ struct Listed {
     zipped: Option<ZippedAs>,
 }
 
-/// The shard's compressed form.
+/// The compressed form of a shard.
 struct ZippedAs {
     name: String,
     codec: Codec,
-    /// Bytes when it is inflated.
+    /// Bytes of the inflated shard.
     bytes: u64,
     schema: Schema,
 }
@@ -115,7 +118,7 @@ fn listed(shard: &Json) -> Result<Listed> {
         let Some(name) = shard.pointer(pointer).and_then(Json::as_str) else {
             return Err(data("a shard of the index lacks its \"basename\": fetch it again"));
         };
-        // Writers put shards into the folder itself.
+        // The shards must lie in the folder itself, as writers put them there.
         if Path::new(name).components().any(|part| !matches!(part, std::path::Component::Normal(_))) {
             let name = one_line(name);
             return Err(data(format!("the index names the shard \"{name}\", outside of its folder")));
@@ -150,10 +153,10 @@ fn json(content: &Content, start: u64, end: Option<u64>) -> Result<Json> {
     })
 }
 
-/// The samples of one shard, which stays on disk; 4 bytes of memory per sample.
+/// The samples of one shard. The shard stays on disk, and takes 4 bytes of memory per sample.
 ///
-/// Numbers and `ndarray`s of a stated type and shape have that type and shape, `str` and JSON are `text`, and
-/// images and pickles are `bytes` as they are.
+/// Numbers, and `ndarray`s of a stated dtype and shape, have that dtype and shape. `str` and JSON are `text`.
+/// Images and pickles are `bytes`, unchanged.
 #[derive(Debug)]
 pub struct Mds {
     path: PathBuf,
@@ -170,8 +173,8 @@ impl Mds {
     /// Opens one uncompressed shard.
     ///
     /// # Errors
-    /// `Data` for a file that is missing, no shard, cut short, or has a column of an encoding that is not
-    /// read; names the file, the byte or the column.
+    /// `Data` for a file that is missing, no shard, or cut short, and for a column with an unsupported
+    /// encoding. The error names the file, and the byte or the column.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         Self::of_folder(path).map_err(|error| error.at_path(path))
@@ -201,7 +204,7 @@ impl Mds {
         Self::of_version(path, content, version)
     }
 
-    /// The shard in `content`; `version` is a part of its fingerprint.
+    /// The shard in `content`. Its fingerprint covers `version`.
     fn of_version(path: &Path, content: Content, version: Fingerprint) -> Result<Self> {
         let len = content.len();
         let mut count = [0; 4];
@@ -273,7 +276,8 @@ fn fields(json: &Json) -> Result<Vec<(SchemaField, Option<usize>)>> {
         .collect()
 }
 
-/// The field of a column of this encoding (encodings.py of MosaicML Streaming); `None` if unsupported.
+/// The field for a column with this encoding (encodings.py of MosaicML Streaming). `None` if it is
+/// unsupported.
 fn field(name: &str, encoding: &str) -> Option<SchemaField> {
     let (kind, arguments) =
         encoding.split_once(':').map_or((encoding, None), |(kind, rest)| (kind, Some(rest)));

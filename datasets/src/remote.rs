@@ -1,8 +1,8 @@
 //! Files in object stores and on web servers, read in blocks that are cached in memory and on disk.
 //!
-//! A block is fetched once, by a task on the thread of [`Remote`]. Readers wait for it, and the blocks after
-//! it are fetched ahead while they read on. The version of a file is pinned when it is opened: every request
-//! names it (`If-Match`), and every answer has to name the same one.
+//! A task on the thread of [`Remote`] fetches each block once. Readers wait for the block. While they read
+//! on, the blocks after it are prefetched. Opening a file pins its version: every request names the version
+//! (`If-Match`), and every answer must name the same one.
 
 use std::fmt;
 use std::ops::Range;
@@ -44,16 +44,16 @@ use url::{Place, Stores};
 
 /// Opens files by their URLs: `s3://`, `gs://`, `az://`, `http://` and `https://`.
 ///
-/// All files opened by one value share its thread, its memory and its cache on disk, see [`RemoteOptions`].
-/// The thread ends when this value and all files opened by it are dropped.
+/// All files opened by one `Remote` share its thread, its memory and its cache on disk, see
+/// [`RemoteOptions`]. The thread ends when the `Remote` and all its files are dropped.
 ///
-/// The version of a file is its strong ETag. Without one it is the time of the last write, in whole seconds.
-/// A file that was written less than two seconds ago is then opened only after two seconds have passed.
+/// The version of a file is its strong ETag. If it has none, the version is the time of the last write, in
+/// whole seconds. Opening such a file waits until the last write is two seconds ago.
 ///
 /// Up to ten redirects are followed, also to other hosts, as many servers redirect to their files.
-/// Credentials (the header `Authorization`) are not sent to another host, and https never leads to http. The
-/// answer of the last host must have the pinned version too. User and password in a URL are neither sent nor
-/// shown.
+/// Credentials (the header `Authorization`) are not sent to another host. A redirect from https to http is
+/// refused. The answer of the last host must have the pinned version too. User and password in a URL are
+/// neither sent nor shown.
 ///
 /// If a server answers a range request with the whole object (status 200), the object is read into memory, up
 /// to [`RemoteOptions::whole_bytes`].
@@ -80,7 +80,7 @@ struct Inner {
     files: AtomicU64,
 }
 
-/// State of the tasks. They hold no reference to the thread, so that it can end.
+/// The state that the tasks share. It holds no reference to the thread, so that the thread can end.
 struct Shared {
     options: RemoteOptions,
     blocks: Arc<Blocks>,
@@ -105,13 +105,13 @@ pub struct RemoteStats {
     pub requests: u64,
     /// Requests sent again after a failure.
     pub retries: u64,
-    /// Bytes received in whole answers.
+    /// Bytes of complete answers.
     pub bytes: u64,
     /// Blocks that came from the cache on disk.
     pub from_cache: u64,
-    /// Damaged or foreign cache files that were removed, and whose blocks were fetched again.
+    /// Cache files that were damaged or foreign. They were removed, and their blocks were fetched again.
     pub damaged: u64,
-    /// Bytes of blocks in memory and in flight, now.
+    /// Bytes of blocks that are now in memory and in flight.
     pub memory: u64,
     /// Max bytes that were in memory and in flight at one time.
     pub max_memory: u64,
@@ -120,9 +120,8 @@ pub struct RemoteStats {
 impl Remote {
     /// Starts the thread, and creates the folder of the cache.
     ///
-    /// # Errors
-    /// `Config` for options that contradict each other; `Data` when the folder of the cache cannot be made;
-    /// `Unavailable` when the thread cannot be started.
+    /// `Config` for options that contradict each other. `Data` if the folder of the cache cannot be made.
+    /// `Unavailable` if the thread cannot be started.
     pub fn new(options: RemoteOptions) -> Result<Self> {
         options.check()?;
         let cache = options.cache.as_ref().map(DiskCache::new).transpose()?;
@@ -133,7 +132,7 @@ impl Remote {
         Ok(Self(Arc::new(Inner { stores, shared, thread: Thread::start()?, files: AtomicU64::new(0) })))
     }
 
-    /// Statistics of all files so far.
+    /// Statistics of all files, up to now.
     pub fn stats(&self) -> RemoteStats {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counts = &self.0.shared.counts;
@@ -149,10 +148,10 @@ impl Remote {
         }
     }
 
-    /// Opens a file: fetches the first block and pins the version.
+    /// Opens a file. Fetches the first block, and pins the version.
     pub(crate) fn file(&self, url: &str) -> Result<RemoteFile> {
         let inner = &self.0;
-        // This comes before any lock: in a forked process, a thread of the parent may hold it for ever.
+        // Check before taking any lock: in a forked process, a thread of the parent may hold a lock for ever.
         inner.thread.check()?;
         let place = inner.stores.lock().unwrap_or_else(PoisonError::into_inner).place(url)?;
         let shown = PathBuf::from(&place.shown);
@@ -161,7 +160,7 @@ impl Remote {
         let place = Arc::new(place);
         let task_place = place.clone();
         inner.thread.spawn(async move {
-            // Fails if the caller has gone; nobody needs the answer then.
+            // Sending fails if the caller is gone. Then nobody needs the answer.
             let _ = sender.send(first_block(&shared, &task_place).await);
         });
         let first = first.recv().map_err(|_| thread::ended())?;
@@ -181,7 +180,7 @@ impl Remote {
     }
 }
 
-/// An object in a store, pinned to the version that it had when it was opened.
+/// An object in a store. Its version is pinned when it is opened.
 struct Object {
     id: u64,
     place: Arc<Place>,
@@ -190,7 +189,7 @@ struct Object {
     whole: Option<Bytes>,
     /// The error of the first answer with another version.
     changed: OnceLock<Error>,
-    /// The kept listing of an earlier run that has it.
+    /// The listing of an earlier run that has this object.
     kept: Option<Arc<Kept>>,
 }
 
@@ -214,7 +213,7 @@ impl RemoteFile {
         self.object.tag.len
     }
 
-    /// Whether it was read whole, because its server does not support ranges.
+    /// Whether the file was read as a whole, because its server does not support ranges.
     pub(crate) fn is_whole(&self) -> bool {
         self.object.whole.is_some()
     }
@@ -252,7 +251,7 @@ impl RemoteFile {
         &self.remote.0.shared
     }
 
-    /// Block `number` of a read that ends in block `last`; prefetches the blocks after it.
+    /// Block `number` of a read whose last block is `last`. Prefetches the blocks after it.
     fn block(&self, number: u64, last: u64) -> Result<Bytes> {
         self.check_unchanged()?;
         let thread = &self.remote.0.thread;
@@ -294,8 +293,8 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// Opens an object: returns its first block, or all of it if its server does not support ranges, and its
-/// version.
+/// Opens an object. Returns its first block and its version. If the server does not support ranges, returns
+/// the whole object instead of the block.
 async fn first_block(shared: &Shared, place: &Place) -> Result<(Bytes, Tag, bool), Failure> {
     let range = 0..shared.options.block_bytes;
     let fetch = Fetch { place, range, pinned: None };
@@ -341,7 +340,7 @@ impl Object {
         format!("{}\n{}\nblock {block} of {size} bytes", self.place.shown, self.tag)
     }
 
-    /// Adds the place of a block to its error; keeps the first error about another version.
+    /// Adds the position of a block to its error. Keeps the first error about another version.
     fn failed(&self, failure: Failure, range: &Range<u64>) -> Error {
         let is_gone = failure.kind == FailureKind::Changed || failure.is_of_no_object();
         let error = match self.kept.as_ref().filter(|_| is_gone) {

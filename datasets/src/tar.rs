@@ -1,4 +1,4 @@
-//! WebDataset shards: tar archives, plain or gzip, whose neighbouring members with one key are one sample.
+//! WebDataset shards: tar archives, plain or gzip. Neighbouring members with one key are one sample.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -32,7 +32,7 @@ pub(crate) struct Member {
 /// Bytes of a member's header.
 const HEADER: usize = 512;
 
-/// Whether `start` begins with the header of a member, by its checksum.
+/// Whether `start` begins with the header of a member. The checksum decides.
 pub(crate) fn is_header(start: &[u8]) -> bool {
     let Some(header) = start.get(..HEADER) else { return false };
     let field = String::from_utf8_lossy(&header[148..156]);
@@ -50,8 +50,9 @@ pub(crate) fn is_tar(content: &Content) -> Result<bool> {
     Ok(is_header(start))
 }
 
-/// The regular files of the archive in `content`, in order, and links to them: a link has the content of its
-/// target, as after extraction by `tar`. Folders and links that name no member of a sample are left out.
+/// The regular files of the archive in `content` and the links to them, in order. A link has the content of
+/// its target, as after extraction by `tar`. Folders are left out, and so are links whose name belongs to no
+/// sample.
 pub(crate) fn members(content: &Content) -> Result<Vec<Member>> {
     let damaged = |error: io::Error| {
         of_stream(error, |error| {
@@ -92,8 +93,8 @@ pub(crate) fn members(content: &Content) -> Result<Vec<Member>> {
     Ok(members)
 }
 
-/// Whether the entry is a sparse file in one of the newer formats, whose content begins with a list of its
-/// parts.
+/// Whether the entry is a sparse file in one of the newer formats. The content of such a file begins with a
+/// list of its parts.
 fn is_sparse(entry: &mut Entry<'_, impl Read>) -> io::Result<bool> {
     let Some(mut records) = entry.pax_extensions()? else { return Ok(false) };
     records.try_fold(false, |is, record| Ok(is || record?.key_bytes().starts_with(b"GNU.sparse.")))
@@ -109,12 +110,13 @@ struct Part {
 
 /// The samples of a WebDataset shard.
 ///
-/// The key of a member is its path up to the first dot of its file name; the rest, in lower case, is the
-/// field's name: `images/0017.seg.png` is field `seg.png` of key `images/0017`. Neighbours with one key are a
-/// sample. Every field holds raw bytes, also of compressed members. A sample that lacks a member that others
-/// have is an error, unless [`OpenOptions::empty_members`] makes it an empty field. Names without a dot, and
-/// those that begin and end with two underscores, are left out. A link has the content of the member that it
-/// names; a link to anything outside the archive is an error.
+/// The key of a member is its path up to the first dot of the file name. The rest, in lower case, is the name
+/// of the field: `images/0017.seg.png` is field `seg.png` of key `images/0017`. Neighbours with one key are a
+/// sample. Every field holds raw bytes, even if a member is compressed. It is an error if a sample lacks a
+/// member that other samples have, unless [`OpenOptions::empty_members`] makes it an empty field.
+///
+/// Names without a dot are left out, and so are names that begin and end with two underscores. A link has the
+/// content of the member that it names. A link to anything outside the archive is an error.
 ///
 /// A plain archive stays on disk, and samples are read on demand. A gzip archive is inflated into memory.
 #[derive(Debug)]
@@ -129,12 +131,12 @@ pub struct WebDataset {
 }
 
 impl WebDataset {
-    /// Opens an archive and lists its members: reads every header once (gzip: all of it).
+    /// Opens an archive and lists its members. Reads every header once, and a gzip archive as a whole.
     ///
     /// # Errors
-    /// `Data` for a file that is missing, no tar, damaged, cut short or without samples; for a sample that
-    /// lacks a member that others have, or has two of one name; for gzip that inflates to more than 32 MiB
-    /// and more than 200 times its size. Names the file and the byte.
+    /// `Data` for a file that is missing, no tar, damaged, cut short or without samples. Also for a sample
+    /// that has two members of one name, or lacks a member that other samples have. Also for gzip that
+    /// inflates to more than 32 MiB and more than 200 times its size. The error names the file and the byte.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(path, &OpenOptions::default())
     }
@@ -151,8 +153,8 @@ impl WebDataset {
         Self::of_content(path, content, members, options).map_err(at)
     }
 
-    /// Opens an archive in an object store. Takes a request for each block that holds a header: the headers
-    /// of the members lie between their contents.
+    /// Opens an archive in an object store. The headers of the members lie between their contents. So this
+    /// takes a request for each block with a header.
     ///
     /// # Errors
     /// As [`open`](Self::open), and those of [`Remote`](crate::Remote).
@@ -229,7 +231,7 @@ impl WebDataset {
     }
 }
 
-/// Checks that every sample has all fields; `keys` name the samples in errors.
+/// Checks that every sample has all fields. Errors name samples by `keys`.
 fn check_whole(fields: &[SchemaField], parts: &[Part], starts: &[usize], keys: &[&str]) -> Result<()> {
     let samples = starts.windows(2).zip(keys);
     let mut lacking = samples.filter(|(sample, _)| sample[1] - sample[0] < fields.len());
@@ -247,10 +249,11 @@ fn check_whole(fields: &[SchemaField], parts: &[Part], starts: &[usize], keys: &
     Err(data(one_line(why)).at_offset(first.offset))
 }
 
-/// Max bytes from a sample's first member to the end of its last one for reading them in one go.
+/// A sample is read by one read, if it spans up to this many bytes from its first member to the end of its
+/// last.
 const TOGETHER: u64 = 64 << 10;
 
-/// Key and extension of a member's name; `None` if it belongs to no sample.
+/// The key and the extension in a member's name. `None` if the member belongs to no sample.
 fn split(name: &str) -> Option<(&str, &str)> {
     let file = name.rfind('/').map_or(0, |slash| slash + 1);
     let (key, extension) = name[file..].split_once('.')?;
@@ -284,7 +287,7 @@ impl Reader for WebDataset {
             (0..self.schema.fields().len()).filter(is_missing).try_for_each(|field| to(field, &[]))?;
         }
         let ahead = &mut values.buffers().ahead;
-        // Small members are read together, with the headers between them.
+        // Small members are read together, including the headers between them.
         if let [first, .., last] = parts
             && let Some(span) = (last.offset + last.bytes).checked_sub(first.offset)
             && span <= TOGETHER
@@ -337,7 +340,7 @@ impl Reader for WebDataset {
         Some(&self.path)
     }
 
-    /// Covers the content of a gzip archive; of a plain one its name, size and last write time.
+    /// Covers the content of a gzip archive. Of a plain archive, covers its name, size and last write time.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
     }

@@ -1,7 +1,7 @@
 //! TFRecord files: records with checksums, usually `tf.train.Example`.
 //!
-//! A record is its length (`u64`), the checksum of the length, its bytes, and their checksum; numbers are
-//! little-endian, checksums are masked CRC-32C (TensorFlow, `record_writer.h`).
+//! A record is the length of its content (`u64`), the checksum of the length, the content, and the checksum
+//! of the content. Numbers are little-endian. Checksums are masked CRC-32C (TensorFlow, `record_writer.h`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ const BEFORE: u64 = 12;
 /// Bytes after the content: its checksum.
 const BEHIND: u64 = 4;
 
-/// Whether `start` begins with the length of a record and its checksum.
+/// Whether `start` begins with a record's length and the right checksum of the length.
 pub(crate) fn is_tfrecord(start: &[u8]) -> bool {
     start.first_chunk::<12>().is_some_and(|header| length(header).is_some())
 }
@@ -39,8 +39,8 @@ fn masked(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xA282_EAD8)
 }
 
-/// A feature of the examples, and its field. The next field holds the lengths of its byte strings, if it has
-/// several.
+/// A feature of the examples, and the index of its field. If the feature has several byte strings, the next
+/// field holds their lengths.
 #[derive(Debug)]
 struct Known {
     name: String,
@@ -50,16 +50,16 @@ struct Known {
 
 /// The records of a TFRecord file, plain or gzip.
 ///
-/// Records that are `tf.train.Example` have a field per feature, sorted by name: `bytes`, `f32` or `i64`. A
-/// feature with one value in every record is a scalar; one with the same number of values in every record has
-/// that shape. Otherwise its dimension varies, and a record without the feature is empty there. Byte strings
-/// are joined; if a record has several, the field `NAME.lengths` (`i64`) holds the length of each. Other
-/// records, and sequence examples, are read as bytes in the field `record`.
+/// If records are `tf.train.Example`, each feature is a field of `bytes`, `f32` or `i64`. Fields are sorted
+/// by name. A feature with one value in every record is a scalar. If all records have the same number of
+/// values, the feature has that shape. Otherwise its dimension varies, and it is empty in a record without
+/// the feature. Byte strings are joined. If a record has several, the field `NAME.lengths` (`i64`) holds the
+/// length of each. Other records, and sequence examples, are read as bytes in the field `record`.
 ///
-/// Repeated parts are merged as in Protocol Buffers: two lists of one feature are concatenated; of two
-/// features of one name the last counts. Fields that an example does not have are skipped.
+/// Repeated parts are merged as in Protocol Buffers. Two lists of one feature are concatenated. If two
+/// features have one name, the last one counts. Fields that an example does not have are skipped.
 ///
-/// A plain file stays on disk, with 8 bytes of memory per record.
+/// A plain file stays on disk. It takes 8 bytes of memory per record.
 #[derive(Debug)]
 pub struct TfRecord {
     path: PathBuf,
@@ -69,16 +69,16 @@ pub struct TfRecord {
     schema: Schema,
     /// The features, sorted by name; empty if records are read as bytes.
     features: Vec<Known>,
-    /// Whether a record has a feature twice.
+    /// Whether any record has a feature twice.
     has_repeated: bool,
     fingerprint: u64,
 }
 
-/// Facts about a feature from the records read so far.
+/// What the records read so far say about a feature.
 #[derive(Clone, Copy, Default)]
 struct Facts {
     kind: Option<Kind>,
-    /// Whether it has changed its type.
+    /// Whether the feature has changed its type.
     is_mixed: bool,
     records: u64,
     min_values: Option<usize>,
@@ -94,12 +94,12 @@ struct Seen {
 }
 
 impl TfRecord {
-    /// Opens a file, and reads it once to find its records, compare their checksums, and collect their
+    /// Opens a file, and reads it once: finds its records, compares their checksums and collects their
     /// features.
     ///
     /// # Errors
-    /// `Data` if the file is missing, cut short or damaged, the first record is an example and another is
-    /// not, or a feature changes its type; names the file, the byte and the record.
+    /// `Data` if the file is missing, cut short or damaged, a feature changes its type, or the first record
+    /// is an example and a later one is not. The error names the file, the byte and the record.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let content = Content::open_unclaimed(path);
@@ -130,7 +130,7 @@ impl TfRecord {
         starts.push(at);
         let (mut fields, mut known) = (Vec::new(), Vec::new());
         match seen {
-            // Records of other kinds may parse as examples without features.
+            // A record that is no example may parse as an example without features.
             Some(seen) if !seen.is_empty() => {
                 for (name, seen) in seen {
                     let (values, lengths) = seen.facts.fields(&name, records);
@@ -192,20 +192,20 @@ impl TfRecord {
                 visit(field + 1, value)?;
             }
         }
-        // Features that the record lacks have no values.
+        // A feature that the record lacks has no values.
         let mut lacking = visited.iter().enumerate().filter(|(_, visited)| !**visited);
         lacking.try_for_each(|(index, _)| visit(index, &[]))
     }
 }
 
 impl TfRecord {
-    /// The feature of this name.
+    /// The feature called `name`.
     fn known(&self, name: &[u8]) -> Option<&Known> {
         let found = self.features.binary_search_by(|known| known.name.as_bytes().cmp(name));
         Some(&self.features[found.ok()?])
     }
 
-    /// The index, per field, of the last of the record's features with its name.
+    /// For each field, the index of the last feature in the record with the field's name.
     fn last_of_each(&self, record: &[u8]) -> Option<Vec<usize>> {
         let mut last = vec![0; self.schema.fields().len()];
         for (number, feature) in features(record)?.enumerate() {
@@ -216,7 +216,7 @@ impl TfRecord {
 }
 
 impl Facts {
-    /// Adds the values that one record has.
+    /// Adds the values of one record.
     fn add(&mut self, list: Option<List<'_>>, count: usize) {
         if let Some(kind) = list.map(List::kind) {
             self.is_mixed |= self.kind.is_some_and(|known| known != kind);
@@ -227,7 +227,7 @@ impl Facts {
         self.max_values = self.max_values.max(count);
     }
 
-    /// The fields of the feature's values and of their lengths.
+    /// The fields for the feature's values and for their lengths.
     fn fields(&self, name: &str, records: u64) -> (SchemaField, Option<SchemaField>) {
         let element = match self.kind {
             Some(Kind::Int) => ElementType::Number(DType::I64),
@@ -254,8 +254,8 @@ impl Facts {
     }
 }
 
-/// Adds the features of record `number` to `seen`; the error says why the record is not an example.
-/// `has_repeated` becomes true if it has one twice.
+/// Adds the features of record `number` to `seen`. Sets `has_repeated` if the record has a feature twice. The
+/// error says why the record is not an example.
 fn learn(
     record: &[u8],
     number: u64,
@@ -308,7 +308,7 @@ fn read_record<'a>(content: &'a Content, start: u64, ahead: &'a mut ReadAhead) -
     checked(ahead.read(content, start + BEFORE, (length + BEHIND) as usize)?, start)
 }
 
-/// The record in `body`, which ends with its checksum.
+/// The content of the record in `body`. The last bytes of `body` are the checksum.
 fn checked(body: &[u8], start: u64) -> Result<&[u8]> {
     match body.split_last_chunk::<{ BEHIND as usize }>() {
         Some((record, checksum)) if *checksum == masked(record).to_le_bytes() => Ok(record),
@@ -356,7 +356,7 @@ impl Reader for TfRecord {
         Some(&self.path)
     }
 
-    /// Covers the content of a gzip file; of a plain one its name, size and last write time.
+    /// Covers the content of a gzip file. Of a plain file, covers its name, size and last write time.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
     }

@@ -1,4 +1,4 @@
-//! Tables as training data: columns chosen, stacked, cast, numbered, filled and standardized.
+//! Tables as training data. Columns are selected, stacked, cast, numbered, filled and standardized.
 
 use std::path::{Path, PathBuf};
 
@@ -34,12 +34,12 @@ use steps::{Category, Cut, Steps};
 use times::Time;
 pub use windows::{TableWindows, WindowFate, Windows};
 
-/// A table, and the steps that make the fields of a data set from its columns: the same for every format of
-/// [`open`](crate::open).
+/// A table, and the steps that make the fields of a data set from its columns. Every format of
+/// [`open`](crate::open) has the same steps.
 ///
-/// Without a choice the fields are the stacks and then the other columns, in the file's order.
-/// [`select`](Self::select) keeps some of them. Other methods name a column, or a stack for all of its
-/// columns.
+/// By default, the fields are the stacks, and after them the other columns in the order of the file.
+/// [`select`](Self::select) selects fields. Other methods take the name of a column, or the name of a stack
+/// for all of its columns.
 ///
 /// | column | becomes |
 /// | --- | --- |
@@ -51,15 +51,15 @@ pub use windows::{TableWindows, WindowFate, Windows};
 /// | [`stack`](Self::stack) of `n` columns | `f32 [n]` |
 /// | text, bytes, lists | as they are |
 ///
-/// [`cast`](Self::cast) sets another type. No cast loses a whole number: one outside the range of the type,
-/// or beyond 2^53 in `f64` and 2^24 in `f32`, is an error of its row, and so is a fraction as a whole number.
-/// Fractions are rounded to the nearest value of a smaller floating-point type.
+/// [`cast`](Self::cast) sets another dtype. No cast loses a whole number. A number is an error of its row if
+/// it is outside the range of the dtype, or beyond 2^53 in `f64` or 2^24 in `f32`. A fraction as a whole
+/// number is an error too. Fractions are rounded to the nearest value of a smaller floating-point type.
 ///
-/// A missing value is an error of its row, unless [`missing`](Self::missing) replaces it; NaN is a number.
-/// Means and standard deviations are those of the values that are there, and the list of a category is made
-/// of them: one pass over the table. What is filled in does not count, unlike after `fillna` of pandas.
-/// [`saved`](Self::saved) keeps the result in a file, and [`fitted`](Self::fitted) gives it to the validation
-/// set, so that both have the same numbers.
+/// A missing value is an error of its row, unless [`missing`](Self::missing) replaces it. NaN is a number.
+/// One pass over the table computes the means, the standard deviations and the lists of categories. They
+/// cover the values that are there, and not those that are filled in, unlike after `fillna` of pandas.
+/// [`saved`](Self::saved) keeps the result in a file. [`fitted`](Self::fitted) uses this file for the
+/// validation set, so that both sets have the same numbers.
 ///
 /// ```
 /// use feedline_core::Dataset;
@@ -91,7 +91,7 @@ pub use windows::{TableWindows, WindowFate, Windows};
 pub struct Table {
     source: Source,
     steps: Steps,
-    /// The file to keep this table's description in, and the description file of another table.
+    /// The file that keeps the description of this table, and the file with the description of another table.
     saved: Option<PathBuf>,
     fitted: Option<PathBuf>,
 }
@@ -99,7 +99,7 @@ pub struct Table {
 /// The source of the rows.
 #[derive(Debug)]
 enum Source {
-    /// A path or URL, opened when the needed columns are known.
+    /// A path or URL. It is opened when the needed columns are known.
     Path(PathBuf, OpenOptions),
     Reader(Box<dyn Reader>),
 }
@@ -109,30 +109,30 @@ enum Source {
 pub enum Missing {
     /// This number.
     Number(f64),
-    /// This whole number, exact even beyond 2^53.
+    /// This whole number. It is exact, even beyond 2^53.
     Whole(i128),
-    /// This text; in a category, the value of this name.
+    /// This text. In a category, it is the value of this name.
     Text(String),
     /// The mean of the column's values.
     Mean,
-    /// Zero (also after standardizing), or an empty value if the size varies; the field `NAME.present`
-    /// (`bool`) is 0 in that row.
+    /// Zero (also after standardizing), or an empty value if the size varies. The field `NAME.present`
+    /// (`bool`) is then 0 in that row.
     Mask,
 }
 
 impl Table {
-    /// The table at a path or URL, of any format that [`open`](crate::open) reads. The file is opened by
-    /// [`build`](Self::build), which then decodes only the columns that are used.
+    /// The table at a path or URL, in any format that [`open`](crate::open) reads. [`build`](Self::build)
+    /// opens the file, and decodes only the columns that are used.
     pub fn open(path: impl AsRef<Path>) -> Self {
         Self::open_with(path, OpenOptions::default())
     }
 
-    /// As [`open`](Self::open), with options. The table sets their `columns` and `masks` itself.
+    /// As [`open`](Self::open), with options. The table itself sets their `columns` and `masks`.
     pub fn open_with(path: impl AsRef<Path>, options: OpenOptions) -> Self {
         Self::of_source(Source::Path(path.as_ref().to_path_buf(), options))
     }
 
-    /// The fields of any reader as columns. Its fields `NAME.present` mark missing values.
+    /// The fields of `reader` as columns. Its fields `NAME.present` mark missing values.
     pub fn new(reader: Box<dyn Reader>) -> Self {
         Self::of_source(Source::Reader(reader))
     }
@@ -141,29 +141,31 @@ impl Table {
         Self { source, steps: Steps::default(), saved: None, fitted: None }
     }
 
-    /// Keeps these fields, in this order: columns and stacks. Other columns are not decoded.
+    /// Keeps these columns and stacks as fields, in this order. Other columns are not decoded.
     pub fn select<S: Into<String>>(mut self, fields: impl IntoIterator<Item = S>) -> Self {
         self.steps.select = Some(fields.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Makes one field of scalar columns, in this order: `f32 [n]`. The columns are not fields of their own,
-    /// unless they are [selected](Self::select).
+    /// Makes one field, `f32 [n]`, of scalar columns in this order. These columns are not fields of their
+    /// own, unless they are [selected](Self::select).
     pub fn stack<S: Into<String>>(mut self, field: &str, columns: impl IntoIterator<Item = S>) -> Self {
         self.steps.stacks.push((field.to_owned(), columns.into_iter().map(Into::into).collect()));
         self
     }
 
-    /// Gives a column or a stack another type.
+    /// Sets another dtype for a column or a stack.
     pub fn cast(mut self, name: &str, dtype: DType) -> Self {
         self.steps.casts.push((name.to_owned(), dtype));
         self
     }
 
     /// Replaces the values of a column of texts, whole numbers or `bool` by numbers: their indices in the
-    /// sorted list of all values, which [`TableDataset::classes`] returns. A value that the list lacks is an
-    /// error of its row, which names column and value. In CSV an empty cell is a missing value, and a column
-    /// with a cell such as `007` is text, so that `007` and `7` differ.
+    /// sorted list of all values. [`TableDataset::classes`] returns the list. A value that the list lacks is
+    /// an error of its row. The error names the column and the value.
+    ///
+    /// In CSV, an empty cell is a missing value. A column with a cell such as `007` is text, so that `007`
+    /// and `7` differ.
     ///
     /// A list of texts, whole numbers or `bool` (Arrow, Parquet) becomes a list of numbers, `i64 [?]`.
     /// [`max`](Self::max) and [`last`](Self::last) keep some of its items.
@@ -172,30 +174,29 @@ impl Table {
         self
     }
 
-    /// As [`category`](Self::category), with a stated list of distinct texts, whole numbers or `bool`s of the
-    /// column's type.
+    /// As [`category`](Self::category), with a stated list. It has distinct texts, whole numbers or `bool`s,
+    /// of the column's type.
     pub fn category_of<C: Into<Class>>(mut self, column: &str, classes: impl IntoIterator<Item = C>) -> Self {
         let classes = Some(classes.into_iter().map(Into::into).collect());
         self.steps.categories.push(Category::new(column, classes));
         self
     }
 
-    /// Gives every value that the list of a category lacks the number after the last one: the length of the
-    /// list.
+    /// Numbers all values that the list of a category lacks with one number: the length of the list.
     pub fn unknown(mut self, column: &str) -> Self {
         self.steps.unknown.push(column.to_owned());
         self
     }
 
-    /// Makes categories share one list with the values of all these columns, so that a value has the same
-    /// number in each: home and away teams, or a user's past items and the next one. The columns must have
-    /// one type.
+    /// Makes categories share one list, with the values of all these columns. So a value has the same number
+    /// in each column: for example home and away teams, or a user's past items and the next item. The columns
+    /// must have one type.
     pub fn share<S: Into<String>>(mut self, columns: impl IntoIterator<Item = S>) -> Self {
         self.steps.shared.push(columns.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Keeps the first `items` of a list of numbers or categories in each row.
+    /// Keeps the first `items` items of each list in a column. The items are numbers or categories.
     pub fn max(mut self, column: &str, items: usize) -> Self {
         self.steps.cuts.push((column.to_owned(), Cut { max: items, is_last: false }));
         self
@@ -207,9 +208,9 @@ impl Table {
         self
     }
 
-    /// Replaces dates or times by the number of days since 1970-01-01, `i32`; a time of day is dropped. Texts
-    /// are dates such as `2024-02-29`, or times such as `2024-02-29T13:45:10.25Z`; a time without an offset
-    /// is UTC.
+    /// Replaces dates or times by the number of days since 1970-01-01, as `i32`. A time of day is dropped.
+    /// Texts must be dates such as `2024-02-29`, or times such as `2024-02-29T13:45:10.25Z`. A time without
+    /// an offset is UTC.
     pub fn days(mut self, column: &str) -> Self {
         self.steps.times.push((column.to_owned(), Time::Days));
         self
@@ -221,44 +222,44 @@ impl Table {
         self
     }
 
-    /// Subtracts the mean of a column and divides by its standard deviation (of the population, as
-    /// scikit-learn does; a deviation of 0 counts as 1). A stack is standardized column by column. Computed
-    /// with twice the digits of `f64`, and rounded once.
+    /// Subtracts the mean of a column, and divides by its standard deviation. The deviation is that of the
+    /// population, as in scikit-learn. A deviation of 0 counts as 1. A stack is standardized column by
+    /// column. The computation has twice the digits of `f64`, and rounds once.
     pub fn standardize(mut self, name: &str) -> Self {
         self.steps.standardized.push(name.to_owned());
         self
     }
 
-    /// Replaces the missing values of a column. They are then standardized like other values; the mean and
-    /// the deviation come from the other values only.
+    /// Replaces the missing values of a column. The replacements are standardized like other values. The mean
+    /// and the deviation do not cover them.
     pub fn missing(mut self, name: &str, becomes: Missing) -> Self {
         self.steps.missing.push((name.to_owned(), becomes));
         self
     }
 
-    /// Keeps means, deviations and lists of categories of this table in a JSON file. If the file exists, no
-    /// pass is made, and the file must belong to this data and the same steps: the number of rows and the
-    /// fingerprint are compared ([`Reader::fingerprint`], which covers a sample of a large file). Otherwise
-    /// the pass reads this table, and writes the file.
+    /// Keeps the means, deviations and lists of categories of this table in a JSON file. If the file exists,
+    /// there is no pass over the table. The file must then belong to this data and the same steps: the number
+    /// of rows and the fingerprint are compared ([`Reader::fingerprint`], which covers a sample of a large
+    /// file). If the file does not exist, the pass reads this table and writes the file.
     ///
-    /// Give the file to the validation set by [`fitted`](Self::fitted). Once the training data has changed,
-    /// remove the file.
+    /// For the validation set, pass the file to [`fitted`](Self::fitted). Remove the file when the training
+    /// data has changed.
     pub fn saved(mut self, path: impl AsRef<Path>) -> Self {
         self.saved = Some(path.as_ref().to_path_buf());
         self
     }
 
-    /// Reads means, deviations and lists of categories from the file that another table, the training set,
-    /// has [`saved`](Self::saved), so that both use the same numbers. The file must exist, and its steps and
-    /// the kinds and units of its columns must be the same.
+    /// Reads means, deviations and lists of categories from a file that another table, the training set, has
+    /// [`saved`](Self::saved). So both tables use the same numbers. The file must exist. Its steps and the
+    /// kinds and units of its columns must be the same.
     pub fn fitted(mut self, path: impl AsRef<Path>) -> Self {
         self.fitted = Some(path.as_ref().to_path_buf());
         self
     }
 
-    /// Computes means, deviations and lists of categories from these rows only, the training rows; the data
-    /// set still has all rows. With [`saved`](Self::saved), the file names the rows, so that another fold is
-    /// refused. With [`fitted`](Self::fitted), the file must be of these rows of this same table.
+    /// Computes means, deviations and lists of categories from the given rows only, the training rows. The
+    /// data set still has all rows. With [`saved`](Self::saved), the file names the rows, so that another
+    /// fold is refused. With [`fitted`](Self::fitted), the file must be of the same rows of this table.
     ///
     /// ```
     /// use feedline_core::Dataset;
@@ -282,30 +283,30 @@ impl Table {
         self
     }
 
-    /// Windows of time: `inputs` rows and the `targets` rows after them, one window every `stride` rows of
-    /// each group.
+    /// Time windows. A window has `inputs` rows, and `targets` rows after them. In each group, a window
+    /// begins every `stride` rows.
     pub fn windows(self, inputs: usize, targets: usize, stride: usize) -> Windows {
         Windows::new(self, inputs, targets, stride)
     }
 
-    /// Opens the table as a data set. Blocks for the pass, if one is needed. Lists that vary in length are
-    /// ragged fields, whose lengths are measured as by [`Ragged::measured`](crate::Ragged::measured).
+    /// Opens the table as a data set. If a pass is needed, blocks until it ends. Lists that vary in length
+    /// are ragged fields. Their lengths are measured as by [`Ragged::measured`](crate::Ragged::measured).
     ///
     /// # Errors
-    /// As [`reader`](Self::reader), and `Config` for a text: leave it out, make it a category, or load it by
-    /// [`Ragged`](crate::Ragged) from [`reader`](Self::reader).
+    /// As [`reader`](Self::reader). `Config` for a text: leave it out, make it a category, or load
+    /// [`reader`](Self::reader) by [`Ragged`](crate::Ragged).
     pub fn build(self) -> Result<TableDataset> {
         TableDataset::new(self.table_reader()?)
     }
 
     /// Opens the table as a reader, for [`Ragged`](crate::Ragged) and `pack`. Blocks as
-    /// [`build`](Self::build).
+    /// [`build`](Self::build) does.
     ///
     /// # Errors
-    /// `Config` for a column that does not exist, and steps that contradict each other or the type of a
-    /// column; `Data` for a file that cannot be read, a missing value or a value that is not finite in the
-    /// pass, a mean or deviation that `f64` does not hold, and a saved description of other data, steps,
-    /// columns or units. Names the file, the row and the column.
+    /// `Config` for a column that does not exist, and for steps that contradict each other or the type of a
+    /// column. `Data` for a file that cannot be read, and for a saved description of other data, steps,
+    /// columns or units. In the pass, also `Data` for a missing value, a value that is not finite, or a mean
+    /// or deviation that `f64` does not hold. The error names the file, the row and the column.
     pub fn reader(self) -> Result<Box<dyn Reader>> {
         Ok(Box::new(self.table_reader()?))
     }
@@ -330,7 +331,8 @@ impl Table {
                 options.columns = steps.columns();
                 options.masks = steps.masks();
                 options.codes = steps.codes();
-                // The texts of the validation set may all be digits, those of the training set not.
+                // The texts of the validation set may all be digits, even if those of the training set are
+                // not.
                 options.types.extend(found.iter().flat_map(Description::texts));
                 options.types.extend(steps.texts());
                 let reader = open_any(&path, &options)?;
@@ -366,7 +368,7 @@ impl Table {
     }
 }
 
-/// The error for a file that does not exist.
+/// The error for a description file that does not exist.
 fn none_saved(path: &Path) -> Error {
     let why = "there is no saved table: build the training set first, with `saved` in place of `fitted`";
     refuse(why.into()).at_path(path)

@@ -1,5 +1,5 @@
-//! Splits a template into texts and the tokens of its tags, as Jinja's lexer does with `trim_blocks` and
-//! `lstrip_blocks`.
+//! Splits a template into texts and the tokens of its tags. Jinja's lexer does the same with `trim_blocks`
+//! and `lstrip_blocks`.
 
 use super::value::{Raised, is_space, raised};
 
@@ -30,19 +30,19 @@ pub(super) enum What {
     Op(&'static str),
 }
 
-/// Operators, the longer first.
+/// The operators. Longer operators come first.
 const OPERATORS: [&str; 26] = [
     "//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[", "]", "(", ")", "{", "}", ">", "<",
     "=", ".", ":", "|", ",", ";",
 ];
 
-/// The source with Jinja's line breaks, without the last one.
+/// The source with Jinja's line breaks, without the last line break.
 pub(super) fn normalised(source: &str) -> String {
     let source = source.replace("\r\n", "\n").replace('\r', "\n");
     source.strip_suffix('\n').map(str::to_owned).unwrap_or(source)
 }
 
-/// The parts of a normalised source.
+/// Splits a normalised source into parts.
 pub(super) fn lex(source: &str) -> Result<Vec<Part>, Raised> {
     let mut lexer = Lexer { source, at: 0, parts: Vec::new(), starts_line: true };
     while lexer.at < source.len() {
@@ -55,7 +55,7 @@ struct Lexer<'s> {
     source: &'s str,
     at: usize,
     parts: Vec<Part>,
-    /// Whether the last tag removed the line break after it.
+    /// Whether the last tag removed the line break that follows it.
     starts_line: bool,
 }
 
@@ -69,7 +69,7 @@ impl<'s> Lexer<'s> {
         Err(raised("TemplateSyntaxError", format!("{} (line {line})", why.into())))
     }
 
-    /// Reads text up to a tag, and the tag.
+    /// Reads the text up to the next tag, and the tag.
     fn text_and_tag(&mut self) -> Result<(), Raised> {
         let rest = self.rest();
         let begins = |(_, pair): &(usize, &[u8])| pair[0] == b'{' && b"{%#".contains(&pair[1]);
@@ -109,7 +109,7 @@ impl<'s> Lexer<'s> {
         sign
     }
 
-    /// The text before a tag, without the space that its sign removes.
+    /// The text before a tag, without the white space that the tag's sign removes.
     fn before_tag(&self, text: &'s str, sign: Option<char>, is_output: bool) -> &'s str {
         match sign {
             Some('-') => text.trim_end_matches(is_space),
@@ -128,7 +128,8 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    /// Takes the end of a block or comment tag; with `-` also all space after it, else a line break.
+    /// Takes the end of a block or comment tag. With `-`, it also takes all white space after the tag, and
+    /// otherwise one line break.
     fn end(&mut self, end: &str) -> bool {
         let rest = self.rest();
         let Some((sign, behind)) = end_of(rest, end) else { return false };
@@ -236,7 +237,7 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    /// A number; after a dot only digits, as in `pair.0.1`.
+    /// A number. After a dot, it has only digits, as in `pair.0.1`.
     fn number(&mut self, is_place: bool) -> Result<What, Raised> {
         let rest = self.rest();
         let digits = |text: &str| digits_of(text, 10);
@@ -282,7 +283,7 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    /// A text in quotes, with Python's escapes.
+    /// A text in quotes, which may have Python's escapes.
     fn string(&mut self, quote: char) -> Result<What, Raised> {
         self.at += 1;
         let mut text = String::new();
@@ -347,7 +348,7 @@ impl<'s> Lexer<'s> {
     }
 }
 
-/// The length of the digits at the start of a text; `_` may stand between two.
+/// The length of the digits at the start of a text. A `_` may stand between two digits.
 fn digits_of(text: &str, radix: u32) -> usize {
     let (mut len, mut is_digit) = (0, false);
     for (at, char) in text.char_indices() {
@@ -360,7 +361,7 @@ fn digits_of(text: &str, radix: u32) -> usize {
     len
 }
 
-/// If `rest` starts with the end of a tag: its sign, and the text after it.
+/// If `rest` starts with the end of a tag, returns the tag's sign and the text after it.
 fn end_of<'s>(rest: &'s str, end: &str) -> Option<(Option<char>, &'s str)> {
     if let Some(behind) = rest.strip_prefix(end) {
         return Some((None, behind));

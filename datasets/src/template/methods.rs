@@ -76,7 +76,7 @@ const OF_DICT: &[&str] = &[
     "update",
     "values",
 ];
-/// Methods that change their object; the sandbox of chat templates refuses them.
+/// Methods that change their object. The sandbox of chat templates refuses them.
 const CHANGING: &[&str] = &[
     "append",
     "clear",
@@ -163,7 +163,7 @@ fn of_dict(of: &Rc<Dict>, name: &str, given: Given) -> Result<Value, Raised> {
     }
 }
 
-/// The text argument at a position.
+/// The text argument at position `at`.
 fn argument<'g>(given: &'g Given, at: usize, name: &str) -> Result<&'g str, Raised> {
     match given.plain.get(at) {
         Some(value) => value
@@ -173,7 +173,7 @@ fn argument<'g>(given: &'g Given, at: usize, name: &str) -> Result<&'g str, Rais
     }
 }
 
-/// The whole number at a position, or given by name.
+/// The whole number at position `at`, or the one called `name`.
 fn number(given: &mut Given, at: usize, name: &str) -> Result<Option<i128>, Raised> {
     match given.take(at, name) {
         None => Ok(None),
@@ -187,7 +187,7 @@ fn number(given: &mut Given, at: usize, name: &str) -> Result<Option<i128>, Rais
     }
 }
 
-/// The min and max number of arguments of a text's method.
+/// The min and max number of arguments of the text method `name`.
 fn takes(name: &str) -> Option<(usize, usize)> {
     Some(match name {
         "upper" | "lower" | "capitalize" | "title" | "isspace" | "isascii" | "isupper" | "islower" => (0, 0),

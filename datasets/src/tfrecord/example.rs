@@ -1,6 +1,6 @@
 //! The wire format of `tf.train.Example`: a map of names to lists of bytes, floats or integers.
 //!
-//! Read in place, without an allocation per value (Protocol Buffers, "Encoding"; TensorFlow,
+//! Values are read in place, without an allocation per value (Protocol Buffers, "Encoding"; TensorFlow,
 //! `example.proto`).
 
 /// The values of one feature.
@@ -11,28 +11,29 @@ pub(super) enum Kind {
     Int,
 }
 
-/// The values of one feature, in place in the record.
+/// The values of one feature. They stay in place in the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum List<'a> {
     /// One list.
     One(Kind, &'a [u8]),
-    /// Several lists of one entry of the map, to be concatenated, from this one on.
+    /// Several lists in one entry of the map, from this one on. They are concatenated.
     Several(Kind, &'a [u8], usize),
 }
 
-/// A feature of one example: the bytes of its name and its list, `None` for an empty feature.
+/// A feature of one example: the bytes of its name, and its list. An empty feature has no list.
 pub(super) type Feature<'a> = (&'a [u8], Option<List<'a>>);
 
 /// The field number of the lists in a `SequenceExample`; an `Example` has no such field.
 const LISTS: u64 = 2;
 
-/// The features of `record` in order; `None` if it is not an example. Where a name comes twice, the last one
-/// counts. Fields that are not known are skipped, as Protocol Buffers say.
+/// The features of `record` in order. `None` if the record is not an example. If a name comes twice, the last
+/// one counts. Unknown fields are skipped, as Protocol Buffers require.
 pub(super) fn features(record: &[u8]) -> Option<impl Iterator<Item = Option<Feature<'_>>>> {
-    // The map is field 1 of `Features`, which is field 1 of `Example`. A record may hold several parts of it.
+    // Field 1 of `Example` is `Features`, and field 1 of `Features` is the map. A record may hold several
+    // parts of it.
     let mut parts = Message(record);
     let mut entries = Message(parts.bytes(1).unwrap_or_default());
-    // The lists of a `SequenceExample` are not an example's.
+    // A record with the lists of a `SequenceExample` is not an example.
     if !parts.clone().all(|field| field.is_some_and(|field| !matches!(field, (LISTS, Wire::Bytes(_))))) {
         return None;
     }
@@ -55,7 +56,7 @@ pub(super) fn features(record: &[u8]) -> Option<impl Iterator<Item = Option<Feat
     }))
 }
 
-/// A feature in its usual form, a name and one list; `None` for other forms.
+/// A feature in its usual form: a name and one list. `None` for other forms.
 #[inline]
 fn usual_feature(entry: &[u8]) -> Option<Feature<'_>> {
     let mut entry = Message(entry);
@@ -80,7 +81,7 @@ fn feature(entry: &[u8]) -> Option<Feature<'_>> {
             name = text;
         }
     }
-    // Consecutive lists of one kind are one list; a list of another kind replaces those before it.
+    // Consecutive lists of one kind are one list. A list of another kind replaces the lists before it.
     let (mut number, mut list) = (0, None);
     lists(entry, |kind, part| {
         list = Some(match list {
@@ -94,7 +95,8 @@ fn feature(entry: &[u8]) -> Option<Feature<'_>> {
     Some((name, list))
 }
 
-/// Calls `to` with each list of an entry of the map; `None` if the entry is damaged, or `to` says so.
+/// Calls `to` with each list of an entry of the map. `None` if the entry is damaged, or if `to` returns
+/// `None`.
 fn lists<'a>(entry: &'a [u8], mut to: impl FnMut(Kind, &'a [u8]) -> Option<()>) -> Option<()> {
     for field in Message(entry) {
         let (2, Wire::Bytes(feature)) = field? else { continue };
@@ -117,7 +119,7 @@ impl<'a> List<'a> {
         }
     }
 
-    /// The values, if they are contiguous in the form that samples have.
+    /// The bytes of the values, if they are contiguous in the form that samples have.
     pub(super) fn in_place(self) -> Option<&'a [u8]> {
         let Self::One(kind, list) = self else { return None };
         let mut fields = Message(list);
@@ -130,7 +132,7 @@ impl<'a> List<'a> {
         (is_as_read && fields.0.is_empty()).then_some(only)
     }
 
-    /// Calls `to` with each value, as little-endian bytes; `None` if a list is damaged.
+    /// Calls `to` with each value, as little-endian bytes. `None` if a list is damaged.
     pub(super) fn values(self, mut to: impl FnMut(&[u8])) -> Option<()> {
         match self {
             Self::One(kind, list) => values(kind, list, &mut to),
@@ -174,14 +176,14 @@ enum Wire<'a> {
     Fixed64,
     Bytes(&'a [u8]),
     Fixed32([u8; 4]),
-    /// A group: fields between two marks, the old form of a message.
+    /// A group: fields between two marks. It is the old form of a message.
     Group,
 }
 
 /// Max nesting of groups, as in Protocol Buffers.
 const MAX_GROUPS: u32 = 100;
 
-/// Iterates over the field numbers and values of a message; a damaged field is `None`, the last item.
+/// Iterates over the field numbers and values of a message. A damaged field is `None` and the last item.
 #[derive(Clone, Debug)]
 struct Message<'a>(&'a [u8]);
 
@@ -257,9 +259,9 @@ impl<'a> Message<'a> {
     }
 }
 
-/// A variable-length number: seven bits per byte, lowest first.
+/// A number of variable length: seven bits per byte, the lowest first.
 fn varint(bytes: &mut &[u8]) -> Option<u64> {
-    // The short form of tags and usual lengths.
+    // Most tags and lengths have one byte.
     if let Some((&byte, rest)) = bytes.split_first()
         && byte < 0x80
     {
@@ -283,7 +285,7 @@ mod tests {
 
     use super::*;
 
-    /// Random bytes, many of which are tags of fields.
+    /// Random bytes. Many of them are tags of fields.
     fn message() -> impl Strategy<Value = Vec<u8>> {
         let byte = prop_oneof![
             4 => prop::sample::select(vec![0x0A, 0x12, 0x1A, 0x8A, 0x00]),
@@ -319,7 +321,7 @@ mod tests {
             let entry = [0x0A, 1, name, 0x12, 4, 0x1A, 2, 0x08, 5];
             [tag, &[entry.len() as u8 + 2, 0x0A, entry.len() as u8], &entry[..]].concat()
         };
-        // The second tag encodes the same number in two bytes; an empty part lies between the two.
+        // The second tag encodes the same number in two bytes. An empty part lies between the two tags.
         let record = [part(b'a', &[0x0A]), vec![0x0A, 0], part(b'b', &[0x8A, 0])].concat();
         let names: Vec<_> = features(&record).unwrap().map(|feature| feature.unwrap()).collect();
         let five = Some(List::One(Kind::Int, &[8, 5][..]));

@@ -1,4 +1,5 @@
-//! The index (`.idx`) of a file of token ids (`.bin`): Megatron's, and the older one of fairseq.
+//! The index (`.idx`) of a file of token ids (`.bin`). It is Megatron's format, or the older format of
+//! fairseq.
 //!
 //! | Megatron, `MMIDIDX` | fairseq and old Megatron, `TNTIDX` |
 //! | --- | --- |
@@ -18,15 +19,15 @@ use crate::error::data;
 const MEGATRON: &[u8] = b"MMIDIDX\0\0";
 const FAIRSEQ: &[u8] = b"TNTIDX\0\0";
 
-/// Sequences whose lengths are read at a time.
+/// The number of sequences whose lengths are read at a time.
 const BLOCK: u64 = 1 << 16;
 
-/// Whether `start` begins an index.
+/// Whether a file that begins with `start` is an index.
 pub(crate) fn is_index(start: &[u8]) -> bool {
     start.starts_with(MEGATRON) || start.starts_with(FAIRSEQ)
 }
 
-/// Where an array of numbers lies in the index.
+/// The position of an array of numbers in the index.
 #[derive(Clone, Copy, Debug)]
 struct Array {
     first: u64,
@@ -34,7 +35,7 @@ struct Array {
     width: u64,
 }
 
-/// An index: where the sequences of each document are. Its numbers stay in the file.
+/// An index states where the sequences of each document are. Its numbers stay in the file.
 #[derive(Debug)]
 pub(crate) struct Index {
     content: Content,
@@ -43,10 +44,10 @@ pub(crate) struct Index {
     documents: u64,
     lengths: Array,
     starts: Array,
-    /// The unit of the starts: bytes, or ids.
+    /// The unit of the sequences' starts, in bytes: 1, or the size of an id.
     unit: u64,
-    /// The number of each document's first sequence, then the number of sequences. Without this list, each
-    /// document is one sequence.
+    /// For each document, the number of its first sequence, and at the end the number of sequences. Without
+    /// this list, each document is one sequence.
     list: Option<Array>,
     modes: Option<Array>,
 }
@@ -59,7 +60,7 @@ pub(crate) struct Sequence {
 }
 
 impl Index {
-    /// Reads the header of an index; `ids` is the number of bytes of the `.bin`.
+    /// Reads the header of an index. `ids` is the length of the `.bin` in bytes.
     pub(crate) fn of_content(content: Content, ids: u64) -> Result<Self> {
         let start = content.read(0, content.len().min(MEGATRON.len() as u64) as usize)?;
         let index = if start.starts_with(MEGATRON) {
@@ -103,7 +104,7 @@ impl Index {
             modes,
         };
         index.dtype = match code {
-            // Old versions of Megatron wrote `double` under the code that is `float32` today.
+            // Old versions of Megatron wrote `double` with the code that means `float32` today.
             7 if index.fits(DType::F64, ids)? => DType::F64,
             7 => DType::F32,
             code => dtype(u64::from(code)).ok_or_else(|| {
@@ -139,7 +140,7 @@ impl Index {
             let numbers = sequences.checked_mul(3)?.checked_add(2)?.checked_add(entries)?;
             numbers.checked_mul(8)
         };
-        // Only Megatron's variant has a list of documents, and its number of entries.
+        // Only Megatron's variant has a list of documents and the number of its entries.
         let plain = numbers(0).and_then(|bytes| bytes.checked_add(HEADER)) == Some(content.len());
         let (first, entries) = match plain {
             true => (HEADER, None),
@@ -190,7 +191,7 @@ impl Index {
         Ok(bin.len() / size)
     }
 
-    /// Compares the ends of the lists with the `.bin`. Each document is checked when it is read.
+    /// Compares the ends of the lists with the `.bin`. Reading a document checks that document.
     fn check(&self, ids: u64) -> Result<()> {
         if let Some(list) = self.list {
             let wrong = |at: u64, found: i64, expected: u64| {
@@ -199,7 +200,7 @@ impl Index {
             };
             let last = self.documents;
             for (at, expected) in [(0, 0), (last, self.sequences)] {
-                // Without entries there is nothing to check.
+                // An index without entries has nothing to check.
                 if list.first + 8 * at >= self.content.len() && self.sequences == 0 {
                     continue;
                 }
@@ -215,14 +216,14 @@ impl Index {
         }
     }
 
-    /// Whether the last sequence ends where the `.bin` does, if ids are of type `dtype`.
+    /// Whether the last sequence ends at the end of the `.bin`, if ids have dtype `dtype`.
     fn fits(&self, dtype: DType, ids: u64) -> Result<bool> {
         let Some(last) = self.sequences.checked_sub(1) else { return Ok(false) };
         let (start, length) = (self.at(self.starts, last)?, self.at(self.lengths, last)?);
         Ok(i128::from(start) + i128::from(length) * dtype.size() as i128 == i128::from(ids))
     }
 
-    /// The number at place `at` of an array.
+    /// Element `at` of an array.
     fn at(&self, array: Array, at: u64) -> Result<i64> {
         let mut bytes = [0; 8];
         let part = &mut bytes[..array.width as usize];
@@ -244,7 +245,7 @@ impl Index {
         }
     }
 
-    /// A sequence, checked against a `.bin` of `ids` bytes.
+    /// Reads a sequence, and checks it against a `.bin` of `ids` bytes.
     pub(crate) fn sequence(&self, sequence: u64, ids: u64) -> Result<Sequence> {
         let (start, length) = (self.at(self.starts, sequence)?, self.at(self.lengths, sequence)?);
         let place = || {
@@ -268,7 +269,7 @@ impl Index {
         Ok(self.at(modes, sequence)? as u8)
     }
 
-    /// The number of ids and of sequences of each document.
+    /// For each document, the number of its ids and of its sequences.
     pub(crate) fn counts(&self) -> Result<Vec<[u32; 2]>> {
         let mut counts = Vec::new();
         let (mut lengths, mut from) = (Vec::new(), 0);
@@ -293,7 +294,7 @@ impl Index {
         Ok(counts)
     }
 
-    /// The lengths of some sequences, from `first` on.
+    /// The lengths of a block of sequences, from `first` on.
     fn block(&self, first: u64) -> Result<Vec<i64>> {
         let count = BLOCK.min(self.sequences - first);
         let width = self.lengths.width;
@@ -346,7 +347,7 @@ pub(crate) fn code(of: DType) -> Option<u8> {
     (1..=8).find(|code| dtype(u64::from(*code)) == Some(of))
 }
 
-/// The type of a code that both kinds of index have.
+/// The dtype of a code that both kinds of index have.
 fn dtype(code: u64) -> Option<DType> {
     Some(match code {
         1 => DType::U8,

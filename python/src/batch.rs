@@ -1,4 +1,4 @@
-//! A batch, and its fields as objects that speak DLPack.
+//! A batch, and its fields as objects that support DLPack.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use crate::capsule::capsule;
 use crate::error::{no_field, raise};
 use crate::interpreter::detached;
 
-/// A batch. Its memory is free for another one once the batch and all tensors of it are dropped.
+/// A batch. Its memory is free for another batch once the batch and all its tensors are dropped.
 #[pyclass(frozen, module = "feedline._feedline")]
 pub(crate) struct Batch {
     share: Arc<Share>,
-    /// The step of the epoch at which the loader was resumed.
+    /// The step at which the loader was resumed in this epoch.
     first_step: u64,
 }
 
@@ -42,24 +42,24 @@ impl Batch {
         self.first_step + self.share.batch().step()
     }
 
-    /// Rows, including those that pad the last batch.
+    /// Number of rows. Rows that pad the last batch count.
     #[getter]
     fn rows(&self) -> usize {
         self.share.batch().len()
     }
 
-    /// Rows without those that pad the last batch.
+    /// Number of rows. Rows that pad the last batch do not count.
     #[getter]
     fn valid_rows(&self) -> usize {
         self.share.batch().valid_rows()
     }
 
-    /// The id of each row's sample: native `u64`.
+    /// The sample id of each row, as native `u64`.
     fn ids<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, bytemuck::cast_slice(self.share.batch().ids()))
     }
 
-    /// Rows whose own samples could not be read: the row, and the sample that replaces it.
+    /// Rows whose own samples could not be read. Each has the row and the sample that replaces its own.
     fn substituted(&self) -> Vec<(usize, u64)> {
         self.share.batch().substituted().iter().map(|bad| (bad.row, bad.substitute)).collect()
     }
@@ -86,7 +86,8 @@ impl Batch {
         self.share.is_in_use()
     }
 
-    /// Items of the longest row of a ragged field; for running sums, the largest difference.
+    /// Items of the longest row of a ragged field. If the numbers are running sums, this is the largest
+    /// difference.
     fn longest(&self, name: &str) -> PyResult<usize> {
         self.share.batch().longest(name).map_err(raise)
     }
@@ -106,7 +107,7 @@ enum Part {
     Lengths,
 }
 
-/// A field of a batch, for `from_dlpack` of a framework.
+/// A field of a batch, for a framework's `from_dlpack`.
 #[pyclass(frozen, module = "feedline._feedline")]
 pub(crate) struct Field {
     share: Arc<Share>,
@@ -143,20 +144,21 @@ impl Field {
         let is_cuda = self.device().device_type == CUDA;
         // SAFETY: DLPack's contract for the argument: a stream of this device, valid while it is used.
         let consumer = unsafe { Consumer::from_python(stream, is_cuda) }.map_err(raise)?;
-        // A batch on the host is ready when it is delivered. Releasing the interpreter's lock would give it
-        // to a thread that reads samples, for a whole call.
+        // A batch on the host is ready when it is delivered. If the interpreter's lock were released here, a
+        // thread that reads samples would take it for a whole call.
         let tensor = if is_cuda { detached(py, || self.tensor(consumer)) } else { self.tensor(consumer) };
         let tensor = tensor.map_err(raise)?;
         capsule(py, tensor, max_version.is_some_and(|(major, _)| major >= 1))
     }
 
-    /// NumPy's description of the memory. Elements of a type that NumPy lacks are unsigned integers.
+    /// NumPy's description of the memory. If NumPy lacks the type of the elements, they are described as
+    /// unsigned integers.
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         if self.device().device_type == CUDA {
             return Err(PyAttributeError::new_err("the batch is on a GPU"));
         }
-        // The same rules as in `__dlpack__`.
+        // The same rules apply as in `__dlpack__`.
         let tensor = self.tensor(Consumer::Cpu).map_err(raise)?;
         let described = &tensor.get().dl_tensor;
         let rank = usize::try_from(described.ndim).unwrap_or(0);
@@ -166,7 +168,7 @@ impl Field {
         interface.set_item("version", 3)?;
         interface.set_item("shape", PyTuple::new(py, shape)?)?;
         interface.set_item("typestr", format!("<u{}", described.dtype.bits / 8))?;
-        // Read-only. The array keeps this object, which keeps the slot.
+        // The data is read-only. The array keeps this object alive, and this object keeps the slot.
         interface.set_item("data", (described.data as usize, true))?;
         Ok(interface)
     }

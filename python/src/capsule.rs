@@ -10,7 +10,8 @@ use pyo3::prelude::*;
 const VERSIONED: &CStr = c"dltensor_versioned";
 const UNVERSIONED: &CStr = c"dltensor";
 
-/// A capsule of `tensor`: with the structure of DLPack 1.0 if `is_versioned`, otherwise with the older one.
+/// A capsule of `tensor`. It has the structure of DLPack 1.0 if `is_versioned`, and otherwise the older
+/// structure.
 pub(crate) fn capsule(py: Python<'_>, tensor: Exported, is_versioned: bool) -> PyResult<Bound<'_, PyAny>> {
     if is_versioned {
         let raw = tensor.into_raw();
@@ -27,7 +28,7 @@ pub(crate) fn capsule(py: Python<'_>, tensor: Exported, is_versioned: bool) -> P
     }
 }
 
-/// The tensor of a capsule, if no consumer has taken it; a consumer renames the capsule.
+/// The tensor of a capsule if no consumer has taken it. A consumer renames the capsule.
 fn untaken(capsule: *mut PyObject, name: &CStr) -> Option<*mut c_void> {
     // SAFETY: called by a destructor with its capsule; the name is a static string.
     let is_untaken = unsafe { PyCapsule_IsValid(capsule, name.as_ptr()) } == 1;
@@ -35,7 +36,8 @@ fn untaken(capsule: *mut PyObject, name: &CStr) -> Option<*mut c_void> {
     is_untaken.then(|| unsafe { PyCapsule_GetPointer(capsule, name.as_ptr()) })
 }
 
-/// The destructor of a versioned capsule. A consumer that refuses a tensor does not call its deleter.
+/// The destructor of a versioned capsule. It calls the tensor's deleter, because a consumer that refuses a
+/// tensor does not.
 unsafe extern "C" fn drop_versioned(capsule: *mut PyObject) {
     let Some(raw) = untaken(capsule, VERSIONED) else { return };
     let raw = raw.cast::<DLManagedTensorVersioned>();

@@ -1,4 +1,4 @@
-//! Data sets: opened, in memory, written in Python, and composed of others.
+//! Data sets. They are opened, in memory, written in Python, or composed of others.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::transforms::transforms;
 #[pyclass(frozen, module = "feedline._feedline")]
 pub(crate) struct DataSet {
     pub(crate) set: Arc<dyn Dataset>,
-    /// The format of the file, or how the set was made.
+    /// The format of the file, or the way the set was made.
     #[pyo3(get)]
     kind: String,
     /// The names of the classes, in the order of their labels.
@@ -39,19 +39,19 @@ pub(crate) struct DataSet {
     /// The values of each category of a table, in the order of their numbers.
     #[pyo3(get)]
     pub(crate) categories: Vec<(String, Vec<String>)>,
-    /// The same pictures, encoded, if lanes of the loader may decode them.
+    /// The same pictures in encoded form, if lanes of the loader may decode them.
     pub(crate) encoded: Option<Encoded>,
-    /// A summary of the documents of packed windows, or of the tokens of a stream: how many were used, cut or
-    /// left out.
+    /// A summary of the documents of packed windows, or of the tokens of a stream. It says how many were
+    /// used, cut or left out.
     #[pyo3(get)]
     pub(crate) fate: Option<String>,
     /// The measured lengths of the samples, by field.
     pub(crate) lengths: Vec<(String, Vec<u32>)>,
-    /// The costs of packed windows: their items, and the squares of their documents' lengths.
+    /// The costs of packed windows: the number of items, and the squares of the lengths of the documents.
     pub(crate) costs: Option<[Vec<u32>; 2]>,
-    /// For a set written in Python, the processes that read it.
+    /// The processes that read the set, if the set is written in Python.
     read_by: Option<Arc<ReadBy>>,
-    /// Windows of time, which can be split by time.
+    /// The windows of time of this set, which can be split by time.
     pub(crate) windows: Option<TableWindows>,
 }
 
@@ -79,7 +79,7 @@ impl DataSet {
         Self { lengths, ..Self::new(kind, set) }
     }
 
-    /// This set, with the lengths of its samples in some fields that vary.
+    /// This set, with the lengths of its samples in some fields of variable length.
     pub(crate) fn with_lengths(self, lengths: Vec<(String, Vec<u32>)>) -> Self {
         Self { lengths, ..self }
     }
@@ -104,7 +104,7 @@ impl DataSet {
         Self { costs: Some(costs), ..self }
     }
 
-    /// The number of items that each sample has of the ragged field `field`.
+    /// The number of items of each sample in the ragged field `field`.
     pub(crate) fn lengths_of(&self, field: &str) -> feedline::Result<Vec<u32>> {
         match self.lengths.iter().find(|(name, _)| name == field) {
             Some((_, known)) => Ok(known.clone()),
@@ -112,7 +112,7 @@ impl DataSet {
         }
     }
 
-    /// The set that `choose` makes from this one. It may have a sample up to `copies` times.
+    /// The set that `choose` makes from this set. It may contain a sample up to `copies` times.
     fn choice<D: Dataset>(
         &self,
         kind: &str,
@@ -129,7 +129,7 @@ impl DataSet {
         chosen().map_err(raise)
     }
 
-    /// Refuses pictures that only lanes of the loader may decode: `step` needs their pixels.
+    /// Refuses pictures that only lanes of the loader may decode, because `step` needs their pixels.
     pub(crate) fn check_decoded(&self, step: &str) -> PyResult<()> {
         if self.encoded.as_ref().is_none_or(|encoded| encoded.decode != Decode::Gpu) {
             return Ok(());
@@ -142,12 +142,12 @@ impl DataSet {
     }
 }
 
-/// The fields of a reader that vary in length.
+/// The fields of a reader whose lengths vary.
 fn varying(reader: &dyn Reader) -> impl Iterator<Item = &SchemaField> {
     reader.schema().fields().iter().filter(|field| field.shape.iter().any(Option::is_none))
 }
 
-/// Refuses complex numbers. A batch would have two numbers for each, which is an array of another shape.
+/// Refuses complex numbers. A batch would hold each as two numbers, so the array would have another shape.
 fn check_types(reader: &dyn Reader) -> feedline::Result<()> {
     let is_complex =
         |field: &&SchemaField| matches!(field.element, ElementType::Complex64 | ElementType::Complex128);
@@ -162,7 +162,7 @@ fn check_types(reader: &dyn Reader) -> feedline::Result<()> {
     Err(reader.path(0).map_or(error.clone(), |path| error.at_path(path)))
 }
 
-/// Runs `work`, which may read, without the interpreter's lock.
+/// Runs `work` without the interpreter's lock, because `work` may read.
 pub(crate) fn detached<T: Send>(
     py: Python<'_>,
     work: impl FnOnce() -> feedline::Result<T> + Send,
@@ -170,7 +170,7 @@ pub(crate) fn detached<T: Send>(
     interpreter::detached(py, work).map_err(raise)
 }
 
-/// The options of `feedline.open` that every format has.
+/// The options of `feedline.open` that apply to every format.
 pub(crate) fn open_options(
     split: Option<&str>,
     classes: Option<Vec<String>>,
@@ -197,7 +197,7 @@ pub(crate) fn open_options(
     Ok(OpenOptions { memory_limit, split, classes, empty_members, nulls, types, ..defaults })
 }
 
-/// The root and the label's column of a manifest, the class folder of a pattern, and the seconds for which a
+/// The root and the label's column of a manifest, the class folder of a pattern, and how many seconds a
 /// listing of objects is kept.
 pub(crate) type Listed = (Option<String>, Option<String>, Option<usize>, u64);
 
@@ -211,7 +211,7 @@ pub(crate) fn manifest_options(
     ManifestOptions { root: root.map(Into::into), files, label, open }
 }
 
-/// The type of cells of this name; `_options.types` has the names.
+/// The cell type with this name. `_options.types` lists the names.
 fn stated(name: &str) -> feedline::Result<ElementType> {
     match name {
         "u64" => Ok(ElementType::U64),
@@ -223,9 +223,9 @@ fn stated(name: &str) -> feedline::Result<ElementType> {
 
 #[pymethods]
 impl DataSet {
-    /// Opens a file, a folder or a URL. `max_length` has the max items per field that varies; a field that is
-    /// not named gets `default_length`, or the length of its longest value. `tokenizer` has the file, the
-    /// field of text, whether special tokens are added, and the max tokens. `manifest` has the columns of
+    /// Opens a file, a folder or a URL. `max_length` has the max items per field of variable length. A field
+    /// without an entry gets `default_length`, or the length of its longest value. `tokenizer` has the file,
+    /// the field of text, whether special tokens are added, and the max tokens. `manifest` has the columns of
     /// files, the root and the column of the label.
     #[staticmethod]
     #[pyo3(signature = (
@@ -283,7 +283,7 @@ impl DataSet {
         })
     }
 
-    /// Opens encoded pictures, and decodes and transforms them: in the workers (`cpu`), or in lanes of the
+    /// Opens encoded pictures. They are decoded and transformed in the workers (`cpu`), or in lanes of the
     /// loader (`gpu`, `auto`). See [`Listed`].
     #[staticmethod]
     #[pyo3(signature = (
@@ -326,7 +326,8 @@ impl DataSet {
             if let Some((_, list)) = &encoded {
                 list.device_part()?;
             }
-            // The reader is opened only once, because that lists a folder of a store and opens its objects.
+            // The reader is opened only once, because opening it lists the folder of a store and opens its
+            // objects.
             let reader: Arc<dyn Reader> = open_pictures(path, &options)?.into();
             let new = |(decode, list)| Encoded::files(&reader, list, decode);
             let encoded = encoded.map(new).transpose()?;
@@ -340,9 +341,10 @@ impl DataSet {
         })
     }
 
-    /// A data set written in Python: a `_own.Reader`. `calls`: whether it reads several samples in one call,
-    /// and whether it reads a whole batch in one call. `varies`: whether its samples get random numbers, and
-    /// whether the global generators are seeded. It crops at random if the set that it maps does.
+    /// A data set written in Python: a `_own.Reader`. `calls` says whether it reads several samples in one
+    /// call, and whether it reads a whole batch in one call. `varies` says whether its samples get random
+    /// numbers, and whether the global generators are seeded. It crops at random if the set that it maps
+    /// does.
     #[staticmethod]
     #[pyo3(signature = (reader, len, fields, fingerprint, calls, varies, mapped=None))]
     fn own(
@@ -359,8 +361,9 @@ impl DataSet {
         Ok(Self { read_by: Some(set.read_by().clone()), ..Self::new("python", set) })
     }
 
-    /// Registers a loader that reads this set, written in Python, by `count` processes: the ones that read it
-    /// already, or `new` ones, where the set has this number. With 0, by threads.
+    /// Registers a loader that reads this set, which is written in Python. It reads by `count` processes, or
+    /// by threads if `count` is 0. If processes already read the set, the loader uses them. Otherwise it uses
+    /// those of `new`, which know the set by the given number.
     #[pyo3(signature = (count, new))]
     fn read_by(
         &self,
@@ -378,7 +381,7 @@ impl DataSet {
         self.read_by.as_ref().is_some_and(|read_by| read_by.has_processes())
     }
 
-    /// Arrays in memory: name, dtype, shape of a row, and bytes of each.
+    /// A set of arrays in memory. Each array has a name, a dtype, the shape of a row, and its bytes.
     #[staticmethod]
     fn arrays(fields: Vec<(String, String, Vec<usize>, Bound<'_, PyBytes>)>) -> PyResult<Self> {
         let mut set = InMemory::new();
@@ -393,7 +396,8 @@ impl DataSet {
         usize::try_from(self.set.len()).unwrap_or(usize::MAX)
     }
 
-    /// The fields: name, dtype, shape of a row or of an item, and the max items of a ragged field.
+    /// The fields. Each has a name, a dtype, the shape of a row or of an item, and the max items if it is
+    /// ragged.
     fn fields(&self) -> Vec<FieldOf> {
         fields_of(self.set.spec())
     }
@@ -405,7 +409,7 @@ impl DataSet {
         interpreter::detached(py, fingerprint).map_err(raise)
     }
 
-    /// Where lanes of the loader decode: `gpu`, `auto`, or none.
+    /// Where lanes of the loader decode: `gpu` or `auto`; `None` if they do not.
     #[getter]
     fn lanes_decode_on(&self) -> Option<&'static str> {
         self.encoded.as_ref().map(|encoded| if encoded.decode == Decode::Gpu { "gpu" } else { "auto" })
@@ -416,7 +420,7 @@ impl DataSet {
         self.set.path(id).map(|path| path.display().to_string())
     }
 
-    /// The bytes of each field of sample `id`, as `epoch` reads it.
+    /// The bytes of each field of sample `id`, as they are read in `epoch`.
     fn read<'py>(
         &self,
         py: Python<'py>,
@@ -435,7 +439,7 @@ impl DataSet {
         Ok(fields.iter().map(|bytes| PyBytes::new(py, bytes)).collect())
     }
 
-    /// Whether samples depend on the epoch or on random numbers; looks at the first one.
+    /// Whether samples depend on the epoch or on random numbers. Reads only the first sample.
     fn varies(&self, py: Python<'_>) -> bool {
         let mut context = Context::new(0, 0);
         interpreter::detached(py, || {
@@ -443,12 +447,13 @@ impl DataSet {
         })
     }
 
-    /// The number of items that each sample has of the ragged field `field`.
+    /// The number of items of each sample in the ragged field `field`.
     fn lengths(&self, py: Python<'_>, field: &str) -> PyResult<Vec<u32>> {
         detached(py, || self.lengths_of(field))
     }
 
-    /// The cost of each packed window: its items, or the squares of its documents' lengths.
+    /// The cost of each packed window. It is the number of items, or the squares of the lengths of the
+    /// documents.
     fn costs(&self, squares: bool) -> PyResult<Vec<u32>> {
         match &self.costs {
             Some(costs) => Ok(costs[usize::from(squares)].clone()),
@@ -465,7 +470,7 @@ impl DataSet {
         self.choice("subset", copies, |set| set.subset(ids.clone()))
     }
 
-    /// The folds of a cross-validation: a training and a validation set each.
+    /// The folds of a cross-validation. Each has a training set and a validation set.
     #[pyo3(signature = (count, labels, seed))]
     fn folds(&self, count: usize, labels: Option<Vec<u32>>, seed: u64) -> PyResult<Vec<(Self, Self)>> {
         let folds = self.set.clone().folds(count, labels.as_deref(), seed).map_err(raise)?;
@@ -475,7 +480,7 @@ impl DataSet {
             .collect()
     }
 
-    /// This set with negatives: items that a sample does not have in `fields`.
+    /// This set with negatives. Negatives are items that a sample does not have in `fields`.
     fn negatives(&self, fields: Vec<String>, count: usize, items: u64, seed: u64) -> PyResult<Self> {
         self.check_decoded("negatives")?;
         let fields: Vec<_> = fields.iter().map(String::as_str).collect();
@@ -483,7 +488,7 @@ impl DataSet {
         Ok(Self { lengths: self.lengths.clone(), ..Self::new("negatives", set) })
     }
 
-    /// The windows whose targets have times from `start` on and below `end`.
+    /// The windows whose targets have times from `start` to before `end`.
     fn targets_in(&self, start: Option<f64>, end: Option<f64>) -> PyResult<Self> {
         match &self.windows {
             Some(windows) => targets_in(windows, start, end),
@@ -601,7 +606,7 @@ impl DataSet {
 /// The bytes of each field of one sample.
 fn read_one(set: &dyn Dataset, id: u64, context: &mut Context) -> Result<Vec<Vec<u8>>, feedline::ReadError> {
     let layout = Layout::new(set.spec(), 1)?;
-    // `u64`, so that the slab is aligned for every element type.
+    // The elements are `u64`, so that the slab is aligned for every element type.
     let mut slab = vec![0_u64; layout.bytes().div_ceil(8)];
     let slab = &mut bytemuck::cast_slice_mut(&mut slab)[..layout.bytes()];
     let mut rows = internal::rows::new(&layout, slab, 1);

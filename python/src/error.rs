@@ -1,4 +1,5 @@
-//! Turns errors into Python exceptions: a class per kind, the place as attributes, the cause as `__cause__`.
+//! Turns errors into Python exceptions. Each kind has a class, the place becomes attributes, and the cause
+//! becomes `__cause__`.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,12 +11,13 @@ use pyo3::prelude::*;
 
 use crate::interpreter::Inside;
 
-/// An exception of Python code that a data set or a hook has raised.
+/// An exception that Python code of a data set or a hook has raised.
 pub(crate) struct Raised {
-    /// The exception and the line that raised it, as text, so that a worker can print it without the
+    /// The text of the exception and of the line that raised it, so that a worker can print it without the
     /// interpreter.
     text: String,
-    /// The exception, until it is raised. Its frames may hold the loader, which holds this error: a cycle.
+    /// The exception, until it is raised. Its frames may hold the loader, and the loader holds this error, so
+    /// it would form a cycle.
     error: Mutex<Option<PyErr>>,
 }
 
@@ -29,7 +31,7 @@ impl Raised {
         Self { text, error: Mutex::new(Some(error)) }
     }
 
-    /// An exception of another process; `text` has its line.
+    /// An exception of another process. `text` includes the line that raised it.
     pub(crate) fn with_text(text: String, error: PyErr) -> Self {
         Self { text, error: Mutex::new(Some(error)) }
     }
@@ -51,7 +53,7 @@ impl std::error::Error for Raised {}
 
 /// The exception for `error`.
 pub(crate) fn raise(error: Error) -> PyErr {
-    // Building an exception runs Python code.
+    // Counts this thread, because building an exception runs Python code.
     let _inside = Inside::new();
     Python::attach(|py| exception(py, &error).unwrap_or_else(|failed| failed))
 }
@@ -78,7 +80,7 @@ fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     Ok(exception)
 }
 
-/// The place that the error names, or else its cause.
+/// The place that the error has, or else the place of its cause.
 fn innermost<T>(error: &Error, place: impl Fn(&Error) -> Option<T>) -> Option<T> {
     let mut error = Some(error);
     while let Some(at) = error {

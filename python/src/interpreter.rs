@@ -1,8 +1,9 @@
 //! Counts the threads that use the interpreter, and makes them leave before it shuts down.
 //!
 //! CPython before 3.14 kills a thread that takes the interpreter's lock after the interpreter has shut down.
-//! It unwinds that thread through Rust code, which ends the process. So every thread with Rust code on its
-//! stack is counted while it may take the lock; `leave` lets no more threads in, and waits for those inside.
+//! It unwinds this thread through Rust code, which ends the process. So every thread with Rust code on its
+//! stack is counted while it may take the lock. `leave` lets no more threads in, and waits for the counted
+//! threads.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,13 +18,14 @@ use pyo3::prelude::*;
 use crate::open::close_all;
 use crate::thread_state;
 
-/// The time that samples have to end after a Ctrl-C during the interpreter's shutdown. Then the process ends.
+/// How long samples may take to end after a Ctrl-C during the interpreter's shutdown. After this time the
+/// process ends.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The time after which `leave` prints what it waits for.
+/// The time after which `leave` prints what it is waiting for.
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// Threads that run Python code for a loader, are about to, or return to Python.
+/// Number of threads that run Python code for a loader, are about to run it, or return to Python.
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether the interpreter is about to shut down.
@@ -44,15 +46,15 @@ impl Inside {
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        // Does not underflow in a child that was forked meanwhile.
+        // The count must not underflow in a child that was forked meanwhile.
         let _ = INSIDE.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |inside| inside.checked_sub(1));
     }
 }
 
 /// Runs `work` with the interpreter's lock; fails once the interpreter is shutting down.
 pub(crate) fn attach<T>(work: impl FnOnce(Python<'_>) -> Result<T, ReadError>) -> Result<T, ReadError> {
-    // Counts this thread first, then checks. `leave` closes first, then waits for the counted threads: so no
-    // thread slips through.
+    // This thread is counted first, and then checks `IS_CLOSING`. `leave` sets `IS_CLOSING` first, and then
+    // waits for the counted threads. So it misses no thread.
     let _inside = Inside::new();
     if IS_CLOSING.load(Ordering::SeqCst) {
         return Err(shutting_down());
@@ -64,14 +66,14 @@ pub(crate) fn attach<T>(work: impl FnOnce(Python<'_>) -> Result<T, ReadError>) -
     entered.unwrap_or_else(|| Err(shutting_down()))
 }
 
-/// Runs `work` without the interpreter's lock. Once the interpreter shuts down, only workers, which `leave`
-/// waits for, and the thread that shuts it down return from this.
+/// Runs `work` without the interpreter's lock. Once the interpreter shuts down, only two kinds of threads
+/// return from this call: workers, for which `leave` waits, and the thread that shuts the interpreter down.
 pub(crate) fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
     let may_return = || is_worker() || CLOSED_BY.get() == Some(&std::thread::current().id());
     let (done, returning) = py.detach(|| {
         let done = work();
         loop {
-            // Counted before the check, as above, until the thread has the lock.
+            // This thread is counted before the check, as above, and stays counted until it has the lock.
             let returning = Inside::new();
             if !IS_CLOSING.load(Ordering::SeqCst) || may_return() {
                 return (done, returning);
@@ -97,27 +99,27 @@ fn shutting_down() -> ReadError {
     Error::new(ErrorKind::Stopped, "the Python interpreter is shutting down").into()
 }
 
-/// Whether this is a thread of a loader.
+/// Whether the calling thread is a thread of a loader.
 pub(crate) fn is_worker() -> bool {
     std::thread::current().name().is_some_and(|name| name.starts_with("fl-"))
 }
 
-/// Whether the interpreter is about to shut down. Long-running Python code of a worker asks this.
+/// Whether the interpreter is about to shut down. Long-running Python code of a worker calls this.
 #[pyfunction]
 pub(crate) fn is_closing() -> bool {
     IS_CLOSING.load(Ordering::Relaxed)
 }
 
-/// Lets no more threads run Python code for a loader, waits for the samples being read, and ends the loaders.
-/// `atexit` calls it directly: a signal could interrupt Python code.
+/// Lets no more threads run Python code for a loader, waits for the samples that are being read, and ends the
+/// loaders. `atexit` calls it directly, because a signal could interrupt Python code.
 ///
-/// Ctrl-C does not end the wait at once, because the interpreter must not shut down under a worker. If the
-/// samples take longer than [`PATIENCE`] after it, the process ends in place of the interpreter.
+/// Ctrl-C does not end the wait at once, because the interpreter must not shut down while a worker uses it.
+/// If the samples take longer than [`PATIENCE`] after it, the process ends instead.
 #[pyfunction]
 pub(crate) fn leave(py: Python<'_>) {
     let _ = CLOSED_BY.set(std::thread::current().id());
     IS_CLOSING.store(true, Ordering::SeqCst);
-    // Threads that wait for worker processes are not counted.
+    // Threads that wait for worker processes are not counted. This ends the processes, and so these waits.
     crate::processes::close_all(py);
     let (start, mut is_told) = (Instant::now(), false);
     let mut interrupted: Option<(Instant, PyErr)> = None;
@@ -139,7 +141,7 @@ pub(crate) fn leave(py: Python<'_>) {
     let _ = end_at_next_press(py, interrupted.is_some());
 }
 
-/// After a first Ctrl-C, lets the next one end the process without another traceback.
+/// Lets the next Ctrl-C after the first end the process without another traceback.
 fn end_at_next_press(py: Python<'_>, is_interrupted: bool) -> PyResult<()> {
     let sys = py.import("sys")?;
     let is_ended_by_one =
@@ -154,12 +156,12 @@ fn end_at_next_press(py: Python<'_>, is_interrupted: bool) -> PyResult<()> {
         let _ = sys.getattr(name)?.call_method0("flush");
     }
     signals.call_method1("signal", (&interrupt, signals.getattr("SIG_DFL")?))?;
-    // Handles a Ctrl-C that was pressed before.
+    // Handles a Ctrl-C that came before this call.
     let _ = py.check_signals();
     Ok(())
 }
 
-/// Ends the process as an unhandled `error` does, without the rest of the interpreter's shutdown.
+/// Ends the process in the way an unhandled `error` does. The rest of the interpreter's shutdown is skipped.
 fn end_process(py: Python<'_>, error: &PyErr) {
     let end = || -> PyResult<()> {
         for name in ["stdout", "stderr"] {

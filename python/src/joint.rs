@@ -26,7 +26,7 @@ pub(crate) struct Given {
     field: Option<String>,
     /// The file or the folder of boxes.
     annotations: Option<String>,
-    /// Fields, or one folder.
+    /// The fields of masks, or one folder.
     mask: Vec<String>,
     depth: Vec<String>,
     /// The field of boxes, and its format.
@@ -59,7 +59,7 @@ pub(crate) fn open_joint(
     let (root, label, class_from, seconds) = listed;
     let options = open_options(split, classes, false, false, None, Vec::new())?;
     let options = OpenOptions { class_from, listing_age: Duration::from_secs(seconds), ..options };
-    // A manifest's columns of paths are detected, unless one is named.
+    // A manifest's columns of paths are detected unless a column is named.
     let files =
         given.field.iter().flat_map(|field| [field].into_iter().chain(&given.mask).chain(&given.depth));
     let options = manifest_options(files.cloned().collect(), root, label, options);
@@ -81,10 +81,11 @@ pub(crate) fn open_joint(
     opened.map_err(raise)
 }
 
-/// The transforms of a list, by name, with their arguments.
+/// The transforms of a list. Each has a name and its arguments.
 type Steps<'py> = Vec<(String, Bound<'py, PyDict>)>;
 
-/// Opens pictures with several views each: `lists` has the number of views per list of transforms.
+/// Opens pictures with several views each. `lists` has one list of transforms and its number of views per
+/// entry.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "Python has the defaults")]
 pub(crate) fn open_views(
@@ -139,7 +140,7 @@ fn opened(
 ) -> feedline::Result<(Box<dyn Reader>, Parts)> {
     if let Some(annotations) = &given.annotations {
         let classes = options.open.classes.as_deref();
-        // Annotations have only one mask; `_parts.py` refuses others.
+        // Annotations have only one mask. `_parts.py` refuses more masks.
         let pictures = match given.mask.is_empty() {
             true => Annotated::open_with(path, annotations, classes)?,
             false => Annotated::open_segmented(path, annotations, classes)?,

@@ -1,7 +1,7 @@
 //! The compiled part of the Python package `feedline`: the module `feedline._feedline`.
 //!
 //! The package's Python files have the names, defaults and docs that a user sees. This crate has the code
-//! that must not run under the interpreter's lock, and what Python cannot express.
+//! that must not run under the interpreter's lock, and the code that cannot be written in Python.
 //!
 //! | file | what |
 //! | --- | --- |
@@ -23,8 +23,8 @@
 //! | `commands.rs` | the commands of `python -m feedline` |
 //! | `error.rs` | errors as exceptions |
 //!
-//! Every call that may wait, read or take a lock detaches from the interpreter first: a worker may need its
-//! lock for a data set written in Python.
+//! Every call that may wait, read or take a lock first releases the interpreter's lock. A worker may need
+//! this lock for a data set written in Python.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 use pyo3::prelude::*;

@@ -21,7 +21,7 @@ use crate::open::Open;
 use crate::options::{Options, Samples, builder};
 use crate::running::{Answer, Start, State, TICK};
 
-/// The shortest wait whose line is named.
+/// Min wait of a line that is named.
 const NOTICED: Duration = Duration::from_micros(100);
 
 /// The factor by which the time limit for held slots grows if other threads may hold them.
@@ -35,16 +35,16 @@ pub(crate) struct Loader {
     held_timeout: Duration,
     /// The step at which the epoch was resumed.
     first_step: AtomicU64,
-    /// Steps that were delivered since then.
+    /// Number of steps that were delivered since then.
     delivered: AtomicU64,
     world: World,
-    /// Records the run; `None` once the loader is closed, which frees the files.
+    /// Records the run. `None` once the loader is closed; closing frees the files.
     recorder: Mutex<Option<Recorder>>,
     /// Called with the nanoseconds of a wait.
     waited: Py<PyAny>,
 }
 
-/// Facts about a loader that are needed while an epoch borrows it.
+/// Facts about a loader that are read while an epoch borrows it.
 struct About {
     progress: Progress,
     steps: Option<u64>,
@@ -103,15 +103,15 @@ impl Loader {
         })
     }
 
-    /// Begins `epoch`; returns its number of steps.
+    /// Begins `epoch`, and returns its number of steps.
     fn begin(&self, py: Python<'_>, epoch: u64) -> PyResult<Option<u64>> {
         let steps = self.with_state(py, |state| state.begin(Start::Epoch(epoch)))?;
         self.begin_at(0);
         Ok(steps)
     }
 
-    /// Continues the epoch of a saved cursor; returns the number of steps left. `step` is the saved step,
-    /// which a source's cursor lacks.
+    /// Continues the epoch of a saved cursor, and returns the number of steps left. `step` is the saved step,
+    /// because a source's cursor lacks it.
     #[pyo3(signature = (cursor, epoch, step, bad_samples))]
     fn resume(
         &self,
@@ -139,13 +139,13 @@ impl Loader {
         let steps = self.with_state(py, |state| {
             let steps = state.begin(Start::Cursor(cursor))?;
             if !report.samples().is_empty() {
-                // Set first: it would end an epoch that had begun.
+                // The report is set first, because setting it would end an epoch that had begun.
                 state.with_loader(|loader| loader.set_bad_sample_report(report))?;
                 return state.begin(Start::Cursor(cursor));
             }
             Ok(steps)
         })?;
-        // With another batch size the number of steps differs.
+        // With another batch size, the number of steps is different.
         self.begin_at(if self.about.steps.is_some() {
             cursor.position().div_ceil(self.about.global_batch)
         } else {
@@ -184,7 +184,7 @@ impl Loader {
         }
     }
 
-    /// The next batch if it has arrived; never waits.
+    /// The next batch if it has arrived. Never waits.
     fn next_ready(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
         let answer = self.with_state(py, |state| state.next(Duration::ZERO))?;
         Ok(match answer {
@@ -193,13 +193,14 @@ impl Loader {
         })
     }
 
-    /// Charges time of this thread to the device map: in Python it runs on the thread of the loop.
+    /// Charges time of this thread to the device map. In Python, the device map runs on the thread of the
+    /// loop.
     fn add_device_map_time(&self, nanoseconds: u64) {
         self.about.progress.add_device_map_time(Duration::from_nanos(nanoseconds));
     }
 
     /// The position after the batches delivered so far: the cursor's bytes, its epoch, the step, and the
-    /// samples of the epoch (unknown for a source).
+    /// number of samples of the epoch. For a source, the number of samples is unknown.
     fn cursor<'py>(&self, py: Python<'py>) -> (Bound<'py, PyBytes>, u64, u64, Option<u64>) {
         let (cursor, _) = self.position();
         let step = self.first_step.load(Ordering::Relaxed) + self.delivered.load(Ordering::Relaxed);
@@ -221,8 +222,8 @@ impl Loader {
         if report.samples().is_empty() { None } else { serde_json::to_string(&report).ok() }
     }
 
-    /// The text, the diagnosis and the JSON of the report, and its page for a browser with the lines that
-    /// wait: place, nanoseconds and batches.
+    /// The report as text, its diagnosis, its JSON, and its page for a browser. The page shows the lines that
+    /// wait, with place, nanoseconds and batches.
     fn report(&self, lines: Vec<(String, u64, u64)>) -> (String, String, String, String) {
         let report = self.about.progress.report();
         let diagnosis = Diagnosis::new(&report);
@@ -239,7 +240,7 @@ impl Loader {
         self.about.steps
     }
 
-    /// Rows of a step over all ranks.
+    /// Number of rows of a step over all ranks.
     #[getter]
     fn global_batch(&self) -> u64 {
         self.about.global_batch
@@ -261,7 +262,8 @@ impl Loader {
         self.about.memory
     }
 
-    /// Ends the loader and its threads. Does nothing in a forked child, and the second time.
+    /// Ends the loader and its threads. A second call does nothing, and neither does a call in a forked
+    /// child.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         if self.open.is_forked() {
             return Ok(());
@@ -275,7 +277,7 @@ impl Loader {
         .map_err(raise)
     }
 
-    /// Records a value of the last step that was delivered.
+    /// Records a value for the last delivered step.
     fn note(&self, py: Python<'_>, name: &str, value: f64) -> PyResult<()> {
         let Some(recorder) = self.recorder().clone() else {
             let why = "the loader does not record its run, or is closed: give record=FOLDER when it is made";
@@ -296,7 +298,7 @@ impl Loader {
 
 impl Loader {
     /// Reports a wait of the loop, so that its line can be named. Signal handlers run in the first Python
-    /// code after the wait, so an error is an interrupt, or the exception of another handler.
+    /// code after the wait. So an error is an interrupt, or the exception of another handler.
     fn tell_wait(&self, py: Python<'_>, waited: Duration) -> PyResult<()> {
         if waited >= NOTICED {
             self.waited.call1(py, (waited.as_nanos() as u64,))?;
@@ -324,8 +326,8 @@ impl Loader {
         (self.about.progress.cursor(), self.about.progress.bad_sample_report())
     }
 
-    /// The next batch, if it is ready. Keeps the interpreter's lock, which a thread that reads samples would
-    /// otherwise take for a whole call.
+    /// The next batch if it is ready. Keeps the interpreter's lock, because a thread that reads samples would
+    /// otherwise take it for a whole call.
     fn next_at_hand(&self) -> PyResult<Option<Share>> {
         if self.open.is_forked() {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! The open loaders of this process. They end before the interpreter does.
+//! The open loaders of this process. They end before the interpreter ends.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::{Duration, Instant};
@@ -11,11 +11,11 @@ use crate::running::State;
 
 static OPEN: Mutex<Vec<Weak<Open>>> = Mutex::new(Vec::new());
 
-/// A loader that is open, or was.
+/// A loader that is open or has been closed.
 pub(crate) struct Open {
     state: Mutex<State>,
     stop: StopHandle,
-    /// The process that has the threads.
+    /// The process that has the loader's threads.
     process: u32,
     drop_timeout: Duration,
 }
@@ -38,7 +38,7 @@ impl Open {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The state, unless another thread has it.
+    /// The state; `None` if another thread has locked it.
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
         match self.state.try_lock() {
             Ok(state) => Some(state),
@@ -47,13 +47,14 @@ impl Open {
         }
     }
 
-    /// Ends the loader; waits for its threads. Does nothing the second time.
+    /// Ends the loader, and waits for its threads. A second call does nothing.
     pub(crate) fn close(&self) -> Result<()> {
         self.stop.stop();
         self.close_within(self.drop_timeout)
     }
 
-    /// If the threads do not end in time, another thread waits for them, and frees what they use.
+    /// Ends the loader within `limit`. If its threads do not end in time, another thread waits for them and
+    /// frees their resources.
     fn close_within(&self, limit: Duration) -> Result<()> {
         let mut state = std::mem::replace(&mut *self.lock(), State::Closed);
         let stopped = state.stop(limit);
@@ -65,7 +66,7 @@ impl Open {
         stopped
     }
 
-    /// Takes the loader out, to drop it.
+    /// Takes the loader out, so that it can be dropped.
     fn take(&mut self) -> State {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(state, State::Closed)
@@ -73,7 +74,7 @@ impl Open {
 }
 
 impl Drop for Open {
-    /// Waits for the threads without the interpreter's lock, which a worker may need to end.
+    /// Waits for the threads without the interpreter's lock, because a worker may need this lock to end.
     fn drop(&mut self) {
         let state = self.take();
         if matches!(state, State::Closed) {
@@ -88,15 +89,15 @@ impl Drop for Open {
                 });
             });
         }
-        // In a forked child, and when the interpreter shuts down.
+        // The state is leaked in a forked child, and when the interpreter shuts down.
         std::mem::forget(state);
     }
 }
 
-/// Drops a loader on another thread. The garbage collector may have found it on a worker, which may be one of
-/// the threads that the drop waits for.
+/// Drops a loader on another thread. The garbage collector may have found the loader on a worker, and the
+/// drop waits for the loader's workers.
 fn drop_elsewhere(state: State) {
-    // If no thread can be started, the closure is dropped here, and the worker waits until the time-out.
+    // If no thread can be started, the closure is dropped here. The worker then waits until the time-out.
     let _ = std::thread::Builder::new().name("fl-drop".to_owned()).spawn(move || drop(state));
 }
 
@@ -108,13 +109,13 @@ pub(crate) fn close_all(py: Python<'_>) {
         all.iter().for_each(|open| open.stop.stop());
         let start = Instant::now();
         for open in &all {
-            // Threads that still run do not use the interpreter.
+            // A thread that still runs after this does not use the interpreter.
             let _ = open.close_within(open.drop_timeout.saturating_sub(start.elapsed()));
         }
     });
 }
 
-/// The list; empty if a thread held its lock while this process was forked.
+/// The list of open loaders. It is empty if a thread held its lock while this process was forked.
 fn open_now() -> Vec<Weak<Open>> {
     let start = Instant::now();
     loop {

@@ -26,10 +26,10 @@ pub(crate) enum Samples<'py> {
 pub(crate) struct Options {
     pub(crate) batch_size: usize,
     pub(crate) shuffle: bool,
-    /// Bytes, for a source.
+    /// The shuffle buffer of a source, in bytes.
     pub(crate) shuffle_buffer: Option<u64>,
     pub(crate) split_shards: bool,
-    /// In place of `shuffle`.
+    /// The sampler that is used instead of `shuffle`.
     pub(crate) sampler: Option<Py<Sampler>>,
     pub(crate) seed: u64,
     pub(crate) last_batch: String,
@@ -37,13 +37,13 @@ pub(crate) struct Options {
     pub(crate) gpu: Option<usize>,
     pub(crate) workers: Option<usize>,
     pub(crate) prefetch: Option<usize>,
-    /// Rank and size; `None` for the environment's.
+    /// Rank and size; `None` to use those of the environment.
     pub(crate) world: Option<(u32, u32)>,
     pub(crate) epochs: Option<u64>,
-    /// Field, multiple of the width, and the bytes of one element.
+    /// For each padded field: its name, the multiple for its width, and the bytes of one padding element.
     pub(crate) pad: Vec<(String, usize, Option<Vec<u8>>)>,
     pub(crate) max_per_batch: Vec<(String, usize)>,
-    /// Max bad samples, or their max share.
+    /// Max number of bad samples, or their max share.
     pub(crate) bad_samples: (Option<u64>, Option<f64>),
     pub(crate) skip: Vec<(u64, u64, u64)>,
     pub(crate) transfer_mode: String,
@@ -53,7 +53,7 @@ pub(crate) struct Options {
     pub(crate) map_batch: Option<Py<MapBatch>>,
     /// Whether Python code reads the samples, under the interpreter's lock.
     pub(crate) is_under_one_lock: bool,
-    /// Whether lanes of the loader decode pictures, where they may.
+    /// Whether lanes of the loader decode pictures, if they may.
     pub(crate) decodes_on_lanes: bool,
     /// The folder for the run's record, and the path of the data if it can be opened again.
     pub(crate) record: Option<(PathBuf, Option<PathBuf>)>,
@@ -61,8 +61,8 @@ pub(crate) struct Options {
     pub(crate) waited: Py<PyAny>,
 }
 
-/// The builder of a loader with these options, without device and world; for pictures decoded on lanes, also
-/// the stage that decodes them. Options of the other kind of data are refused before, in Python.
+/// The builder of a loader with these options, without device and world. For pictures that lanes decode, also
+/// the stage that decodes them. Python has already refused options of the other kind of data.
 pub(crate) fn builder(
     data: &Samples<'_>,
     options: Options,
@@ -110,7 +110,7 @@ pub(crate) fn builder(
             (internal::either(builder), None)
         }
     };
-    // The loop in `loader.rs` counts the time itself, so that signals end its wait.
+    // The loop in `loader.rs` measures this time limit itself, so that signals can end its wait.
     let mut builder = internal::hand_over(builder.batch_size(options.batch_size).held_timeout(Duration::MAX));
     if let Some(sampler) = options.sampler {
         builder = builder.sampler(sampler.get().0.clone());

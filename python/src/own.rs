@@ -19,7 +19,7 @@ use crate::interpreter::{attach, is_worker, may_go_on};
 use crate::placed::{Placed, Whole};
 use crate::processes::{Processes, ReadBy, Reading};
 
-/// A field: name, dtype, shape of a row or of an item, and the max items of a ragged field.
+/// A field: its name, its dtype, the shape of a row or of an item, and the max items if it is ragged.
 pub(crate) type FieldOf = (String, String, Vec<usize>, Option<usize>);
 
 /// The spec of `fields`.
@@ -47,7 +47,8 @@ pub(crate) fn dtype_named(name: &str) -> feedline::Result<DType> {
     found.ok_or_else(|| Error::new(ErrorKind::Config, format!("batches have no elements of type {name}")))
 }
 
-/// A data set written in Python: a `_own.Reader`, which stacks the samples of several ids field by field.
+/// A data set written in Python. It is a `_own.Reader`, which stacks the samples of several ids field by
+/// field.
 pub(crate) struct OwnData {
     reader: Py<PyAny>,
     len: u64,
@@ -55,7 +56,7 @@ pub(crate) struct OwnData {
     fingerprint: Option<u64>,
     /// Whether the set reads several samples in one call.
     is_batched: bool,
-    /// Whether it reads all samples of a batch in one call, as a `collate_fn` needs.
+    /// Whether the set reads all samples of a batch in one call, as a `collate_fn` requires.
     is_whole: bool,
     /// Whether samples depend on the epoch and on random numbers.
     varies: bool,
@@ -63,16 +64,16 @@ pub(crate) struct OwnData {
     pub(crate) has_random_geometry: bool,
     /// Whether the global random generators are seeded before each sample.
     is_seeded: bool,
-    /// The processes that read it instead of this one.
+    /// The processes that read the set instead of this process.
     read_by: Arc<ReadBy>,
 }
 
-/// Bytes of samples per call: few enough to stay in a cache of the processor until they are copied, and
-/// enough to make the call cheap.
+/// Max bytes of samples per call. They are few enough to stay in a cache of the processor until they are
+/// copied, and enough to make the call cheap.
 const AT_ONCE: usize = 4 << 20;
 
-/// The result of `_own.Reader.read_many`: the number of samples, their fields, and the error that ended the
-/// read.
+/// The result of `_own.Reader.read_many`. It has the number of samples, their fields, and the error that
+/// ended the read.
 struct Stacked {
     count: usize,
     fields: Vec<Column>,
@@ -81,8 +82,9 @@ struct Stacked {
     is_random: bool,
 }
 
-/// The rows of a field: concatenated, with the length of each in items if they vary; or in place, by address.
-/// A `bytes` object is immutable, so it is copied without the interpreter's lock.
+/// The rows of a field. They are concatenated, with the length of each row in items if lengths vary, or they
+/// stay in place and have addresses. A `bytes` object is immutable, so it is copied without the interpreter's
+/// lock.
 #[derive(FromPyObject)]
 enum Column {
     Fixed(PyBackedBytes),
@@ -119,12 +121,12 @@ impl OwnData {
         &self.read_by
     }
 
-    /// Whether the generators are seeded, and whether several samples are read in one call.
+    /// Whether the generators are seeded, and whether all samples of a batch are read in one call.
     fn calls(&self) -> (bool, bool) {
         (self.is_seeded, self.is_whole)
     }
 
-    /// The seed for the current sample's random numbers, in this process or another.
+    /// The seed for the current sample's random numbers. It is used in this process or in another.
     fn key(&self, context: &mut Context) -> u64 {
         if !self.varies {
             return internal::context::key(context);
@@ -133,7 +135,7 @@ impl OwnData {
         context.random().below(u64::MAX)
     }
 
-    /// The samples `ids`, stacked. Each has a key of random numbers.
+    /// Reads the samples `ids`, stacked. `keys` has a key of random numbers for each sample.
     fn stacked(&self, ids: &[u64], keys: &[u64], epoch: u64) -> Result<Stacked, ReadError> {
         let draws: Option<Vec<_>> = self.varies.then(|| keys.iter().map(|&key| (epoch, key)).collect());
         let inside = InSample::enter();
@@ -149,11 +151,11 @@ impl OwnData {
         })
     }
 
-    /// Reads the first of `ids` into the first rows of `rows`, for a few milliseconds. Returns the number
-    /// read, at least one.
+    /// Reads the first of `ids` into the first rows of `rows`, for a few milliseconds. Returns the number of
+    /// samples read, which is at least one.
     ///
     /// # Errors
-    /// The index of the sample that cannot be read. Those before it are written.
+    /// The index of the sample that cannot be read. The samples before it are written.
     fn read_first(
         &self,
         ids: &[u64],
@@ -234,8 +236,8 @@ impl Dataset for OwnData {
         rows: &mut Rows<'_>,
         context: &mut Context,
     ) -> Result<(), (usize, ReadError)> {
-        // Each sample is begun once, in order, regardless of the number per call, and of the process that
-        // reads it.
+        // Each sample is begun once, in order. This does not depend on the number of samples per call, or on
+        // the process that reads the sample.
         let key = |(index, &id)| internal::context::sample(context, index, id, |context| self.key(context));
         let keys: Vec<_> = ids.iter().enumerate().map(key).collect();
         if let Some(&first) = ids.first() {
@@ -259,8 +261,8 @@ impl Dataset for OwnData {
             );
             at += read.map_err(|(index, error)| (at + index, error))?;
         }
-        // A call (the lock, a check of the generators) costs far more than a small sample, so batches are
-        // split into pieces as long as for other processes.
+        // A call (the lock, a check of the generators) costs far more than a small sample. So batches are
+        // split into pieces as long as those for other processes.
         internal::context::add_elsewhere(context, (start.elapsed().as_nanos() as u64).max(1));
         Ok(())
     }
@@ -272,12 +274,12 @@ impl Dataset for OwnData {
 }
 
 thread_local! {
-    /// Whether this thread is reading a sample by Python code.
+    /// Whether Python code is reading a sample on this thread.
     static IN_SAMPLE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Marks the reading of a sample by Python code, until it is dropped. A nested set leaves the generators as
-/// the outer one has seeded them.
+/// Marks that Python code reads a sample, until it is dropped. A nested set does not seed the generators
+/// again.
 struct InSample {
     is_outermost: bool,
 }
@@ -298,7 +300,7 @@ impl Drop for InSample {
 #[pyclass(frozen, module = "feedline._feedline")]
 pub(crate) struct MapBatch {
     hook: Py<PyAny>,
-    /// The processes that call the method in place of this process.
+    /// The processes that call the function instead of this process.
     read_by: Arc<ReadBy>,
 }
 
@@ -309,16 +311,16 @@ impl MapBatch {
         Self { hook, read_by: Arc::default() }
     }
 
-    /// Registers a loader whose function is called by `count` of the `new` processes, where it has this
-    /// number.
+    /// Registers a loader whose function is called by `count` of the `new` processes. These processes know
+    /// the function by the given number.
     fn read_by(&self, py: Python<'_>, count: usize, new: (PyRef<'_, Processes>, u32)) -> PyResult<Reading> {
         Reading::begin(py, &self.read_by, count, Some((&new.0, new.1)))
     }
 }
 
 impl MapBatch {
-    /// Calls the function on a filled batch. It gets a copy of each field that is not ragged, and returns an
-    /// array for each.
+    /// Calls the function on a filled batch. The function gets a copy of each field that is not ragged, and
+    /// returns an array for each of these fields.
     pub(crate) fn call(&self, batch: &mut FilledBatch<'_>, context: &Context) -> Result<(), ReadError> {
         let key = internal::context::key(context);
         if let Some(done) = self.read_by.map(key, batch.rows()) {

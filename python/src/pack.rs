@@ -23,8 +23,8 @@ pub(crate) struct TokenPacking {
     split: Option<String>,
 }
 
-/// Writes the `.bin` at `to` and the `.idx` beside it; returns the documents, their ids, and the documents of
-/// an earlier run.
+/// Writes the `.bin` file at `to` and the `.idx` file beside it. Returns the number of documents, the number
+/// of their ids, and the number of documents of an earlier run.
 #[pyfunction]
 pub(crate) fn pack_tokens(
     py: Python<'_>,
@@ -36,7 +36,7 @@ pub(crate) fn pack_tokens(
     let TokenPacking { tokenizer, field, end, dtype, threads, split } = packing;
     let dtype = dtype.as_deref().map(dtype_named).transpose().map_err(raise)?;
     let open = open_options(split.as_deref(), None, false, false, None, Vec::new())?;
-    // An exception of `progress` is raised once the files are written.
+    // If `progress` raises an exception, it is raised again after the files are written.
     let raised = Mutex::new(None);
     let packed = detached(py, || {
         let reader = open_with(path, &open)?;

@@ -1,4 +1,4 @@
-//! Pictures that lanes of the loader decode: on the GPU, or on GPU and CPU together.
+//! Pictures that lanes of the loader decode, on the GPU or on GPU and CPU together.
 
 use std::sync::Arc;
 
@@ -29,24 +29,24 @@ pub(crate) fn decode_named(name: &str) -> Result<Option<Decode>> {
 pub(crate) struct Encoded {
     /// The encoded files, with the parameters of their transforms.
     pub(crate) files: Arc<dyn Dataset>,
-    /// The list of transforms, or one per view.
+    /// The list of transforms, or one list per view.
     lists: Vec<Transforms>,
     pub(crate) decode: Decode,
-    /// The bytes of each file, the largest first.
+    /// The bytes of each file, with the largest file first.
     sizes: Arc<[u32]>,
-    /// How many times a file may occur in an epoch.
+    /// Max times that a file may occur in an epoch.
     copies: usize,
 }
 
 impl Encoded {
-    /// The pictures of `reader`. Reads every file once to find the longest, unless a listing has the lengths,
-    /// and keeps the lengths in the user's cache.
+    /// The pictures of `reader`. Reads every file once to find the longest file, unless a listing has the
+    /// lengths. Keeps the lengths in the user's cache.
     pub(crate) fn files(reader: &Arc<dyn Reader>, list: Transforms, decode: Decode) -> Result<Self> {
         let files = Ragged::measured(Box::new(reader.clone()))?;
         let is_file = |field: &&Field| field.dtype() == DType::U8 && field.as_ragged().is_some();
         let mut sizes = Vec::new();
         for field in files.spec().fields().iter().filter(is_file) {
-            // The pictures are the longest field of bytes; a caption, for example, is shorter.
+            // The pictures are the longest field of bytes. A caption, for example, is shorter.
             let lengths = files.lengths(field.name())?;
             if lengths.iter().max() > sizes.iter().max() {
                 sizes = lengths.to_vec();
@@ -57,8 +57,8 @@ impl Encoded {
         Ok(Self::new(files, vec![list], decode, sizes))
     }
 
-    /// Several views of the pictures of `reader`; their lists begin with `on_device`. Reads every file once,
-    /// as [`files`](Self::files).
+    /// Several views of the pictures of `reader`. The lists of the views begin with `on_device`. Reads every
+    /// file once, as [`files`](Self::files).
     pub(crate) fn views(reader: &Arc<dyn Reader>, views: Views, decode: Decode) -> Result<Self> {
         let lists = views.lists().to_vec();
         let files = ViewsDataset::encoded(Box::new(reader.clone()), views)?;
@@ -84,13 +84,13 @@ impl Encoded {
         Self { files: Arc::new(files), lists, decode, sizes: sizes.into(), copies: 1 }
     }
 
-    /// These pictures with a selection of the files, in which one may occur `copies` times.
+    /// These pictures with a selection of the files. A file may occur `copies` times in it.
     pub(crate) fn with(&self, files: Arc<dyn Dataset>, copies: usize) -> Self {
         Self { files, copies: self.copies.saturating_mul(copies), ..self.clone() }
     }
 
-    /// A builder of loaders whose lanes decode, and the picture stage. `is_bounded`: in an epoch of batches
-    /// of `rows`, the sampler draws no sample more than once.
+    /// A builder of loaders whose lanes decode, and the picture stage. `is_bounded` says that the sampler
+    /// draws no sample more than once in an epoch. `rows` is the batch size.
     pub(crate) fn builder(&self, rows: usize, is_bounded: bool) -> Result<(LoaderBuilder, PictureStage)> {
         let stage = PictureStage::views(&self.lists, self.decode)?;
         let builder = stage.builder(self.files.clone())?;

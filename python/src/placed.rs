@@ -1,4 +1,4 @@
-//! Copies long rows of a data set written in Python directly from their arrays.
+//! Copies long rows of a data set written in Python directly from the arrays that own them.
 
 use feedline::dataset::Rows;
 use pyo3::prelude::*;
@@ -12,7 +12,7 @@ pub(crate) struct Placed(Vec<usize>, Py<PyAny>);
 pub(crate) struct Whole(usize, usize, Py<PyAny>);
 
 impl Whole {
-    /// Copies the elements to `column`, without the interpreter's lock; returns false if the sizes differ.
+    /// Copies the elements to `column`, without the interpreter's lock. Returns false if the sizes differ.
     pub(crate) fn copy(&self, column: &mut [u8]) -> bool {
         let Self(address, bytes, _array) = self;
         if column.len() != *bytes {
@@ -28,8 +28,8 @@ impl Whole {
 }
 
 impl Placed {
-    /// Copies the rows into field `index` of the first `count` rows, without the interpreter's lock; returns
-    /// false if there are fewer.
+    /// Copies the rows into field `index` of the first `count` rows, without the interpreter's lock. Returns
+    /// false if there are fewer rows.
     pub(crate) fn copy(&self, rows: &mut Rows<'_>, index: usize, count: usize) -> bool {
         let Self(addresses, _arrays) = self;
         let bytes = rows.spec().fields()[index].row_bytes();

@@ -21,7 +21,8 @@ self_cell!(
     }
 );
 
-/// A loader and the stream that its batches are opened to: between epochs, within one, or closed.
+/// A loader and the stream on which its batches are read. The loader is between epochs, within an epoch, or
+/// closed.
 pub(crate) enum State {
     Idle(Box<Loader>, Stream),
     Running(Running, Stream),
@@ -60,7 +61,7 @@ impl State {
         }
     }
 
-    /// The next batch. Waits for it until `limit` has passed.
+    /// Returns the next batch. Waits for it for at most `limit`.
     pub(crate) fn next(&mut self, limit: Duration) -> Result<Answer> {
         match self {
             Self::Closed => Err(closed()),
@@ -70,7 +71,7 @@ impl State {
                     TryNext::Batch(batch) => {
                         let batch = batch.wait_on(stream)?;
                         if batch.stream().device().kind() != feedline::device::BackendKind::Cuda {
-                            // Waits now, so that no later wait holds the interpreter's lock.
+                            // The wait is here, so that no later wait holds the interpreter's lock.
                             batch.wait_until_copied()?;
                         }
                         Ok(Answer::Batch(Share::new(batch)))
@@ -99,7 +100,7 @@ impl State {
         Ok(done)
     }
 
-    /// Ends the loader; waits for its threads until `limit` has passed. Does nothing if it is closed.
+    /// Ends the loader, and waits for its threads for at most `limit`. Does nothing if the loader is closed.
     pub(crate) fn stop(&mut self, limit: Duration) -> Result<()> {
         match self {
             Self::Closed => Ok(()),
@@ -107,7 +108,7 @@ impl State {
         }
     }
 
-    /// Refuses `call` on a worker of the loader, while the epoch can still go on.
+    /// Refuses `call` on a worker of the loader while the epoch can still continue.
     fn check_thread(&self, call: &str) -> Result<()> {
         match self {
             Self::Running(running, _) => running.with_dependent(|_, epoch| check_thread(epoch, call)),
@@ -115,7 +116,7 @@ impl State {
         }
     }
 
-    /// The loader and its stream. Ends the epoch.
+    /// Takes out the loader and its stream. Ends the epoch.
     fn take(&mut self) -> Result<(Box<Loader>, Stream)> {
         match std::mem::replace(self, Self::Closed) {
             Self::Idle(loader, stream) => Ok((loader, stream)),

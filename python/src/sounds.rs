@@ -14,9 +14,9 @@ use crate::interpreter::detached;
 #[pyo3(from_item_all)]
 pub(crate) struct Given {
     rate: Option<u32>,
-    /// 0: the mean of all channels.
+    /// The number of channels. 0 means the mean of all channels.
     channels: usize,
-    /// The frames of a crop, and its start: a frame, random (-1) or the middle (-2).
+    /// The number of frames of a crop, and its start: a frame, random (-1) or the middle (-2).
     crop: Option<(usize, i64)>,
     mel: Option<Mel>,
     max_seconds: f64,
@@ -39,8 +39,8 @@ struct Mel {
     log: Option<String>,
 }
 
-/// Opens encoded sounds. `listed` has the root and the label's column of a manifest, and the class folder of
-/// a pattern.
+/// Opens encoded sounds. `listed` has the root and the label's column of a manifest, or the class folder of a
+/// pattern.
 #[pyfunction]
 pub(crate) fn open_sound(
     py: Python<'_>,

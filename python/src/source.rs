@@ -1,7 +1,8 @@
-//! Sources written in Python: iterables without a length, read in sequence by one worker at a time.
+//! Sources written in Python. They are iterables without a length. One worker at a time reads a source, in
+//! sequence.
 //!
-//! A record has the bytes of each field; those of a ragged field follow their number. Decoding a record does
-//! not need the interpreter.
+//! A record has the bytes of each field. For a ragged field, the number of bytes comes first. Decoding a
+//! record does not need the interpreter.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use crate::interpreter::attach;
 use crate::own::{FieldOf, fields_of, spec};
 use crate::text::Packing;
 
-/// A source written in Python, or the windows of one; see `feedline.Source`.
+/// A source written in Python, or windows of such a source; see `feedline.Source`.
 #[pyclass(frozen, module = "feedline._feedline")]
 pub(crate) struct Source(pub(crate) AnySource);
 
@@ -68,20 +69,20 @@ impl feedline::source::Source for AnySource {
 
 #[pymethods]
 impl Source {
-    /// For a `_own.Shards`, which opens its shards.
+    /// Creates a source from a `_own.Shards`, which opens its shards.
     #[new]
     fn new(shards: Py<PyAny>, count: u64, fields: Vec<FieldOf>, fingerprint: Option<u64>) -> PyResult<Self> {
         let spec = spec(&fields).map_err(raise)?;
         Ok(Self(AnySource::Own(OwnSource(Arc::new(Inner { shards, count, spec, fingerprint })))))
     }
 
-    /// The documents of this source in windows of one size.
+    /// Packs the documents of this source into windows of one size.
     fn packed(&self, window: usize, packing: Packing) -> PyResult<Self> {
         let packed = packing.of_source(self.0.clone(), window).map_err(raise)?;
         Ok(Self(AnySource::Packed(Arc::new(packed))))
     }
 
-    /// The summary of the documents so far, if the source is packed.
+    /// The summary of the documents so far; `None` if the source is not packed.
     #[getter]
     fn fate(&self) -> Option<String> {
         match &self.0 {
@@ -90,7 +91,7 @@ impl Source {
         }
     }
 
-    /// The fields, as of a data set.
+    /// The fields, in the same form as those of a data set.
     fn fields(&self) -> Vec<FieldOf> {
         fields_of(feedline::source::Source::spec(&self.0))
     }
@@ -168,14 +169,14 @@ fn short() -> ReadError {
     Error::new(ErrorKind::Sample, "a record is shorter than its fields").into()
 }
 
-/// A field of a sample: its bytes, and the length of a ragged one.
+/// A field of a sample: its bytes, and its length if it is ragged.
 #[derive(FromPyObject)]
 enum Value {
     Fixed(PyBackedBytes),
     Ragged(PyBackedBytes, #[expect(dead_code, reason = "the bytes say it")] Vec<usize>),
 }
 
-/// An iterator of `_own.Shards.open`.
+/// An open iterator of `_own.Shards.open`.
 struct OpenShard {
     /// `None` only in `drop`.
     samples: Option<Py<PyIterator>>,
@@ -212,10 +213,10 @@ impl Shard for OpenShard {
 }
 
 impl Drop for OpenShard {
-    /// Ends the iterator on this thread: a generator may have a `finally`.
+    /// Ends the iterator on this thread, because a generator may have a `finally`.
     fn drop(&mut self) {
         let samples = self.samples.take();
-        // Not possible once the interpreter shuts down.
+        // This is not possible once the interpreter shuts down.
         let _ = attach(|_| {
             drop(samples);
             Ok(())

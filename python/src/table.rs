@@ -18,16 +18,16 @@ pub(crate) struct Steps {
     split: Option<String>,
     memory_limit: Option<u64>,
     cache_bytes: Option<u64>,
-    /// Columns, and the stated types of their cells.
+    /// The columns with stated types, and these types.
     types: Vec<(String, String)>,
     select: Option<Vec<String>>,
     stack: Vec<(String, Vec<String>)>,
     cast: Vec<(String, String)>,
-    /// Columns, and their stated lists.
+    /// The columns of categories, and their stated lists.
     category: Vec<(String, Option<Vec<Named>>)>,
     unknown: Vec<String>,
     share: Vec<Vec<String>>,
-    /// Columns of lists, and the number of items kept.
+    /// The columns of lists, and the number of items to keep.
     max: Vec<(String, usize)>,
     last: Vec<(String, usize)>,
     days: Vec<String>,
@@ -41,7 +41,7 @@ pub(crate) struct Steps {
     fit_on: Option<Fit>,
 }
 
-/// The rows that means and categories are computed from.
+/// The rows from which means and categories are computed.
 #[derive(FromPyObject)]
 enum Fit {
     Between(String, Option<f64>, Option<f64>),
@@ -78,7 +78,7 @@ pub(crate) struct Window {
     max_gap: Option<f64>,
 }
 
-/// A value in the stated list of a category; a `bool` is also an `int` in Python.
+/// A value in the stated list of a category. In Python, a `bool` is also an `int`.
 #[derive(FromPyObject)]
 enum Named {
     Bool(bool),
@@ -139,12 +139,12 @@ pub(crate) fn open_windows(py: Python<'_>, path: &str, steps: Steps, window: Win
     Ok(set)
 }
 
-/// The windows whose targets have times from `start` on and below `end`.
+/// The windows whose targets have times from `start` to before `end`.
 pub(crate) fn targets_in(windows: &TableWindows, start: Option<f64>, end: Option<f64>) -> PyResult<DataSet> {
     Ok(DataSet::new("subset", windows.targets_in(limits(start, end)).map_err(raise)?))
 }
 
-/// The table with its steps, not opened yet.
+/// The table with its steps. It is not opened yet.
 fn table(path: &str, steps: Steps) -> PyResult<Table> {
     let options = open_options(steps.split.as_deref(), None, false, false, steps.memory_limit, steps.types)?;
     let cache_bytes = steps.cache_bytes.unwrap_or(options.cache_bytes);

@@ -1,4 +1,4 @@
-//! Texts for training: windows of token ids, documents packed into windows, or documents without padding.
+//! Texts for training: windows of token ids, documents packed into windows, and documents without padding.
 
 use feedline::dataset::{
     Cost, Element, Long, Packed, PackedBuilder, PackedSource, PackedSourceBuilder, Unpadded,
@@ -14,8 +14,8 @@ use crate::error::raise;
 use crate::own::dtype_named;
 use crate::source::AnySource;
 
-/// Windows of streams of token ids: files with weights, tokens per window, and the options of
-/// `feedline.tokens`.
+/// Opens windows of streams of token ids. The arguments are files with weights, the tokens per window, and
+/// the options of `feedline.tokens`.
 #[pyfunction]
 #[pyo3(signature = (files, window, dtype, stride, separator, skip_short, memory_limit))]
 #[expect(clippy::too_many_arguments, reason = "Python has the defaults")]
@@ -55,7 +55,7 @@ pub(crate) enum Fill {
 #[pyo3(from_item_all)]
 pub(crate) struct Packing {
     fields: Vec<String>,
-    /// A field of labels, and whether it is made from the ids.
+    /// The field of labels, and whether it is made from the ids.
     labels: Option<(String, bool)>,
     pad: Vec<(String, Fill)>,
     in_order: bool,
@@ -65,7 +65,7 @@ pub(crate) struct Packing {
     padded: bool,
 }
 
-/// The documents of `data` in windows of one size.
+/// Packs the documents of `data` into windows of one size.
 #[pyfunction]
 pub(crate) fn packed(py: Python<'_>, data: &DataSet, window: usize, packing: Packing) -> PyResult<DataSet> {
     data.check_decoded("packed")?;
@@ -109,7 +109,7 @@ fn long_of(long: &str) -> Long {
 }
 
 impl Packing {
-    /// The documents of a source in windows.
+    /// Packs the documents of a source into windows.
     pub(crate) fn of_source(self, source: AnySource, window: usize) -> feedline::Result<PackedSource> {
         let Self { fields, labels, pad, in_order, within, long, shuffle: _, padded } = self;
         let spec = feedline::source::Source::spec(&source).clone();
@@ -178,7 +178,7 @@ fn filled<B: Windows>(builder: B, spec: &Spec, name: &str, fill: Fill) -> feedli
     })
 }
 
-/// The documents of `data`, concatenated to one sequence per batch.
+/// Concatenates the documents of `data` to one sequence per batch.
 #[pyfunction]
 #[pyo3(signature = (data, fields, labels))]
 pub(crate) fn unpadded(
@@ -203,9 +203,10 @@ pub(crate) fn unpadded(
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct ChatSteps {
-    /// `messages`, `completions` or `preferences`.
+    /// The kind: `messages`, `completions` or `preferences`.
     of: String,
-    /// The texts around an answer; `None` to use the template's marks, or, with `learn_all`, all tokens.
+    /// The texts before and after an answer. `None` means the template's marks, or all tokens with
+    /// `learn_all`.
     between: Option<(String, String)>,
     learn_all: bool,
     template: Option<String>,
@@ -223,7 +224,7 @@ pub(crate) struct ChatSteps {
 #[pyfunction]
 pub(crate) fn open_chats(py: Python<'_>, path: &str, tokenizer: &str, steps: ChatSteps) -> PyResult<DataSet> {
     let mut options = open_options(steps.split.as_deref(), None, false, false, None, Vec::new())?;
-    // Some conversations may lack a column, such as the tools.
+    // Some conversations may not have a column, such as the tools.
     options.nulls = Nulls::Fill;
     let learn = match (steps.between, steps.learn_all) {
         (Some((start, end)), _) => Learn::Between { start, end },
@@ -252,7 +253,7 @@ pub(crate) fn open_chats(py: Python<'_>, path: &str, tokenizer: &str, steps: Cha
     })
 }
 
-/// The text of a conversation in JSON, by the chat template of a tokenizer or by a given one.
+/// The text of a conversation in JSON, made by the chat template of a tokenizer or by a given template.
 #[pyfunction]
 #[pyo3(signature = (tokenizer, template, messages, tools, variables, prompt, today))]
 #[expect(clippy::too_many_arguments, reason = "called from Python, by place")]

@@ -1,7 +1,7 @@
 //! Keeps the interpreter's thread state of a loader's thread between its calls.
 //!
-//! Otherwise the interpreter makes a state when a thread enters, and frees it when the thread leaves. That
-//! takes 80 us of system calls, even for a sample of 1 us, and loses the values in `threading.local`.
+//! Without this, the interpreter makes a state when a thread enters, and frees it when the thread leaves.
+//! This takes 80 us of system calls, even for a sample of 1 us, and loses the values in `threading.local`.
 
 use std::cell::OnceCell;
 
@@ -16,7 +16,7 @@ thread_local! {
 
 /// Keeps the state of this thread until the thread ends, if it is a thread of a loader.
 pub(crate) fn keep(_: Python<'_>) {
-    // The cell no longer exists while the thread ends.
+    // The cell does not exist any more while the thread ends.
     let _ = KEPT.try_with(|kept| {
         if is_worker() {
             kept.get_or_init(Kept::new);
@@ -24,7 +24,7 @@ pub(crate) fn keep(_: Python<'_>) {
     });
 }
 
-/// An additional entry in the interpreter's count for this thread, which keeps its state.
+/// An additional entry in the interpreter's count for this thread. The entry keeps the thread's state.
 struct Kept(());
 
 impl Kept {

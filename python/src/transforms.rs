@@ -10,7 +10,7 @@ use pyo3::types::PyDict;
 
 use crate::error::raise;
 
-/// `start` with `steps`: pairs of a class name of `feedline.transforms` and its options.
+/// Adds `steps` to `start`. Each step is a class name of `feedline.transforms` and its options.
 pub(crate) fn transforms(
     start: Transforms,
     steps: &[(String, Bound<'_, PyDict>)],

@@ -159,9 +159,9 @@ pub use handle::SimHandle;
 pub struct SimOptions {
     /// The seed of every random choice.
     pub seed: u64,
-    /// Whether a call that races returns the race and submits nothing. If false, the race is only added
-    /// to the report, and the bytes are corrupted as they would be on a GPU; then two host threads must
-    /// not race, since that race would be real.
+    /// Whether a call that races returns the race and submits nothing. If this is false, the race is only
+    /// added to the report, and the bytes are corrupted as on a GPU. Two host threads must then not race,
+    /// because that race would be real.
     pub fail_fast: bool,
     /// The probability, per step, that a stream is starved until no other stream can run. From 0 to 1.
     pub starve: f64,

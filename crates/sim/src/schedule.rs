@@ -160,7 +160,7 @@ impl State {
         let candidates = if preferred.is_empty() { &ready } else { &preferred };
         let lane = candidates[self.random.below(candidates.len() as u64) as usize];
         if std::mem::take(&mut self.lanes[lane].starved) {
-            // Without this, time would run backwards: the stream was blocked while the others ran.
+            // The stream was blocked while the others ran, so its time continues at the latest end.
             self.lanes[lane].time = self.lanes[lane].time.max(self.latest);
         }
         Some(lane)

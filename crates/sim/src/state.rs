@@ -38,7 +38,7 @@ pub(super) struct State {
     number: u64,
     /// The last call that was not a query.
     pub(super) call: Call,
-    /// The time of the host's last call, queries included.
+    /// The time of the host's last call. Queries count too.
     pub(super) called_at: Instant,
     /// The host's vector clock.
     host: Clock,

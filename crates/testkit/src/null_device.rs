@@ -28,8 +28,9 @@ impl NullDevice {
         Self::default()
     }
 
-    /// A null device that counts as a GPU and can read any host memory. `is_coherent`: through the host's
-    /// page tables, as a GPU beside a Grace CPU. Its PCI address is `0000:1b:00.0`. Batches hold no data.
+    /// A null device that counts as a GPU and can read any host memory. With `is_coherent`, it reads this
+    /// memory through the host's page tables, like a GPU beside a Grace CPU. Its PCI address is
+    /// `0000:1b:00.0`. Batches hold no data.
     pub fn gpu(is_coherent: bool) -> Self {
         Self { gpu: Some(Gpu { is_coherent }), ..Self::default() }
     }

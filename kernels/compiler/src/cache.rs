@@ -1,7 +1,7 @@
 //! Compiled kernels on disk, so that the second start compiles nothing.
 //!
-//! Each entry is one file. Its name identifies the program, the GPU and the compiler; its first line
-//! holds a checksum of the rest. Files are written under a temporary name and renamed when complete, so
+//! Each entry is one file. Its name identifies the program, the GPU and the compiler. Its first line holds a
+//! checksum of the rest. A file is written under a temporary name, and renamed when it is complete. So
 //! concurrent or killed processes leave only complete files. A damaged file counts as missing.
 
 use std::fs;
@@ -14,7 +14,7 @@ use crate::program::hash;
 
 pub use feedline_core::CACHE_VARIABLE;
 
-/// Larger files are ignored. A program of feedline takes less than a thousandth of it.
+/// Max size of a file. Larger files are ignored. A program of feedline takes less than a thousandth of it.
 const MAX_BYTES: u64 = 256 << 20;
 
 /// A folder of compiled kernels.
@@ -34,14 +34,15 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// The user's cache: `$FEEDLINE_CACHE`, else `feedline` in `$XDG_CACHE_HOME`, else in `~/.cache`.
+    /// The user's cache. It is `$FEEDLINE_CACHE`, or else the folder `feedline` in `$XDG_CACHE_HOME`, or else
+    /// in `~/.cache`.
     ///
     /// Returns `None` if it is turned off or no variable names a folder.
     pub fn user() -> Option<Self> {
         feedline_core::user_cache().map(|folder| Self { folder })
     }
 
-    /// A cache in `folder`, which the first write creates.
+    /// A cache in `folder`. The first write creates the folder.
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into() }
     }
@@ -49,7 +50,8 @@ impl Cache {
     /// The entry called `name`; `None` if it is missing or damaged.
     pub fn read(&self, name: &str) -> Option<String> {
         let path = self.folder.join(name);
-        // Check before opening: opening a named pipe blocks, and a device file may be endless.
+        // The check comes before the file is opened: opening a named pipe blocks, and a device file may be
+        // endless.
         let metadata = fs::metadata(&path).ok()?;
         if !metadata.is_file() || metadata.len() > MAX_BYTES {
             return None;
@@ -114,7 +116,7 @@ mod tests {
         assert_eq!(cache.read("entry"), None);
     }
 
-    /// Reading any of these would hang or fill the memory.
+    /// A read of any of these files would hang or fill the memory.
     #[test]
     #[cfg(unix)]
     fn special_and_huge_files_are_missing() {

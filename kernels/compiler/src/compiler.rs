@@ -76,14 +76,14 @@ impl std::error::Error for Log {}
 
 /// The NVRTC library of this machine.
 ///
-/// [`find`](Self::find) loads it, which takes some milliseconds; it stays loaded.
+/// [`find`](Self::find) loads the library, which takes some milliseconds. The library stays loaded.
 #[derive(Clone, Debug)]
 pub struct Compiler {
     version: Version,
     archs: Vec<Arch>,
 }
 
-/// Compiler options of every kernel, besides the architecture. No fast-math: it would lose NaNs.
+/// Compiler options of every kernel, without the architecture. Fast-math is off, because it would lose NaNs.
 pub const OPTIONS: [&str; 2] = ["--std=c++17", "--fmad=true"];
 
 impl Compiler {
@@ -103,8 +103,8 @@ impl Compiler {
         self.version
     }
 
-    /// The newest architecture that this library supports and a GPU of `arch` can run. PTX runs on newer
-    /// GPUs, not on older ones.
+    /// The newest architecture that this library supports and that a GPU of `arch` can run. PTX runs on newer
+    /// GPUs, but not on older ones.
     ///
     /// # Errors
     /// `Unavailable` if there is none.
@@ -117,10 +117,10 @@ impl Compiler {
         })
     }
 
-    /// Compiles `text` to PTX; `name` is its file name in messages.
+    /// Compiles `text` to PTX. `name` is its file name in messages.
     ///
     /// # Errors
-    /// `Device` if it does not compile; the error's source is the [`Log`].
+    /// `Device` if the text does not compile. The error's source is the [`Log`].
     pub fn compile(&self, name: &str, text: &str, arch: Arch) -> Result<String> {
         let mut options: Vec<String> = OPTIONS.iter().map(ToString::to_string).collect();
         options.push(format!("--gpu-architecture={arch}"));

@@ -1,4 +1,4 @@
-//! Loads a program: PTX from the cache, else compiled by NVRTC, else embedded.
+//! Loads a program. The PTX comes from the cache, or else from NVRTC, or else it is the embedded PTX.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::cache::Cache;
 use crate::compiler::{Arch, Compiler, OPTIONS};
 use crate::program::{Program, hash};
 
-/// The oldest architecture that the embedded PTX runs on, as major and minor version.
+/// The oldest architecture on which the embedded PTX runs, as major and minor version.
 pub const EMBEDDED_ARCH: (u32, u32) = (8, 0);
 
 /// A program that is loaded on a GPU, with its kernels by name.
@@ -20,8 +20,8 @@ pub struct LoadedProgram {
 }
 
 impl LoadedProgram {
-    /// Loads `program` on the GPU of `cuda`, with the user's cache. Blocks for some tenths of a second to
-    /// compile if nothing is cached.
+    /// Loads `program` on the GPU of `cuda`, with the user's cache. If nothing is cached, this blocks for
+    /// some tenths of a second to compile.
     ///
     /// # Errors
     /// As [`load`]; a driver failure.
@@ -68,14 +68,14 @@ pub struct Accepted<T> {
     pub warnings: Vec<Error>,
 }
 
-/// Passes PTX of `program` for a GPU of `arch` to `accept`, which loads it. Tries the cached or freshly
-/// compiled PTX first, then the embedded PTX. A driver may reject PTX of a newer compiler; the embedded PTX
-/// comes from an old one for that reason.
+/// Passes PTX of `program` for a GPU of `arch` to `accept`, which loads it. Tries the cached or newly
+/// compiled PTX first, and then the embedded PTX. A driver may reject PTX of a newer compiler, so the
+/// embedded PTX comes from an old compiler.
 ///
-/// Blocks for some tenths of a second to compile if nothing is cached.
+/// If nothing is cached, this blocks for some tenths of a second to compile.
 ///
 /// # Errors
-/// `Unavailable` if none was accepted; the message gives the reason for each.
+/// `Unavailable` if `accept` accepted none of them. The message gives the reason for each.
 pub fn load<T>(
     program: &Program,
     arch: Arch,

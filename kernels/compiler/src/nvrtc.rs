@@ -1,16 +1,16 @@
-//! Calls of NVRTC: whether it is installed, its version, and the architectures it supports.
+//! Calls of NVRTC: whether it is installed, its version, and the architectures that it supports.
 
 use cudarc::nvrtc::sys;
 use feedline_core::{Error, ErrorKind, Result};
 
-/// Names of the library. cudarc looks for the same ones, and panics if it finds none.
+/// Names of the library. cudarc looks for the same names, and panics if it finds none.
 const NVRTC: [&str; 4] = if cfg!(target_os = "windows") {
     ["nvrtc.dll", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll", "nvrtc64_112_0.dll"]
 } else {
     ["libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11"]
 };
 
-/// Returns an error without NVRTC, so that later calls of cudarc do not panic.
+/// Returns an error if NVRTC is missing, so that later calls of cudarc do not panic.
 fn require_library() -> Result<()> {
     let mut last = None;
     for name in NVRTC {

@@ -49,7 +49,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// All files as one text; compiler messages keep the line numbers of the files.
+    /// All files as one text. Compiler messages keep the line numbers of the files.
     pub fn text(&self) -> String {
         self.sources.iter().map(|source| format!("#line 1 \"{}\"\n{}\n", source.file, source.text)).collect()
     }

@@ -64,8 +64,8 @@ impl<'a, I: Element> Pictures<'a, I> {
         Self { pixels, offsets: None, parameters }
     }
 
-    /// Pictures of different sizes. `offsets` has the first element of each picture in `pixels`, then the end
-    /// of the last one.
+    /// Pictures of different sizes. `offsets` has the index of each picture's first element in `pixels`, and
+    /// then the end of the last picture.
     pub fn ragged(pixels: View<'a, I>, offsets: View<'a, u32>, parameters: View<'a, u32>) -> Self {
         Self { pixels, offsets: Some(offsets), parameters }
     }
@@ -84,8 +84,9 @@ pub struct OneHot<'a> {
 }
 
 impl<'a> OneHot<'a> {
-    /// Writes the classes `of` the samples (`u8` or `i64`) to `to`, as a row of probabilities per sample; the
-    /// length of `to` determines the number of classes. Mixed samples get labels in the same proportions.
+    /// Writes the classes `of` the samples (`u8` or `i64`) to `to`, as a row of probabilities per sample. The
+    /// length of `to` determines the number of classes. The labels of mixed samples are mixed in the same
+    /// proportions.
     pub fn new<L: Element>(of: View<'a, L>, to: ViewMut<'a, f32>) -> Self {
         Self { rows: of.len(), of: of.into(), dtype: L::DTYPE, to }
     }
@@ -123,7 +124,7 @@ impl Augment {
         &self.stream
     }
 
-    /// Queues the transforms of a batch: one launch, which writes `[rows, shape...]` to `to`.
+    /// Queues the transforms of a batch. One launch writes `[rows, shape...]` to `to`.
     ///
     /// # Errors
     /// `Config` for mismatched lengths or types; a device failure.
@@ -218,7 +219,7 @@ impl Augment {
     ) -> Result<()> {
         let Pictures { pixels, offsets, parameters } = pictures;
         let (part, rows) = (self.part.clone(), pictures.rows());
-        // There are always three inputs: without offsets the third one is not read.
+        // There are always three inputs. Without offsets, the kernel does not read the third one.
         let has_offsets = offsets.is_some();
         let inputs = [pixels.into(), parameters.into(), offsets.unwrap_or(parameters).into()];
         fn batch<'a, I: Value>(memory: &feedline_device::Memory<'a>, has_offsets: bool) -> HostBatch<'a, I> {
@@ -251,10 +252,10 @@ impl std::fmt::Debug for Augment {
     }
 }
 
-/// Runs the transforms of `part` on every sample of a batch; `probabilities` has a row for each label.
+/// Runs the transforms of `part` on every sample of a batch. `probabilities` has a row for each label.
 ///
 /// # Panics
-/// If the lengths do not fit each other.
+/// If the lengths do not match each other.
 fn on_host<I: Value, O: Written>(
     part: &DevicePart,
     batch: HostBatch<'_, I>,

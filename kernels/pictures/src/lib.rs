@@ -6,7 +6,7 @@
 //! | `PictureStage` | a loader whose lanes decode the files of its batches |
 //! | `PictureDecoder` | a batch of files, decoded by nvJPEG, the CPU, or both, and transformed |
 //!
-//! The last two need the feature `nvjpeg`. Without a GPU the host does the same.
+//! The last two need the feature `nvjpeg`. Without a GPU, the host does the same work.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 

@@ -34,7 +34,7 @@ impl Pinned {
     /// Copies `ranges` of bytes to the same offsets of `to`, and waits for the copies.
     ///
     /// # Errors
-    /// `Config` for a range outside either; a device failure.
+    /// `Config` for a range outside this memory or `to`; a device failure.
     pub(crate) fn copy<T: Element>(
         &mut self,
         ranges: &[std::ops::Range<usize>],

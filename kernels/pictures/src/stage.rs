@@ -1,4 +1,4 @@
-//! Loaders of pictures whose lanes decode the files of each batch and transform them on the device.
+//! Loaders of pictures. Their lanes decode the files of each batch, and transform the pictures on the device.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,13 +15,13 @@ use half::{bf16, f16};
 use crate::decoder::{GpuQueue, Refused, locked};
 use crate::{Counts, Decode, DecodeTimes, PictureDecoder};
 
-/// How pictures of a data set are decoded ahead of a training step: on the GPU, on the CPU, or on both.
+/// Decodes pictures of a data set ahead of a training step: on the GPU, on the CPU, or on both.
 ///
 /// The loader's workers read the files and draw the parameters of the transforms. Its lanes
-/// ([`LoaderBuilder::produce`]) decode the files of a batch from its pinned slot, and end with one launch
-/// that writes the finished pictures into the slot that the consumer gets. So order, cursor, checkpoints, bad
-/// samples and the record of a run are the same as for any loader, and the report calls this stage the device
-/// map. A record has the hash of the files and parameters, not of pixels.
+/// ([`LoaderBuilder::produce`]) decode the files of a batch from its pinned slot. They end with one launch
+/// that writes the finished pictures into the consumer's slot. So order, cursor, checkpoints, bad samples and
+/// the record of a run are the same as for any loader. The report calls this stage the device map. A record
+/// has the hash of the files and parameters, not of the pixels.
 ///
 /// ```no_run
 /// use feedline::{Dataset, Device, Result};
@@ -45,7 +45,7 @@ use crate::{Counts, Decode, DecodeTimes, PictureDecoder};
 /// # let _ = transforms;
 /// ```
 pub struct PictureStage {
-    /// One, or one for each view.
+    /// The device's part of the list, or one part for each view.
     parts: Vec<DevicePart>,
     decode: Decode,
     shared: Arc<Shared>,
@@ -55,7 +55,7 @@ pub struct PictureStage {
 #[derive(Default)]
 struct Shared {
     gpus: Mutex<Vec<SharedGpu>>,
-    /// One per lane.
+    /// One report per lane.
     reports: Mutex<Vec<Arc<Mutex<Report>>>>,
 }
 
@@ -66,13 +66,13 @@ struct SharedGpu {
     refused: Arc<Refused>,
 }
 
-/// The counters of a lane, up to its last batch.
+/// The counters of a lane, as of its last batch.
 #[derive(Clone, Debug, Default)]
 struct Report {
     description: String,
     counts: Counts,
     times: DecodeTimes,
-    /// Bytes of pinned and of device memory.
+    /// Bytes of pinned memory and of device memory.
     bytes: [u64; 2],
 }
 
@@ -81,17 +81,17 @@ struct Report {
 struct Names {
     /// The files.
     files: String,
-    /// The parameters and the finished pictures of each part.
+    /// The names of the parameters and of the finished pictures, for each part.
     made: Vec<(String, String)>,
     /// The fields that are copied unchanged.
     others: Vec<String>,
 }
 
-/// The suffix that makes the name of a field of parameters from the pictures' field.
+/// The suffix that turns the name of the pictures' field into the name of the parameters' field.
 const PARAMETERS: &str = ".parameters";
 
 impl PictureStage {
-    /// The list must have no transforms before `on_device`.
+    /// Creates a stage. The list must have no transforms before `on_device`.
     ///
     /// # Errors
     /// As [`Transforms::device_part`].
@@ -99,9 +99,9 @@ impl PictureStage {
         Self::views([transforms], decode)
     }
 
-    /// A stage that decodes each file once and makes several pictures from it, one by each of these lists:
-    /// for a data set such as `ViewsDataset::encoded` with the same lists. Limits and chroma upsampling are
-    /// those of the first.
+    /// A stage that decodes each file once and makes several pictures from it, one by each of these lists.
+    /// Use it for a data set such as `ViewsDataset::encoded` with the same lists. Limits and chroma
+    /// upsampling are those of the first list.
     ///
     /// # Errors
     /// As [`new`](Self::new); `Config` without lists.
@@ -113,15 +113,15 @@ impl PictureStage {
         Ok(Self { parts, decode, shared: Arc::default() })
     }
 
-    /// A builder of loaders that decode the pictures of `files`, a data set with the fields of
-    /// [`Transforms::add_encoded_fields`] such as `ImageDataset::encoded`. In a batch the finished pictures
-    /// replace the field of the files, the other fields are unchanged, and the parameters are left out. With
+    /// A builder of loaders that decode the pictures of `files`. `files` is a data set with the fields of
+    /// [`Transforms::add_encoded_fields`], such as `ImageDataset::encoded`. In a batch, the finished pictures
+    /// replace the field of the files. The parameters are left out, and the other fields are unchanged. With
     /// [`views`](Self::views), the files are in the field `image`, and each view replaces its parameters,
     /// `view0.parameters` and so on.
     ///
     /// There are two lanes ([`LoaderBuilder::device_lanes`]): one prepares its batch while the GPU decodes
-    /// the batch of the other. If the CPU decodes too, there is a third one. Each holds the decoded pixels of
-    /// a batch on the device, of up to 25 % more pixels than the largest batch so far.
+    /// the batch of the other. If the CPU decodes too, there is a third lane. Each lane holds the decoded
+    /// pixels of a batch on the device, with room for up to 25 % more pixels than the largest batch so far.
     ///
     /// # Errors
     /// `Config` for a set without such fields. [`build`](LoaderBuilder::build) returns `Unavailable` for
@@ -156,7 +156,7 @@ impl PictureStage {
         };
         let pictures: Vec<_> = files.fields().iter().filter_map(picture_of).collect();
         let of_files: Vec<_> = files.fields().iter().filter(is_of_files).map(|field| field.name()).collect();
-        // With one list, the pictures have the name of the files' field.
+        // With one list, the pictures get the name of the files' field.
         let named = of_files.iter().find(|name| pictures.iter().any(|picture| picture == **name));
         let Some(&name) = named.or(of_files.iter().find(|name| **name == "image")) else {
             return refuse(
@@ -191,20 +191,21 @@ impl PictureStage {
         self.reports().iter().fold(Counts::default(), |sum, report| sum.plus(report.counts))
     }
 
-    /// The time spent so far by these lanes.
+    /// The time that these lanes have spent so far.
     pub fn times(&self) -> DecodeTimes {
         self.reports().iter().fold(DecodeTimes::default(), |sum, report| sum.plus(report.times))
     }
 
-    /// The bytes of pinned and of device memory that these lanes hold for decoded pixels and parameters. A
-    /// loader's [`memory_use`](Loader::memory_use) counts only its slots; nvJPEG's own memory is unknown.
+    /// The bytes of pinned memory and of device memory that these lanes hold for decoded pixels and
+    /// parameters. A loader's [`memory_use`](Loader::memory_use) counts only its slots. nvJPEG's own memory
+    /// is unknown.
     pub fn lane_bytes(&self) -> [u64; 2] {
         self.reports()
             .iter()
             .fold([0, 0], |[pinned, device], report| [pinned + report.bytes[0], device + report.bytes[1]])
     }
 
-    /// Describes the processors that decode, for logs; empty before the first loader.
+    /// Describes the processors that decode, for logs. Empty before the first loader is built.
     pub fn describe(&self) -> String {
         self.reports().into_iter().next().map(|report| report.description).unwrap_or_default()
     }
@@ -225,7 +226,7 @@ fn finish(decoder: &mut PictureDecoder, names: &Names, batch: &mut PinnedBatch<'
     decoder
         .decode(&files, &parameters, helps)
         .map_err(|error| internal::error::at_stage(error, Stage::Decode))?;
-    // Last, because from here on work waits for the last use of the output's slot.
+    // The transforms come last, because from here on work waits for the last use of the output's slot.
     for (view, (_, picture)) in names.made.iter().enumerate() {
         match decoder.part_of(view).dtype() {
             DType::U8 => decoder.transform::<u8>(view, batch.output(picture)?),
@@ -238,7 +239,8 @@ fn finish(decoder: &mut PictureDecoder, names: &Names, batch: &mut PinnedBatch<'
 }
 
 impl Shared {
-    /// Shares the queue of `device` with `decoder`: its engines decode one batch at a time, for all loaders.
+    /// Shares the queue of `device` with `decoder`, because the engines of `device` decode one batch at a
+    /// time, for all loaders.
     fn share(&self, device: &Device, decoder: &mut PictureDecoder) {
         let mut gpus = locked(&self.gpus);
         if !gpus.iter().any(|gpu| gpu.device == *device) {
@@ -250,7 +252,7 @@ impl Shared {
         }
     }
 
-    /// The report of another lane.
+    /// Adds the report of another lane.
     fn add(&self, decoder: &PictureDecoder) -> Arc<Mutex<Report>> {
         let report = Report { description: decoder.describe(), ..Report::default() };
         let report = Arc::new(Mutex::new(report));

@@ -34,8 +34,8 @@ impl HostMemory {
         }
     }
 
-    /// Copies `values` to the device through this memory, which grows if it is too small. Blocks until they
-    /// are copied.
+    /// Copies `values` to the device through this memory, which grows if it is too small. Blocks until the
+    /// values are copied.
     pub(crate) fn write<T: Element>(
         &mut self,
         stream: &Stream,
@@ -77,13 +77,13 @@ impl<T: Element> Upload<T> {
         Ok(Self { host, device: Buffer::new(stream, elements)? })
     }
 
-    /// The bytes of pinned and of device memory. Other devices have no pinned memory.
+    /// The bytes of pinned memory and of device memory. On other devices no memory is pinned.
     pub(crate) fn bytes(&self) -> [u64; 2] {
         let device = (self.device.len() * size_of::<T>()) as u64;
         [if matches!(self.host, HostMemory::Pinned(_)) { device } else { 0 }, device]
     }
 
-    /// Grows both to `elements` plus a quarter, for larger batches.
+    /// Grows both memories to `elements` plus a quarter, so that larger batches fit.
     pub(crate) fn reserve(&mut self, stream: &Stream, elements: usize) -> Result<()> {
         if self.device.len() < elements {
             *self = Self::new(stream, elements + elements / 4)?;

@@ -1,7 +1,7 @@
-//! A block of shared memory, into which a worker process writes rows.
+//! A block of shared memory. A worker process writes rows into it.
 //!
-//! It is a `memfd`, a file without a name, that the worker maps. This process reads it by system calls and
-//! never maps it, so a misbehaving worker causes wrong bytes or an error at worst.
+//! The block is a `memfd`, a file without a name. The worker maps it. This process reads it by system calls
+//! and never maps it, so a misbehaving worker causes wrong bytes or an error at worst.
 
 use std::fs::File;
 use std::io;
@@ -13,15 +13,16 @@ use feedline::{ReadError, Spec};
 use feedline_core::internal;
 use rustix::fs::{MemfdFlags, memfd_create};
 
-/// Rows of fields begin at multiples of this, after a header of this many bytes; the same as `_ALIGN` in
-/// `worker.py`. The header has the number of the last request that the worker began.
+/// The rows of each field begin at a multiple of this number, after a header of this number of bytes.
+/// `_ALIGN` in `worker.py` has the same value. The header has the number of the last request that the worker
+/// began.
 const ALIGN: u64 = 64;
 
 /// A block and its length.
 pub(super) struct Block {
     pub(super) file: Arc<File>,
     bytes: u64,
-    /// Values of a ragged field, and its lengths.
+    /// A buffer for the values of a ragged field.
     values: Vec<u8>,
 }
 
@@ -41,7 +42,7 @@ impl Block {
         Ok(self.bytes)
     }
 
-    /// Copies the first `read` of `asked` rows to `rows`, from row `first` on.
+    /// Copies the first `read` of `asked` rows from the block to `rows`, beginning at row `first`.
     pub(super) fn copy(
         &mut self,
         (read, asked): (usize, usize),
@@ -76,12 +77,12 @@ impl Block {
         Ok(())
     }
 
-    /// Writes the fields of one size of all rows, for a function in the worker that changes them.
+    /// Writes the fixed-size fields of all rows to the block. A function in the worker then changes them.
     pub(super) fn write_fixed(&self, rows: &mut Rows<'_>) -> io::Result<()> {
         each_fixed(rows, |column, at| self.file.write_all_at(column, at))
     }
 
-    /// Reads these fields back.
+    /// Reads the fixed-size fields of all rows back.
     pub(super) fn read_fixed(&self, rows: &mut Rows<'_>) -> io::Result<()> {
         each_fixed(rows, |column, at| self.file.read_exact_at(column, at))
     }
@@ -93,7 +94,7 @@ impl Block {
     }
 }
 
-/// Bytes of a block for `count` samples.
+/// Size in bytes of a block for `count` samples.
 pub(super) fn bytes_of(spec: &Spec, count: usize) -> u64 {
     let field = |field: &Field| match max_items(field) {
         None => aligned(field.row_bytes() * count),
@@ -104,13 +105,13 @@ pub(super) fn bytes_of(spec: &Spec, count: usize) -> u64 {
     ALIGN + spec.fields().iter().map(field).sum::<u64>()
 }
 
-/// Bytes of a block for the fields of one size of `count` rows.
+/// Size in bytes of a block for the fixed-size fields of `count` rows.
 pub(super) fn fixed_bytes(spec: &Spec, count: usize) -> u64 {
     let fixed = spec.fields().iter().filter(|field| field.as_ragged().is_none());
     ALIGN + fixed.map(|field| aligned(field.row_bytes() * count)).sum::<u64>()
 }
 
-/// Calls `work` with each field of one size, and its offset in a block.
+/// Calls `work` with each fixed-size field and its offset in a block.
 fn each_fixed(rows: &mut Rows<'_>, work: impl Fn(&mut [u8], u64) -> io::Result<()>) -> io::Result<()> {
     let mut at = ALIGN;
     for (index, field) in rows.spec().fields().iter().enumerate() {
@@ -123,7 +124,7 @@ fn each_fixed(rows: &mut Rows<'_>, work: impl Fn(&mut [u8], u64) -> io::Result<(
     Ok(())
 }
 
-/// The number of the last request that the worker of a block began; 0 for none.
+/// The number of the last request that the worker of a block began; 0 if it began none.
 pub(super) fn begun(file: &File) -> u64 {
     let mut number = [0; 8];
     file.read_exact_at(&mut number, 0).map_or(0, |()| u64::from_le_bytes(number))

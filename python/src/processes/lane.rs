@@ -1,5 +1,5 @@
-//! One of two lanes to a worker process: a socket for requests, and a block for the rows that the worker
-//! writes. `feedline/_workers/worker.py` is the other end.
+//! One of the two lanes to a worker process. A lane has a socket for requests, and a block for the rows that
+//! the worker writes. `feedline/_workers/worker.py` is the other end.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::block::{Block, begun};
 
-/// How long a lane waits for an answer before it checks that the worker is alive.
+/// How long a lane waits for an answer until it checks that the worker is alive.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The kinds of requests.
@@ -22,7 +22,7 @@ const MAP: u32 = 2;
 const DONE: u32 = 0;
 const FAILED: u32 = 1;
 
-/// Max bytes of an answer: the traceback of an exception.
+/// Max bytes of an answer. An answer may be the traceback of an exception.
 const LONGEST: usize = 64 << 20;
 
 pub(super) struct Lane {
@@ -32,20 +32,21 @@ pub(super) struct Lane {
     pub(super) end: Arc<End>,
     pub(super) block: Block,
     message: Vec<u8>,
-    /// Requests so far.
+    /// Number of requests so far.
     requests: u64,
 }
 
-/// The part of a lane that other threads may use while one waits for its answer.
+/// The part of a lane that other threads may use while one thread waits for its answer.
 pub(super) struct End {
     pub(super) socket: UnixStream,
     pub(super) block: Arc<File>,
-    /// The number of the request, and a description of it.
+    /// The number of the last request, and its description.
     asked: Mutex<(u64, String)>,
 }
 
 impl End {
-    /// A description of the worker's request, also after it died; `None` if it had not begun it.
+    /// A description of the request that the worker is working on, even after the worker died; `None` if it
+    /// had not begun this request.
     pub(super) fn does(&self) -> Option<String> {
         let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         (asked.0 > 0 && begun(&self.block) == asked.0).then(|| asked.1.clone())
@@ -69,41 +70,41 @@ impl End {
 
 /// A request to a worker.
 pub(super) struct Request<'a> {
-    /// The number of the data set, or of the function of a batch.
+    /// The number of the data set, or the number of the function of a batch.
     pub(super) set: u32,
-    /// Rows.
+    /// Number of rows.
     pub(super) count: usize,
-    /// The sample of each; none for a function of a batch.
+    /// The sample of each row. It is empty for a function of a batch.
     pub(super) ids: &'a [u64],
-    /// The key of random numbers of each sample, or of the batch.
+    /// The key of random numbers of each sample, or the key of the batch.
     pub(super) keys: &'a [u64],
     pub(super) epoch: u64,
     /// Whether the global generators are seeded.
     pub(super) is_seeded: bool,
-    /// Bytes of the block that the rows need.
+    /// Number of bytes that the rows need in the block.
     pub(super) bytes: u64,
 }
 
 /// A worker's answer.
 pub(super) struct Answer {
-    /// Samples that were read, from the first on.
+    /// Number of samples that were read, from the first on.
     pub(super) read: usize,
     /// Whether the data set uses global random generators.
     pub(super) is_random: bool,
-    /// Nanoseconds that it took.
+    /// Nanoseconds that the worker took.
     pub(super) ns: u64,
     pub(super) failed: Option<Failed>,
 }
 
-/// An exception of a worker, as `_workers/faults.py` packs it.
+/// An exception of a worker, packed by `_workers/faults.py`.
 pub(super) enum Failed {
-    /// The exception of the sample after those that were read.
+    /// The exception of the first sample that was not read.
     Sample(Vec<u8>),
     /// The worker cannot load the data set.
     Unusable(Vec<u8>),
 }
 
-/// Why there is no answer.
+/// The reason for a missing answer.
 pub(super) enum Lost {
     /// The worker has ended.
     Ended,
@@ -112,7 +113,7 @@ pub(super) enum Lost {
 }
 
 impl Lane {
-    /// A new lane, and the worker's end of its socket.
+    /// A new lane, and the socket end for the worker.
     pub(super) fn new(worker: u64) -> io::Result<(Self, UnixStream)> {
         let (own, its) = UnixStream::pair()?;
         own.set_read_timeout(Some(LOOK))?;
@@ -141,7 +142,7 @@ impl Lane {
     }
 
     fn send(&mut self, kind: u32, request: &Request<'_>) -> Result<(), Lost> {
-        // Without memory for the block, the worker counts as lost.
+        // If there is no memory for the block, the worker counts as lost.
         let bytes = self.block.reserve(request.bytes).map_err(|_| Lost::Ended)?;
         let message = &mut self.message;
         message.clear();
@@ -173,8 +174,8 @@ impl Lane {
         Ok(Answer { read: read as usize, is_random: is_random != 0, ns: u64::from(us) * 1000, failed })
     }
 
-    /// Fills `to` from the socket. Checks the worker every second: the socket does not tell that it was
-    /// stopped, or that only a child of it still holds the socket.
+    /// Fills `to` from the socket. Checks the worker every second, because the socket does not show that the
+    /// worker was stopped, or that only a child of the worker still holds the socket.
     fn fill(&self, to: &mut [u8]) -> Result<(), Lost> {
         let (mut at, mut stopped) = (0, 0);
         while at < to.len() {
@@ -184,8 +185,8 @@ impl Lane {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                     match state_of(self.process) {
-                        // Stopped at two checks in a row: Ctrl-Z stops the workers and this process
-                        // together, so after it one check may see a worker that is still stopped.
+                        // The worker was stopped at two checks in a row. Ctrl-Z stops the workers and this
+                        // process together, so one check after it may see a worker that is still stopped.
                         Some('T') if stopped > 0 => return Err(Lost::Stopped),
                         Some('T') => stopped += 1,
                         None | Some('Z' | 'X') => return Err(Lost::Ended),

@@ -1,8 +1,8 @@
-//! Worker processes that read a data set written in Python: `feedline/_workers/` has the other end.
+//! Worker processes that read a data set written in Python. `feedline/_workers/` is the other end.
 //!
-//! A worker thread of the loader asks a process for the samples of its rows, waits without the interpreter's
-//! lock, and copies the rows from a block of shared memory into its slot. So order, position, substitutes and
-//! records are the loader's own, and nothing is lost when a process dies.
+//! A worker thread of the loader requests the samples of its rows from a process, and waits without the
+//! interpreter's lock. Then it copies the rows from a block of shared memory into its slot. So order,
+//! position, substitutes and records are the loader's own, and nothing is lost when a process dies.
 //!
 //! | file | what |
 //! | --- | --- |
@@ -34,23 +34,23 @@ pub(crate) struct ReadBy(Mutex<Users>);
 
 #[derive(Default)]
 struct Users {
-    /// The processes, and the number by which they know the data set.
+    /// The processes, and the number that identifies the data set in them.
     pool: Option<(Arc<Pool>, u32)>,
     /// The number of open loaders that read the data set by processes.
     processes: usize,
     /// The number of open loaders that read the data set by threads.
     threads: usize,
-    /// Whether the last loader that read it by processes has ended.
+    /// Whether the last loader that read the set by processes has ended.
     has_ended: bool,
 }
 
 /// The current readers of a data set.
 enum Who {
-    /// Processes, and the data set's number in them.
+    /// Processes, and the number of the data set in them.
     Processes(Arc<Pool>, u32),
     /// The calling thread.
     Here,
-    /// No one: the loader has ended its processes, and its threads are about to end.
+    /// Nobody, because the loader has ended its processes, and its threads are about to end.
     Nobody,
 }
 
@@ -65,8 +65,8 @@ impl ReadBy {
     }
 
     /// Lets a process read samples, each with a key of random numbers, and blocks until they are read; `None`
-    /// if the calling thread must read them. `is_seeded`: the generators are seeded; `is_whole`: one process
-    /// reads all samples in one call.
+    /// if the calling thread must read them. `is_seeded` says that the generators are seeded. `is_whole` says
+    /// that one process reads all samples in one call.
     pub(crate) fn read(
         &self,
         (ids, keys): (&[u64], &[u64]),
@@ -74,7 +74,7 @@ impl ReadBy {
         context: &mut Context,
         (is_seeded, is_whole): (bool, bool),
     ) -> Option<Result<(), (usize, ReadError)>> {
-        // A sample that the user indexes is read on the calling thread.
+        // The calling thread reads a sample that the user indexes.
         if !is_worker() {
             return None;
         }
@@ -90,20 +90,20 @@ impl ReadBy {
                 Ok(took) => {
                     internal::context::add_elsewhere(context, took.ns);
                     if took.is_random {
-                        // So that it is not cached.
+                        // This marks the sample as dependent on the epoch, so that it is not cached.
                         context.epoch();
                     }
                     return Some(Ok(()));
                 }
                 Err(Unread::Sample(index, error)) => return Some(Err((index, error))),
-                // Another loader may have ended the processes that this one used.
+                // Another loader may have ended the processes that this loader used.
                 Err(Unread::Closed) => {}
             }
         }
     }
 
-    /// Lets a process call a function on a batch's fields of one size, with the random key `key`, and blocks
-    /// until it has returned; `None` if the calling thread must call it.
+    /// Lets a process call a function on the fixed-size fields of a batch, with the random key `key`. Blocks
+    /// until the function has returned; `None` if the calling thread must call it.
     pub(crate) fn map(&self, key: u64, rows: &mut Rows<'_>) -> Option<Result<(), ReadError>> {
         loop {
             let (pool, number) = match self.who() {
@@ -139,7 +139,8 @@ pub(crate) struct Processes(Arc<Pool>);
 
 #[pymethods]
 impl Processes {
-    /// `count` processes of a `_workers.start.Server`. Blocks until one of them has loaded the data set.
+    /// Starts `count` processes of a `_workers.start.Server`. Blocks until one of them has loaded the data
+    /// set.
     #[new]
     fn new(py: Python<'_>, server: Py<PyAny>, count: usize) -> PyResult<Self> {
         Pool::start(py, server, count).map(Self)
@@ -151,17 +152,18 @@ impl Processes {
     }
 }
 
-/// Registration of a loader that reads a data set, until `leave`.
+/// The registration of a loader that reads a data set. `leave` ends it.
 #[pyclass(frozen, module = "feedline._feedline")]
 pub(crate) struct Reading {
     set: Arc<ReadBy>,
-    /// `None` for threads; emptied by `leave`.
+    /// The processes that read the set; the inner `None` if threads do. `leave` takes the value out.
     by: Mutex<Option<Option<Arc<Pool>>>>,
 }
 
 impl Reading {
-    /// Lets `count` processes read the set: those that do so already, or `new` ones, where the set has this
-    /// number. Without either, threads read it.
+    /// Registers a loader that reads the set by `count` processes, or by threads if `count` is 0. If
+    /// processes already read the set, the loader uses them. Otherwise it uses those of `new`, which know the
+    /// set by the given number.
     pub(crate) fn begin(
         py: Python<'_>,
         set: &Arc<ReadBy>,
@@ -209,12 +211,13 @@ impl Reading {
 
 #[pymethods]
 impl Reading {
-    /// The loader is about to end. Processes that no other loader uses end now.
+    /// Ends the registration, because the loader is about to end. Processes that no other loader uses end
+    /// now.
     fn leave(&self, py: Python<'_>) {
         self.end(py);
     }
 
-    /// The processes that read the set; `None` if threads do.
+    /// The number of processes that read the set; `None` if threads read it.
     #[getter]
     fn workers(&self) -> Option<usize> {
         let by = self.by.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,5 @@
-//! Stand-ins for worker processes, which do not exist on this system: `feedline/_workers/choice.py` refuses
-//! them.
+//! Stand-ins for worker processes, because this system has none. `feedline/_workers/choice.py` refuses them
+//! here.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ impl Reading {
     }
 }
 
-/// Who reads a data set: the threads of this process.
+/// The readers of a data set: here always the threads of this process.
 #[derive(Default)]
 pub(crate) struct ReadBy;
 

@@ -1,4 +1,4 @@
-//! The worker processes of a loader: assigns requests, and replaces workers that die.
+//! The worker processes of a loader. The pool assigns requests, and replaces workers that die.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -16,16 +16,16 @@ use super::lane::{Answer, End, Failed, Lane, Lost, Request};
 use crate::error::Raised;
 use crate::interpreter::{attach, detached};
 
-/// Requests per worker: the next one is on its way while one is read.
+/// Max requests per worker. The next request is already on its way while the worker reads for one.
 const LANES: usize = 2;
 
-/// The number of workers that may die reading a sample before it counts as unreadable.
+/// The number of workers that may die while they read a sample, until the sample counts as unreadable.
 const DEATHS: u32 = 3;
 
 /// Max bytes of fixed-size fields per request, so that rows are still in a cache when they are copied.
 const CHUNK: u64 = 4 << 20;
 
-/// Max bytes of a block. Most of the room for ragged fields is never touched, so it takes no memory.
+/// Max bytes of a block. Most of the room for ragged fields is never touched, so this room takes no memory.
 const MOST: u64 = 256 << 20;
 
 /// Max samples per request.
@@ -40,7 +40,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) keys: &'a [u64],
     pub(crate) epoch: u64,
     pub(crate) is_seeded: bool,
-    /// Whether one worker reads all of them in one call.
+    /// Whether one worker reads all samples in one call.
     pub(crate) is_whole: bool,
 }
 
@@ -61,11 +61,11 @@ pub(crate) struct Pool {
 #[derive(Default)]
 struct State {
     workers: Vec<Worker>,
-    /// Workers started so far.
+    /// Number of workers started so far.
     started: u64,
-    /// Workers that are being started.
+    /// Number of workers that are being started.
     starting: usize,
-    /// Why no worker could be started.
+    /// The reason why no worker could be started.
     broken: Option<String>,
 }
 
@@ -75,7 +75,7 @@ struct Worker {
     ends: Vec<Arc<End>>,
 }
 
-/// Facts about samples that were read.
+/// Facts about a completed read.
 #[derive(Default)]
 pub(crate) struct Took {
     /// Whether the data set uses global random generators.
@@ -94,7 +94,7 @@ impl Took {
 /// The pools of this process.
 static ALL: Mutex<Vec<Weak<Pool>>> = Mutex::new(Vec::new());
 
-/// Ends the workers of all loaders, for the end of the interpreter.
+/// Ends the workers of all loaders when the interpreter ends.
 pub(crate) fn close_all(py: Python<'_>) {
     let all = std::mem::take(&mut *ALL.lock().unwrap_or_else(PoisonError::into_inner));
     all.iter().filter_map(Weak::upgrade).for_each(|pool| pool.close(py));
@@ -104,7 +104,7 @@ pub(crate) fn close_all(py: Python<'_>) {
 pub(crate) enum Unread {
     /// The pool was closed.
     Closed,
-    /// A sample cannot be read: its index, and why.
+    /// A sample that cannot be read: its index, and the reason.
     Sample(usize, ReadError),
 }
 
@@ -118,7 +118,7 @@ enum Asked {
 }
 
 impl Pool {
-    /// `count` workers of `server`. Blocks until one of them has loaded the data set.
+    /// Starts `count` workers of `server`. Blocks until one of them has loaded the data set.
     pub(crate) fn start(py: Python<'_>, server: Py<PyAny>, count: usize) -> PyResult<Arc<Self>> {
         let pool = Arc::new(Self {
             server,
@@ -163,7 +163,7 @@ impl Pool {
                 self.give_back(lane);
                 Ok(())
             }
-            // The first read finds the error again.
+            // The first read finds this error again.
             Err(lost) => self.replace(lane, &lost).map(drop).map_err(|why| (why, None)),
         }
     }
@@ -232,7 +232,7 @@ impl Pool {
         if wanted.is_whole {
             return Err(unreadable(first));
         }
-        // The sample that killed the worker is unknown, so read one by one from here on.
+        // The sample that killed the worker is unknown, so from here on each request has one sample.
         (first..first + count).try_fold(Took::default(), |mut all, one| {
             all.add(self.read_one(wanted, rows, one, deaths)?);
             Ok(all)
@@ -288,7 +288,7 @@ impl Pool {
         }
     }
 
-    /// Replaces a lost worker; returns the outcome of its request.
+    /// Replaces a lost worker, and returns the outcome of its request.
     fn lost(&self, lane: Lane, lost: &Lost, first: usize) -> Result<Asked, Unread> {
         if self.is_closed.load(Ordering::SeqCst) {
             return Err(Unread::Closed);
@@ -301,7 +301,8 @@ impl Pool {
         }
     }
 
-    /// Lets a worker call function number `set` on a batch's fields of one size, with the random key `key`.
+    /// Lets a worker call function number `set` on the fixed-size fields of a batch, with the random key
+    /// `key`.
     pub(crate) fn map(&self, (set, key): (u32, u64), rows: &mut Rows<'_>) -> Result<(), Unread> {
         let mut deaths = 0;
         while deaths < DEATHS {
@@ -319,7 +320,7 @@ impl Pool {
         let Some(mut lane) = self.take() else { return Err(self.why_none(0)) };
         let (count, bytes) = (rows.len(), fixed_bytes(rows.spec(), rows.len()));
         let request = Request { set, count, ids: &[], keys: &[key], epoch: 0, is_seeded: true, bytes };
-        // Without memory for the block the worker is as good as lost.
+        // If there is no memory for the block, the worker counts as lost.
         let written = lane.block.reserve(bytes).and_then(|_| lane.block.write_fixed(rows));
         let answer = match written.map_err(|_| Lost::Ended).and_then(|()| lane.map(&request)) {
             Ok(answer) => answer,
@@ -334,7 +335,7 @@ impl Pool {
         Ok(Asked::Read(Took::default()))
     }
 
-    /// Waits for a free lane, of the least busy worker; `None` once the pool is closed or broken.
+    /// Waits for a free lane of the least busy worker; `None` once the pool is closed or broken.
     fn take(&self) -> Option<Lane> {
         let mut state = self.lock();
         loop {
@@ -354,7 +355,7 @@ impl Pool {
 
     fn give_back(&self, lane: Lane) {
         let mut state = self.lock();
-        // The worker may be gone, if its other lane has noticed its end.
+        // The worker no longer exists if its other lane has noticed its end.
         if let Some(worker) = state.workers.iter_mut().find(|worker| worker.number == lane.worker) {
             worker.free.push(lane);
         }
@@ -372,8 +373,8 @@ impl Pool {
         }
     }
 
-    /// Replaces the worker of `lane`, unless that was done already. Returns whether it had begun the lane's
-    /// request.
+    /// Replaces the worker of `lane` if it is not replaced yet. Returns whether the worker had begun the
+    /// lane's request.
     fn replace(&self, lane: Lane, lost: &Lost) -> Result<bool, String> {
         let has_begun = lane.end.does().is_some();
         let worker = {
@@ -419,7 +420,7 @@ impl Pool {
         self.lock().workers.len()
     }
 
-    /// Workers that died and were replaced.
+    /// Number of workers that died and were replaced.
     pub(crate) fn deaths(&self) -> usize {
         self.deaths.load(Ordering::Relaxed)
     }
@@ -429,15 +430,15 @@ impl Pool {
         self.users.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Uncounts a data set; returns whether it was the last one.
+    /// Removes a data set from the count. Returns whether it was the last one.
     pub(super) fn leave(&self) -> bool {
         self.users.fetch_sub(1, Ordering::SeqCst) == 1
     }
 
-    /// Ends the workers; a running request fails at once. Does nothing in a forked child.
+    /// Ends the workers. A running request fails at once. Does nothing in a forked child.
     pub(crate) fn close(&self, py: Python<'_>) {
         if self.process != std::process::id() {
-            // A forked child: the sockets are those of its parent too.
+            // This process is a forked child, which shares the sockets with its parent.
             return;
         }
         self.is_closed.store(true, Ordering::SeqCst);
@@ -447,7 +448,7 @@ impl Pool {
         ends().for_each(|end| end.shut());
         let own: Vec<_> = ends().map(|end| end.socket.as_raw_fd()).collect();
         let server = self.server.bind(py);
-        // A process that is left ends when its sockets close.
+        // If a process still runs, it ends when its sockets close.
         let _ = server.call_method1(intern!(py, "forget"), (own,));
         let _ = server.call_method0(intern!(py, "end"));
     }
@@ -484,7 +485,7 @@ fn unreadable(index: usize) -> Unread {
     Unread::Sample(index, Error::new(ErrorKind::Sample, why).into())
 }
 
-/// Samples per request.
+/// Max samples per request.
 fn chunk(spec: &feedline::Spec) -> usize {
     let row: u64 = spec.fields().iter().map(|field| field.row_bytes() as u64).sum();
     let block = bytes_of(spec, 1).max(1);

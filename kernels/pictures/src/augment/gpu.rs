@@ -10,10 +10,10 @@ use feedline_kernels::programs::AUGMENT;
 
 use super::{OneHot, Pictures};
 
-/// The minimum number of blocks of a launch: several per multiprocessor.
+/// Min number of blocks of a launch: several per multiprocessor.
 const BLOCKS: usize = 2048;
 
-/// Minimum and maximum pixels per thread of a kernel that only moves them, four at a time.
+/// Min and max pixels per thread of a kernel that only moves pixels, four at a time.
 const MOVED: (usize, usize) = (4, 16);
 
 pub(super) struct Gpu {

@@ -12,16 +12,16 @@ use super::picture_queue::{Picture, PictureQueue};
 
 /// The decoders of the CPU, one per thread.
 pub(super) struct Decoders {
-    /// Reads headers; the other decoders are made with its settings.
+    /// Reads headers. The other decoders are created with its settings.
     pub(super) headers: Decoder,
     /// Idle decoders.
     pub(super) free: Mutex<Vec<Decoder>>,
-    /// Whether the GPU decodes too; the CPU then uses half of its cores.
+    /// Whether the GPU decodes too. The CPU then uses half of its cores.
     pub(super) with_gpu: bool,
 }
 
 impl Decoders {
-    /// Decodes the pictures that `queue` has for the CPU, on a pool, while the calling thread runs `own`.
+    /// Decodes the pictures that `queue` has for the CPU, on a pool. Meanwhile the calling thread runs `own`.
     ///
     /// # Errors
     /// `Sample` for the first row that cannot be decoded.
@@ -33,7 +33,7 @@ impl Decoders {
             locked(&self.free).push(decoder);
             if let Err(error) = decoded {
                 let mut failed = locked(&failed);
-                // Keep the error of the first row, for the same error in every run.
+                // The error of the first row is kept, so that every run reports the same error.
                 if failed.as_ref().is_none_or(|(first, _)| *first > row) {
                     *failed = Some((row, error));
                 }
@@ -54,11 +54,11 @@ pub(super) fn in_row(row: usize, error: &Error) -> Error {
         .with_source(error.clone())
 }
 
-/// Calls `next` repeatedly, on up to `max` threads of a pool, until it returns `false`, while the calling
+/// Calls `next` repeatedly until it returns `false`, on up to `max` threads of a pool. Meanwhile the calling
 /// thread runs `own`. Returns once all have ended. `with_gpu` selects the pool for pictures, which serves one
-/// caller after the other.
+/// caller after another.
 ///
-/// Without a pool, or on a thread of another pool, the calling thread does all the work, `own` first.
+/// Without a pool, or on a thread of another pool, the calling thread does all the work. It runs `own` first.
 fn run_while<R>(max: usize, with_gpu: bool, next: impl Fn() -> bool + Sync, own: impl FnOnce() -> R) -> R {
     let pool = if with_gpu { picture_pool() } else { pool::pool() };
     match pool.as_ref().ok().filter(|_| rayon_core::current_thread_index().is_none()) {
@@ -86,9 +86,9 @@ pub(super) fn start_pools() -> Result<()> {
     picture_pool().as_ref().map(drop).map_err(Error::clone)
 }
 
-/// The pool for decoding while a GPU decodes too, on half of the cores. A picture takes milliseconds; if the
-/// pool of the operators decoded too, the GPU would wait as long for the files of its next batch. The workers
-/// that feed the GPU need cores as well: with three of them and a pool on 16, 12, 9 and 6 of 16 cores,
+/// The pool for decoding while a GPU decodes too, on half of the cores. A picture takes milliseconds. If the
+/// pool of the operators decoded too, the GPU would wait equally long for the files of its next batch. The
+/// workers that feed the GPU also need cores. With three workers and a pool on 16, 12, 9 and 6 of 16 cores,
 /// `Decode::Auto` decoded 20,000, 24,200, 24,300 and 24,000 pictures/s (H200, bench `jpeg-gpu`).
 fn picture_pool() -> &'static Result<ThreadPool> {
     static POOL: OnceLock<Result<ThreadPool>> = OnceLock::new();

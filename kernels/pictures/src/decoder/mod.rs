@@ -1,4 +1,5 @@
-//! Batches of encoded pictures: decoded on the GPU, on the CPU, or on both, then transformed on the device.
+//! Batches of encoded pictures. They are decoded on the GPU, on the CPU or on both, and then transformed on
+//! the device.
 
 mod cpu;
 mod gpu_queue;
@@ -22,27 +23,27 @@ use crate::nvjpeg::{Nvjpeg, Times};
 use crate::upload::Upload;
 use crate::{Augment, Pictures, check};
 
-/// Which processor decodes.
+/// The processor that decodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Decode {
     /// The CPU.
     Cpu,
     /// nvJPEG on the GPU, and the CPU for pictures that nvJPEG refuses.
     Gpu,
-    /// Both: while a batch waits for the GPU, the CPU decodes its pictures from the end; the GPU decodes the
-    /// rest. The CPU helps only while the workers are ahead of the lanes, since reading comes first, and the
-    /// lanes are not ahead of the training step, which needs the CPU too. Timing decides which of them
-    /// decodes a picture, which may change its pixels by a few levels; order and random numbers do not
-    /// change. Without nvJPEG, the CPU alone.
+    /// Both. While a batch waits for the GPU, the CPU decodes its pictures from the end, and the GPU decodes
+    /// the rest. Reading comes first, so the CPU helps only while the workers are ahead of the lanes. The
+    /// training step needs the CPU too, so the CPU does not help while the lanes are ahead of the step.
+    /// Timing decides which processor decodes a picture, and this may change its pixels by a few levels.
+    /// Order and random numbers do not change. Without nvJPEG, the CPU decodes alone.
     #[default]
     Auto,
 }
 
 /// Decodes batches of encoded pictures, and applies a list of transforms on the device.
 ///
-/// nvJPEG decodes JPEG files. It refuses progressive files, CMYK and pictures with an EXIF rotation; the CPU
-/// decodes those, and all other formats, to the same pixels as a worker of the loader. nvJPEG's pixels differ
-/// from those by a few levels. The list sets the limits and the [`Chroma`](feedline_images::Chroma).
+/// nvJPEG decodes JPEG files. It refuses progressive files, CMYK and pictures with an EXIF rotation. The CPU
+/// decodes these and all other formats, to the same pixels as a worker of the loader. nvJPEG's pixels differ
+/// from them by a few levels. The list sets the limits and the [`Chroma`](feedline_images::Chroma).
 ///
 /// ```
 /// use feedline_core::Random;
@@ -75,19 +76,19 @@ pub struct PictureDecoder {
     views: Vec<View>,
     decode: Decode,
     gpu: Option<Nvjpeg>,
-    /// Shared by the decoders of a GPU, as `refused` is.
+    /// The queue of the GPU. The decoders of a GPU share it, and `refused` too.
     gpu_queue: Arc<GpuQueue>,
     refused: Arc<Refused>,
     decoders: Decoders,
     pixels: Upload<u8>,
     offsets: Upload<u32>,
-    /// The number of rows decoded last, and the bytes of their pixels.
+    /// The number of rows that were decoded last, and the bytes of their pixels.
     decoded: (usize, usize),
     counts: Counts,
     times: DecodeTimes,
 }
 
-/// The transforms of a view of all pictures.
+/// One view of all pictures, with its transforms.
 struct View {
     augment: Augment,
     parameters: Upload<u32>,
@@ -100,7 +101,7 @@ pub struct Counts {
     pub on_gpu: u64,
     /// Pictures decoded on the CPU.
     pub on_cpu: u64,
-    /// Pictures among those on the CPU that nvJPEG refused.
+    /// Pictures that nvJPEG refused. `on_cpu` counts them too.
     pub refused: u64,
 }
 
@@ -154,7 +155,7 @@ impl PictureDecoder {
         Self::with_views(stream, vec![part], decode)
     }
 
-    /// A decoder for several views of each picture. Limits and chroma are those of the first.
+    /// A decoder for several views of each picture. Limits and chroma are those of the first view.
     ///
     /// # Errors
     /// As [`new`](Self::new); `Config` without views.
@@ -196,8 +197,8 @@ impl PictureDecoder {
         })
     }
 
-    /// Shares the GPU with the other decoders of `queue`: it decodes one batch at a time. All of them know
-    /// the files that it has refused.
+    /// Shares the GPU with the other decoders of `queue`, because the GPU decodes one batch at a time. The
+    /// decoders also share the list of files that the GPU has refused.
     pub(crate) fn share(&mut self, (queue, refused): (&Arc<GpuQueue>, &Arc<Refused>)) {
         (self.gpu_queue, self.refused) = (queue.clone(), refused.clone());
     }
@@ -223,7 +224,7 @@ impl PictureDecoder {
         DecodeTimes { submit, wait, ..self.times }
     }
 
-    /// The bytes of pinned and of device memory of its buffers.
+    /// The bytes of pinned memory and of device memory of its buffers.
     pub(crate) fn bytes(&self) -> [u64; 2] {
         let parameters = self.views.iter().map(|view| view.parameters.bytes());
         let rest = parameters.chain([self.offsets.bytes()]);
@@ -240,11 +241,12 @@ impl PictureDecoder {
         }
     }
 
-    /// Decodes the pictures of a batch and queues their transforms, which write `[rows, shape...]` to `to`.
+    /// Decodes the pictures of a batch and queues their transforms. The transforms write `[rows, shape...]`
+    /// to `to`.
     ///
-    /// Blocks until the pictures are decoded. The GPU reads files in pinned memory in place; the driver
-    /// copies others one by one, on the calling thread. [`PictureStage`](crate::PictureStage) runs it ahead
-    /// of a training step.
+    /// Blocks until the pictures are decoded. The GPU reads files in pinned memory in place. The driver
+    /// copies other files one by one, on the calling thread. [`PictureStage`](crate::PictureStage) decodes
+    /// ahead of a training step.
     ///
     /// # Errors
     /// `Sample` for a picture that cannot be decoded, with its row; `Config` for mismatched lengths; a device
@@ -259,8 +261,8 @@ impl PictureDecoder {
         self.transform(0, to)
     }
 
-    /// Decodes the pictures of a batch for [`transform`](Self::transform), and blocks until they are decoded;
-    /// `parameters` has the parameters of each view. With [`Decode::Auto`] the CPU takes pictures from the
+    /// Decodes the pictures of a batch for [`transform`](Self::transform), and blocks until they are decoded.
+    /// `parameters` has the parameters of each view. With [`Decode::Auto`], the CPU takes pictures from the
     /// GPU while `helps` returns true.
     ///
     /// # Errors
@@ -281,7 +283,8 @@ impl PictureDecoder {
         if rows == 0 {
             return Ok(());
         }
-        // Other work of the stream does not count as decoding, and buffers are reused below.
+        // Waits first, because other work of the stream does not count as decoding, and the buffers are
+        // reused below.
         let start = Instant::now();
         self.stream.synchronize()?;
         self.times.transforms += start.elapsed();
@@ -299,7 +302,7 @@ impl PictureDecoder {
     /// Queues the transforms of view number `view` of the pictures that were decoded last.
     ///
     /// # Errors
-    /// `Config` for a view of another length; a device failure.
+    /// `Config` if `to` has another length; a device failure.
     pub(crate) fn transform<O: Written>(&mut self, view: usize, to: ViewMut<'_, O>) -> Result<()> {
         let (rows, bytes) = self.decoded;
         if rows == 0 {
@@ -313,7 +316,7 @@ impl PictureDecoder {
     }
 
     /// Decodes a batch into the buffer for pixels. Returns the offset of each picture, and the end of the
-    /// last.
+    /// last picture.
     fn decode_pixels(&mut self, encoded: &[&[u8]], helps: &(dyn Fn() -> bool + Sync)) -> Result<Vec<u32>> {
         let start = Instant::now();
         let (sizes, offsets) = self.sizes(encoded)?;
@@ -349,7 +352,7 @@ impl PictureDecoder {
         let mut on_gpu = 0;
         let helps: &(dyn Fn() -> bool + Sync) = if *decode == Decode::Gpu { &|| false } else { helps };
         let queue = PictureQueue::new(all, files.len(), (gpu_queue, helps));
-        // Files that nvJPEG refuses while it decodes. The CPU decodes them, and reports damaged ones.
+        // Files that nvJPEG refuses while it decodes. The CPU decodes them, and reports the damaged ones.
         let refused_late = match gpu {
             Some(gpu) if !files.is_empty() => {
                 let own = || {
@@ -385,7 +388,7 @@ impl PictureDecoder {
         Ok(offsets)
     }
 
-    /// The size of each picture, from its header, and the offsets of their pixels.
+    /// The size of each picture, from its header, and the offset of its pixels.
     fn sizes(&self, encoded: &[&[u8]]) -> Result<(Vec<Size>, Vec<u32>)> {
         let (mut sizes, mut offsets) = (Vec::new(), vec![0u32]);
         for (row, encoded) in encoded.iter().enumerate() {

@@ -19,23 +19,23 @@ pub(super) struct Picture<'a> {
     pub(super) pixels: &'a mut [u8],
 }
 
-/// Pictures in the GPU's order; those that it refuses come last. The CPU takes from the end.
+/// Pictures in the GPU's order. Pictures that the GPU refuses come last. The CPU takes pictures from the end.
 pub(super) struct PictureQueue<'a> {
     left: Mutex<Left<'a>>,
     gpu_queue: &'a GpuQueue,
-    /// Whether the CPU may take pictures that the GPU decodes too.
+    /// Whether the CPU may now take pictures that the GPU can decode too.
     helps: &'a (dyn Fn() -> bool + Sync),
 }
 
 struct Left<'a> {
     pictures: Vec<Picture<'a>>,
-    /// The first pictures, this many, are for the GPU unless the CPU helps.
+    /// Number of first pictures that are for the GPU unless the CPU helps.
     for_gpu: usize,
 }
 
 impl<'a> PictureQueue<'a> {
-    /// The GPU can decode the first `for_gpu` pictures; the CPU takes some of them while `helps` returns
-    /// true. Notifies `gpu_queue` once empty.
+    /// The GPU can decode the first `for_gpu` pictures. The CPU takes some of them while `helps` returns
+    /// true. The queue notifies `gpu_queue` once it is empty.
     pub(super) fn new(
         pictures: Vec<Picture<'a>>,
         for_gpu: usize,
@@ -70,7 +70,7 @@ impl<'a> PictureQueue<'a> {
     }
 
     /// Takes the remaining pictures among the first `max` for the GPU, and returns their number. The CPU may
-    /// take all others.
+    /// take all other pictures.
     pub(super) fn take_first(&self, max: usize) -> usize {
         let mut left = locked(&self.left);
         let count = max.min(left.pictures.len());
@@ -103,7 +103,7 @@ mod tests {
         let gpu_queue = GpuQueue::default();
         let shared = queue(6, &gpu_queue, &|| true);
         assert_eq!((shared.for_cpu(), [(); 2].map(|()| shared.take().unwrap().row)), (6, [5, 4]));
-        // The GPU could take five; four of them are left.
+        // The GPU could take five pictures, but only four of them are left.
         assert_eq!((shared.take_first(5), shared.len()), (4, 0));
         let shared = queue(6, &gpu_queue, &|| true);
         assert_eq!((shared.take_first(3), rows(&shared)), (3, vec![5, 4, 3]));
@@ -122,13 +122,13 @@ mod tests {
         assert_eq!((split.take_first(1), rows(&split)), (1, vec![5, 4, 3, 2, 1]));
     }
 
-    /// Reading comes before helping.
+    /// The CPU reads before it helps.
     #[test]
     fn the_cpu_stops_helping_when_it_is_needed_elsewhere() {
         let (gpu_queue, left) = (GpuQueue::default(), std::sync::atomic::AtomicUsize::new(4));
         let helps = || left.fetch_sub(1, std::sync::atomic::Ordering::Relaxed) > 1;
         let shared = queue(5, &gpu_queue, &helps);
-        // One that the GPU refuses, and three with help.
+        // One picture that the GPU refuses, and three that the CPU takes as help.
         assert_eq!(rows(&shared), [5, 4, 3, 2]);
         assert_eq!(shared.take_first(5), 2);
     }

@@ -6,12 +6,12 @@ use std::sync::Mutex;
 
 use super::locked;
 
-/// Files that the CPU decodes from the second time on, since a file that nvJPEG refuses fails its whole
+/// Files that the CPU decodes from the second time on, because a file that nvJPEG refuses fails its whole
 /// batch. Keeps 8 bytes per file.
 #[derive(Debug, Default)]
 pub(crate) struct Refused {
-    /// Hashes of the files of each length: most files have another length than any of these, and are not
-    /// hashed.
+    /// Hashes of the refused files, by file length. Most files have another length than these files, and are
+    /// not hashed.
     by_length: Mutex<HashMap<usize, Vec<u64>>>,
 }
 
@@ -37,8 +37,8 @@ fn hash(file: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Finds the refused files by bisection: calls `decode` for the range `0..count`, and for both halves of each
-/// range for which it returned false. Returns the single files for which it returned false, in order.
+/// Finds the refused files by bisection. Calls `decode` for the range `0..count`, and for both halves of each
+/// range for which it returned false. Returns the single files for which `decode` returned false, in order.
 ///
 /// # Errors
 /// The errors of `decode`.

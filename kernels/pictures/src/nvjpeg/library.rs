@@ -1,4 +1,5 @@
-//! The functions of nvJPEG that this crate calls, from the library of the machine.
+//! The functions of nvJPEG that this crate calls. They come from the library that is installed on the
+//! machine.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -48,7 +49,7 @@ impl Functions {
     /// Loads the library.
     ///
     /// # Errors
-    /// `Unavailable` without it, or for one that lacks a function.
+    /// `Unavailable` if the library is missing, or if it lacks a function.
     pub(super) fn load() -> Result<Self> {
         // SAFETY: loading the vendor's library only runs its initialisers, as in every program that uses it.
         let opened = LIBRARIES.iter().map(|name| unsafe { Library::new(*name) });
@@ -95,7 +96,7 @@ impl Functions {
 mod tests {
     use super::*;
 
-    /// With the library installed, every function is found in it; no GPU is needed.
+    /// If the library is installed, it has every function. No GPU is needed.
     #[test]
     fn the_library_has_every_function() {
         if let Err(error) = Functions::load() {

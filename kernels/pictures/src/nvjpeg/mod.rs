@@ -16,21 +16,21 @@ const HARDWARE: c_int = 3;
 const GPU_HYBRID: c_int = 2;
 /// `nvjpegOutputFormat_t`: interleaved red, green and blue.
 const RGB_INTERLEAVED: c_int = 5;
-/// Interpolates chroma, as libjpeg-turbo does; without this flag each sample is repeated.
+/// Interpolates chroma, as libjpeg-turbo does. Without this flag, each sample is repeated.
 const INTERPOLATED: c_uint = 1 << 5;
 
 /// `nvjpegChromaSubsampling_t`: the number of pixels per sample of chroma.
 type Sampling = c_int;
 
-/// A file that nvJPEG can decode, and the offset of its pixels. Only [`Nvjpeg::accept`] creates it, so its
-/// size is the one that the library parsed and will write.
+/// A file that nvJPEG can decode, and the offset of its pixels. Only [`Nvjpeg::accept`] creates it. So its
+/// size is the size that the library has parsed and will write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct File<'a> {
     bytes: &'a [u8],
     sampling: Sampling,
     width: usize,
     height: usize,
-    /// The offset of its pixels, in bytes.
+    /// The offset of the file's pixels, in bytes.
     first: usize,
 }
 
@@ -39,13 +39,13 @@ impl<'a> File<'a> {
         self.bytes
     }
 
-    /// The sort key of a batch. The engines decode several files at a time, fastest if all take equally long:
-    /// 24,600 instead of 20,100 pictures/s (H200, chroma not interpolated).
+    /// The sort key of a file in its batch. The engines decode several files at a time, and are fastest if
+    /// all take equally long: 24,600 instead of 20,100 pictures/s (H200, chroma not interpolated).
     pub(crate) fn order(&self) -> impl Ord + use<> {
         (self.sampling, self.width, self.height)
     }
 
-    /// The target of its pixels, in memory that begins at `address`.
+    /// The target of the file's pixels, in memory that begins at `address`.
     fn image(&self, address: u64) -> Image {
         let mut image = Image { channel: [ptr::null_mut(); 4], pitch: [0; 4] };
         image.channel[0] = (address + self.first as u64) as *mut u8;
@@ -68,7 +68,7 @@ pub(crate) struct Nvjpeg {
     calls: Functions,
     stream: Stream,
     handle: Pointer,
-    /// A state per sampling. A call with files of several samplings takes four times as long if chroma is
+    /// One state per sampling. A call with files of several samplings takes four times as long if chroma is
     /// interpolated (H200, CUDA 13).
     states: Vec<(Sampling, Pointer)>,
     /// The library's memory for the header that is being parsed.
@@ -81,7 +81,8 @@ pub(crate) struct Nvjpeg {
 unsafe impl Send for Nvjpeg {}
 
 impl Nvjpeg {
-    /// Opens a decoder on the JPEG engines of the chip, or in kernels if it has none; `chroma` as on the CPU.
+    /// Opens a decoder on the JPEG engines of the chip, or in kernels if the chip has none. `chroma` has the
+    /// same meaning as on the CPU.
     ///
     /// # Errors
     /// `Unavailable` without the library, or on a device that is not CUDA; a device failure.
@@ -134,10 +135,10 @@ impl Nvjpeg {
         self.times
     }
 
-    /// Parses the header of a file. Returns the file if nvJPEG can decode it to a picture of `size`, with its
-    /// pixels at offset `first`.
+    /// Parses the header of a file. Returns the file if nvJPEG can decode it to a picture of `size`. The
+    /// file's pixels are at offset `first`.
     ///
-    /// One thread calls it: the library parses one header at a time, and 8 threads are no faster.
+    /// Only one thread calls this: the library parses one header at a time, so 8 threads are no faster.
     pub(crate) fn accept<'a>(&mut self, bytes: &'a [u8], size: Size, first: usize) -> Option<File<'a>> {
         let Self { calls, handle, header, stream, .. } = self;
         // If the device is lost, a later call reports it.
@@ -162,12 +163,12 @@ impl Nvjpeg {
         is_taken.then_some(File { bytes, sampling, width, height, first })
     }
 
-    /// Decodes `files` to `pixels`: rows of RGB, from the offset of each file on. Drops `entry` after the
-    /// last call of the library, so that another decoder may call it. Blocks until the files are decoded.
-    /// Returns false if one has data that the library refuses, which fails all of them.
+    /// Decodes `files` to `pixels`, as rows of RGB from the offset of each file on. Drops `entry` after the
+    /// last call of the library, so that another decoder may call the library. Blocks until the files are
+    /// decoded. Returns false if the library refuses the data of one file. All files have then failed.
     ///
-    /// The device reads files in pinned memory in place. The driver copies others one by one, on the calling
-    /// thread.
+    /// The device reads files in pinned memory in place. The driver copies other files one by one, on the
+    /// calling thread.
     ///
     /// # Errors
     /// `Config` for a picture outside `pixels`; a device failure.
@@ -230,7 +231,7 @@ impl Nvjpeg {
         drop(entry);
         self.times.submit += start.elapsed();
         let start = Instant::now();
-        // Until then the device may use the files and the states, even if a call failed.
+        // Until the stream is drained, the device may use the files and the states, even if a call failed.
         stream.synchronize()?;
         self.times.wait += start.elapsed();
         done
@@ -252,7 +253,7 @@ impl Nvjpeg {
 impl Drop for Nvjpeg {
     fn drop(&mut self) {
         if let Err(error) = self.stream.synchronize() {
-            // The device may still use the states: they are leaked.
+            // The device may still use the states, so they are leaked.
             return internal::report(&self.stream.device(), error);
         }
         let Functions { header_destroy, state_destroy, destroy, .. } = &self.calls;

@@ -1,5 +1,5 @@
-//! Arrays of equal length in one or more files, read sample by sample: shared by `.npy`, `.npz`, safetensors,
-//! IDX and CIFAR.
+//! Arrays of equal length in one or more files, read sample by sample. `.npy`, `.npz`, safetensors, IDX and
+//! CIFAR share this code.
 
 use std::path::{Path, PathBuf};
 
@@ -10,10 +10,10 @@ use crate::error::data;
 use crate::reader::inside;
 use crate::{ElementType, Reader, Schema, SchemaField, Value, Values};
 
-/// The encoding of elements in the file.
+/// How elements are encoded in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coding {
-    /// The layout of samples: little-endian numbers, or bytes.
+    /// The same encoding as in samples: little-endian numbers, or bytes.
     Plain,
     /// Big-endian numbers of this many bytes.
     BigEndian(usize),
@@ -23,26 +23,27 @@ pub(crate) enum Coding {
     Utf32 { big_endian: bool },
 }
 
-/// The place and type of an array, found by a parser that has checked it against the size of the block.
+/// The position and type of an array. A parser has checked them against the size of the block.
 #[derive(Clone, Debug)]
 pub(crate) struct Array {
     pub(crate) name: String,
     pub(crate) element: ElementType,
     pub(crate) coding: Coding,
-    /// Bytes of one element in the file; for a string, of the whole string.
+    /// Bytes of one element in the file. For a string, bytes of the whole string.
     pub(crate) item: usize,
     pub(crate) dims: Vec<usize>,
     /// Whether the first dimension changes fastest.
     pub(crate) fortran: bool,
-    /// Index of the block that holds it.
+    /// Index of the block that holds the array.
     pub(crate) block: usize,
     /// The array's first byte in the block.
     pub(crate) first: u64,
-    /// Bytes from one sample to the next, if other fields are in between.
+    /// If other fields are in between, bytes from one sample to the next.
     pub(crate) record: Option<u64>,
 }
 
-/// Bytes of an array of `dims` elements of `item` bytes; `None` if it exceeds the address space.
+/// Bytes of an array with dimensions `dims` and elements of `item` bytes. `None` if it exceeds the address
+/// space.
 pub(crate) fn array_bytes(dims: &[usize], item: usize) -> Option<u64> {
     if dims.contains(&0) {
         return Some(0);
@@ -62,15 +63,15 @@ struct Column {
     bytes: usize,
     coding: Coding,
     dims: Vec<usize>,
-    /// Bytes between neighbours along each of `dims`, and bytes of an element; `None` if a sample is
+    /// Bytes between neighbours along each of `dims`, and bytes of an element. `None` if a sample is
     /// contiguous in C order.
     gaps: Option<(Vec<u64>, usize)>,
 }
 
-/// Arrays whose first dimension counts samples.
+/// Arrays whose first dimension is the number of samples.
 ///
-/// If the arrays differ in that dimension, or one has no dimension, the file is a single sample made of whole
-/// arrays, such as the weights of a model.
+/// If the arrays differ in the first dimension, or one has no dimension, the file is a single sample. The
+/// sample has the whole arrays, such as the weights of a model.
 #[derive(Debug)]
 pub struct Arrays {
     format: &'static str,
@@ -84,7 +85,7 @@ pub struct Arrays {
 }
 
 impl Arrays {
-    /// The samples of `arrays`, whose bytes are in `blocks`.
+    /// The samples of `arrays`. `blocks` holds their bytes.
     pub(crate) fn new(
         format: &'static str,
         path: &Path,
@@ -120,7 +121,7 @@ impl Arrays {
     }
 }
 
-/// The field and the column of `array`. With `rows`, its first dimension counts samples.
+/// The field and the column of `array`. If `rows` is true, its first dimension is the number of samples.
 fn split(array: Array, rows: bool) -> Result<(SchemaField, Column)> {
     let refuse = |why| Err(data(format!("array \"{}\" {why}", array.name)));
     let is_string = matches!(array.coding, Coding::PaddedBytes | Coding::Utf32 { .. });
@@ -144,7 +145,7 @@ fn split(array: Array, rows: bool) -> Result<(SchemaField, Column)> {
     for at in 0..gaps.len() {
         let at = if array.fortran { at } else { gaps.len() - 1 - at };
         gaps[at] = gap;
-        // No overflow: the array is within its block, and an array without elements is never read.
+        // This does not overflow: the array is within its block, and an array without elements is never read.
         gap = gap.saturating_mul(array.dims[at] as u64);
     }
     let stride = array.record.unwrap_or(if rows { gaps.remove(0) } else { 0 });
@@ -188,7 +189,8 @@ impl Column {
     }
 }
 
-/// Copies the elements from `start` on, `gaps` bytes apart along `dims`, to `to` in C order.
+/// Copies elements to `to` in C order. The first one is at `start`, and neighbours along `dims` are `gaps`
+/// bytes apart.
 fn gather(
     content: &Content,
     start: u64,
@@ -214,10 +216,10 @@ fn gather(
     Ok(())
 }
 
-/// Converts four-byte code points to UTF-8 in place and drops the zeros at the end; returns the length, or
-/// the offset of a value that is not a code point.
+/// Converts four-byte code points to UTF-8 in place, and drops the zeros at the end. Returns the length. The
+/// error is the offset of a value that is not a code point.
 fn to_utf8(bytes: &mut Vec<u8>, big_endian: bool) -> Result<usize, usize> {
-    // UTF-8 takes max four bytes per code point, so writing never overtakes reading.
+    // UTF-8 takes at most four bytes per code point, so writing never overtakes reading.
     let (mut written, mut end) = (0, 0);
     for at in (0..bytes.len() / 4 * 4).step_by(4) {
         let unit = [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];

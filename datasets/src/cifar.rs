@@ -1,7 +1,8 @@
-//! CIFAR-10 and CIFAR-100, the binary version: files, gzip files, the folder, or the archive they come in.
+//! CIFAR-10 and CIFAR-100, the binary version. Reads files, gzip files, the folder, or the original archive.
 //!
-//! A record is one label byte (CIFAR-100: coarse, then fine label) and 3,072 pixels: 32 x 32 red ones, then
-//! green, then blue (A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images").
+//! A record is one label byte and 3,072 pixels. CIFAR-100 has two label bytes, coarse and then fine. The 32 x
+//! 32 red pixels come first, then green, then blue (A. Krizhevsky, "Learning Multiple Layers of Features from
+//! Tiny Images").
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -18,7 +19,7 @@ use crate::{ElementType, Split};
 const PIXELS: [usize; 3] = [3, 32, 32];
 const PIXEL_BYTES: u64 = 3 * 32 * 32;
 
-/// One of the two sets: the names of its labels, and the number of classes of each.
+/// CIFAR-10 or CIFAR-100: the names of the labels, and the number of classes of each label.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
     format: &'static str,
@@ -144,7 +145,7 @@ impl Kind {
         self.labels.len() as u64 + PIXEL_BYTES
     }
 
-    /// The kind of the records in `content`, recognised by its length and all labels.
+    /// The kind of the records in `content`. The length and all labels decide. `None` if it is neither kind.
     fn recognised(content: &Content) -> Result<Option<Self>> {
         'kinds: for kind in KINDS {
             if content.len() == 0 || !content.len().is_multiple_of(kind.record_bytes()) {
@@ -164,20 +165,21 @@ impl Kind {
     }
 }
 
-/// Opens CIFAR's training set: the folder of the `.bin` files, or the `.tar.gz` that they come in (feature
-/// `tar`). A single `.bin` or `.bin.gz` file is opened whatever set it holds.
+/// Opens CIFAR's training set: the folder of the `.bin` files, or the original `.tar.gz` (feature `tar`). A
+/// single `.bin` or `.bin.gz` file is opened too, even if it holds the test set.
 ///
 /// The fields are `label` (CIFAR-100: `coarse_label` and `fine_label`) and `image` (`u8`, `[3, 32, 32]`). The
 /// [classes](crate::Reader::classes) are those of `label`, or of `fine_label`.
 ///
 /// # Errors
-/// `Data` when there is no file of the set, one of `data_batch_1.bin`, `data_batch_2.bin`, ... is missing
-/// before the last, or a file cannot be read, is cut short or has a label beyond its classes; names the file.
+/// `Data` if there is no file of the set, a file of `data_batch_1.bin`, `data_batch_2.bin`, ... is missing
+/// before the last one, or a file cannot be read, is cut short or has a label that is not a class. The error
+/// names the file.
 pub fn open(path: impl AsRef<Path>) -> Result<Arrays> {
     open_split(path.as_ref(), Split::Train)
 }
 
-/// As [`open`], of the test set in a folder or an archive.
+/// As [`open`], for the test set in a folder or an archive.
 ///
 /// # Errors
 /// As [`open`].
@@ -201,10 +203,10 @@ pub(crate) fn open_split(path: &Path, split: Split) -> Result<Arrays> {
     open().map_err(|error| error.at_path(path))
 }
 
-/// The set in `content`; `None` if it is not CIFAR.
+/// The set in `content`. `None` if `content` is not CIFAR.
 pub(crate) fn of_content(path: &Path, content: Content) -> Result<Option<Arrays>> {
     let Some(kind) = Kind::recognised(&content)? else { return Ok(None) };
-    // Held in memory, for zero-copy loading.
+    // Hold it in memory, for zero-copy loading.
     let content = match content {
         Content::OnDisk(file) => Content::of_file(file, MEMORY_LIMIT)?,
         content => content,
@@ -227,12 +229,12 @@ pub(crate) fn of_content(path: &Path, content: Content) -> Result<Option<Arrays>
     Ok(Some(arrays.with_classes(kind.classes)))
 }
 
-/// The name without the folders before it.
+/// The file name without its folders.
 fn file_name(name: &str) -> &str {
     name.rsplit('/').next().unwrap_or(name)
 }
 
-/// The split and batch number that a file name stands for; `None` if it is not a name of CIFAR.
+/// The split and the batch number in a file name. `None` if CIFAR has no file of this name.
 fn set_of(name: &str) -> Option<(Split, Option<u8>)> {
     let name = file_name(name);
     let batch = name.strip_prefix("data_batch_").and_then(|rest| rest.strip_suffix(".bin"));
@@ -248,7 +250,7 @@ pub(crate) fn has_files<'a>(mut names: impl Iterator<Item = &'a str>) -> bool {
     names.any(|name| set_of(name).is_some())
 }
 
-/// The files that make up `split`, sorted by name.
+/// The files of `split`, sorted by name.
 fn choose<T>(files: Vec<(String, T)>, split: Split) -> Result<Vec<(String, T)>> {
     let (mut files, others): (Vec<_>, Vec<_>) = files
         .into_iter()
@@ -318,7 +320,7 @@ pub(crate) fn of_archive(
     of_parts(path, &parts)
 }
 
-/// The set of several files, joined in memory; each part is a content with a byte range.
+/// The set of several files, joined in memory. Each part is a content, an offset in it and a number of bytes.
 fn of_parts(path: &Path, parts: &[(&Content, u64, u64)]) -> Result<Arrays> {
     let bytes = parts.iter().fold(0u64, |sum, part| sum.saturating_add(part.2));
     if bytes == 0 || bytes > MEMORY_LIMIT {
@@ -327,7 +329,7 @@ fn of_parts(path: &Path, parts: &[(&Content, u64, u64)]) -> Result<Arrays> {
     let mut memory = Memory::new(bytes)?;
     let mut rest = memory.bytes_mut();
     for &(content, first, bytes) in parts {
-        // `rest` is long enough: the sum includes `bytes`.
+        // `rest` is long enough, as the sum includes `bytes`.
         let (to, after) = rest.split_at_mut(bytes as usize);
         content.read_at(first, to)?;
         content.check_unchanged()?;

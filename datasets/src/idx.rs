@@ -23,18 +23,18 @@ pub(crate) fn is_file(start: &[u8], len: u64) -> bool {
     header::Header::parse(start).is_ok_and(|header| header.file_bytes() == len)
 }
 
-/// Position of the field "image" in the spec.
+/// Index of the field "image" in the spec.
 const IMAGE: usize = 0;
-/// Position of the field "label" in the spec.
+/// Index of the field "label" in the spec.
 const LABEL: usize = 1;
 
 /// Images with their labels: fields "image" (`u8`, `[rows, columns]`) and "label" (`u8`, a scalar).
 ///
 /// `read` uses no random numbers. Files up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT) are held in private
-/// memory: no other process can change them, and every process has its own copy. The samples of a
-/// larger images file are read on demand; if the file is truncated or written to meanwhile, the error
-/// names the file and the byte. A set in memory has a [column](Dataset::column) for zero-copy loading;
-/// a larger one has it if it is [mapped](IdxFile::from_mapped).
+/// memory. No other process can change this memory, and every process has its own copy. The samples of a
+/// larger images file are read on demand. If that file is truncated or written to meanwhile, the error names
+/// the file and the byte. A set in memory has a [column](Dataset::column) for zero-copy loading. A larger set
+/// has one if it is [mapped](IdxFile::from_mapped).
 ///
 /// ```
 /// use feedline_core::Dataset;
@@ -63,15 +63,15 @@ pub struct Idx {
 impl Idx {
     /// The training set in `dir`: `train-images-idx3-ubyte` and `train-labels-idx1-ubyte`.
     ///
-    /// Each file may also be spelt with a dot (`train-images.idx3-ubyte`) and be gzip (`.gz`).
+    /// Each file name may also have a dot (`train-images.idx3-ubyte`) and end with `.gz` (gzip).
     ///
     /// # Errors
-    /// As [`open`](Self::open); the error for a missing file lists the names that were tried.
+    /// As [`open`](Self::open). The error for a missing file lists the names that were tried.
     pub fn open_train(dir: impl AsRef<Path>) -> Result<Self> {
         Self::open_named(dir.as_ref(), names::TRAIN)
     }
 
-    /// The test set in `dir`: `t10k-images-idx3-ubyte` and `t10k-labels-idx1-ubyte`, spelt as in
+    /// The test set in `dir`: `t10k-images-idx3-ubyte` and `t10k-labels-idx1-ubyte`. The names may vary as in
     /// [`open_train`](Self::open_train).
     ///
     /// # Errors
@@ -92,11 +92,11 @@ impl Idx {
         Self::new(IdxFile::open(images)?, IdxFile::open(labels)?)
     }
 
-    /// The set of two open files; the labels must be in memory or mapped.
+    /// The set of two open files. The labels must be in memory or mapped.
     ///
     /// # Errors
-    /// `Data` if a file has another type or rank, has no samples, or cannot be read, or if the two
-    /// files have different numbers of samples; `Config` for labels that are not in memory.
+    /// `Data` if a file has another type or rank, has no samples, or cannot be read, or if the two files have
+    /// different numbers of samples. `Config` for labels that are not in memory.
     pub fn new(images: IdxFile, labels: IdxFile) -> Result<Self> {
         images.expect_bytes("images", 3)?;
         labels.expect_bytes("labels", 1)?;
@@ -125,7 +125,7 @@ impl Idx {
         Ok(idx)
     }
 
-    /// This set, with a fingerprint that covers every byte. Reads the files once.
+    /// Makes the fingerprint cover every byte. Reads the files once.
     ///
     /// Files up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT) always have such a fingerprint.
     ///
@@ -151,7 +151,7 @@ impl Idx {
         [self.images.path(), self.labels.path()]
     }
 
-    /// All images, `len() * rows * columns` bytes; `None` if the file is too large to be held in memory.
+    /// All images, `len() * rows * columns` bytes. `None` if the file is too large to be held in memory.
     pub fn images(&self) -> Option<&[u8]> {
         self.images.data()
     }
@@ -165,7 +165,8 @@ impl Idx {
     /// Checks that every label is below `classes`.
     ///
     /// # Errors
-    /// `Data` for the first label that is not, with sample, file and byte.
+    /// `Data` for the first label that is `classes` or more. The error names the sample, the file and the
+    /// byte.
     pub fn check_labels(&self, classes: usize) -> Result<()> {
         let labels = self.labels();
         let Some(id) = labels.iter().position(|&label| usize::from(label) >= classes) else {
@@ -185,7 +186,7 @@ impl Idx {
         self.shape[0] * self.shape[1]
     }
 
-    /// Reads image `index`, which must exist, from disk.
+    /// Reads image `index` from disk. The image must exist.
     fn read_image(&self, index: usize, to: &mut [u8]) -> Result<()> {
         let offset = self.images.data_offset() + index as u64 * self.image_bytes() as u64;
         self.images.content().read_at(offset, to)
@@ -228,7 +229,7 @@ impl Dataset for Idx {
         let (len, bytes) = (self.len(), self.image_bytes());
         let outside = ids.iter().position(|&id| id >= len);
         let read = &ids[..outside.unwrap_or(ids.len())];
-        // Images first: if one cannot be read, only the rows before it count.
+        // Read images first. If an image cannot be read, only the rows before it count.
         for (&id, out) in read.iter().zip(rows.column_mut(LABEL)) {
             *out = self.labels()[id as usize];
         }
@@ -245,7 +246,7 @@ impl Dataset for Idx {
         outside.map_or(Ok(()), |row| Err((row, self.outside(ids[row]))))
     }
 
-    // The column's memory is the whole file: the file begins on a page boundary, the elements need not.
+    // The column's memory is the whole file. The file begins on a page boundary, and its elements need not.
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
         let (file, bytes) = match field {
             IMAGE => (&self.images, self.image_bytes()),
@@ -267,7 +268,7 @@ impl Dataset for Idx {
     }
 
     /// Covers the dimensions, every label, and every image of a file up to
-    /// [`MEMORY_LIMIT`](crate::MEMORY_LIMIT); for a larger file its size and 64 images, unless
+    /// [`MEMORY_LIMIT`](crate::MEMORY_LIMIT). Of a larger file, covers its size and 64 images, unless
     /// [`hash_content`](Idx::hash_content) was called.
     fn fingerprint(&self) -> u64 {
         self.fingerprint

@@ -1,4 +1,4 @@
-//! A data set of a reader whose samples differ in size.
+//! A data set over a reader whose samples vary in size.
 
 use std::fmt;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::lengths::{self, Lengths};
 use crate::reader::check_not_empty;
 use crate::{Reader, Schema, SchemaField, Value, Values};
 
-/// A [`Reader`] as a [`Dataset`] whose fields of varying size are ragged.
+/// Makes a [`Reader`] a [`Dataset`]. Fields of varying size become ragged.
 ///
 /// | field of the reader | field of the data set |
 /// | --- | --- |
@@ -37,16 +37,16 @@ use crate::{Reader, Schema, SchemaField, Value, Values};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// [`measured`](Self::measured) finds the limits itself, by a pass over all samples whose result is kept in
-/// the user's cache.
+/// [`measured`](Self::measured) finds the limits itself. It makes one pass over all samples, and keeps the
+/// result in the user's cache.
 pub struct Ragged {
     reader: Box<dyn Reader>,
     max_per_sample: usize,
-    /// Limits of single fields.
+    /// For single fields, the max number of items per sample.
     limits: Vec<(String, usize)>,
     spec: Spec,
     fields: Vec<Kind>,
-    /// The items of each sample, for each field of the reader; empty if they are not measured.
+    /// The items of each sample, for each field of the reader. Empty if the samples are not measured.
     lengths: Lengths,
     /// Whether any field is of kind `Shaped`.
     is_shaped: bool,
@@ -57,16 +57,16 @@ pub struct Ragged {
 enum Kind {
     Fixed,
     Ragged,
-    /// Ragged, with a field for the shape of this many dimensions.
+    /// Ragged, and followed by a field for the shape. The shape has this many dimensions.
     Shaped(usize),
 }
 
 impl Ragged {
-    /// The data set of `reader`, with at most `max_per_sample` items per sample in each ragged field.
+    /// The data set of `reader`. In each ragged field, a sample has at most `max_per_sample` items.
     ///
     /// # Errors
-    /// `Config` for an element type that batches do not have, too many fields, or a limit of 0; `Data` if
-    /// there are no samples.
+    /// `Config` for an element type that batches do not have, for too many fields, and for a limit of 0.
+    /// `Data` if there are no samples.
     pub fn new(reader: Box<dyn Reader>, max_per_sample: usize) -> Result<Self> {
         check_not_empty(&*reader)?;
         let (spec, fields, lengths) = (Spec::new(), Vec::new(), Lengths::new());
@@ -74,13 +74,13 @@ impl Ragged {
             .laid_out()
     }
 
-    /// The data set of `reader`, whose limits are those of its longest samples. [`lengths`](Self::lengths)
-    /// returns the length of each sample.
+    /// The data set of `reader`. The longest samples set its limits. [`lengths`](Self::lengths) returns the
+    /// length of each sample.
     ///
-    /// The first time, blocks while all cores read every sample. The lengths are then written to a file in
-    /// the [user's cache](feedline_core::user_cache), in the folder `lengths`, and read from there the next
-    /// time, unless path or [fingerprint](Reader::fingerprint) have changed. Without such a folder, or if it
-    /// is not writable, and for files in a store, each call counts anew. Nothing is written beside the data.
+    /// The first time, this blocks while all cores read every sample. It writes the lengths to a file in the
+    /// [user's cache](feedline_core::user_cache), in the folder `lengths`. The next time, it reads them from
+    /// there, unless the path or the [fingerprint](Reader::fingerprint) has changed. For files in a store, or
+    /// if there is no writable cache, each call reads all samples. Nothing is written beside the data.
     ///
     /// ```
     /// use feedline_core::Sampler;
@@ -102,7 +102,7 @@ impl Ragged {
         Self::measure(reader, None)
     }
 
-    /// As [`measured`](Self::measured), with the file of lengths at `cache`, for any reader.
+    /// As [`measured`](Self::measured), for any reader. The file of lengths is `cache`.
     ///
     /// # Errors
     /// As [`measured`](Self::measured); `Data` if the file cannot be written.
@@ -126,13 +126,13 @@ impl Ragged {
         data.laid_out()
     }
 
-    /// The index in the data set of the reader's field `field`.
+    /// The data set's index of field `field` of the reader.
     fn place(&self, field: usize) -> usize {
         field + self.fields[..field].iter().filter(|kind| matches!(kind, Kind::Shaped(_))).count()
     }
 
-    /// The number of items that each sample has of the ragged field `field`, for
-    /// [`Sampler::bucketed`](feedline_core::Sampler::bucketed) and [`Packed`](feedline_core::Packed).
+    /// The number of items of each sample in the ragged field `field`.
+    /// [`Sampler::bucketed`](feedline_core::Sampler::bucketed) and [`Packed`](feedline_core::Packed) take it.
     ///
     /// # Errors
     /// `Config` for a field that does not exist or is not ragged, or a data set that is not
@@ -147,8 +147,8 @@ impl Ragged {
     }
 
     /// The max number of items of the ragged field `field` in any batch of `rows` samples, for
-    /// `LoaderBuilder::max_per_batch`: the sum of the `rows` largest lengths. Not for padded fields, which
-    /// take `rows` times the longest sample.
+    /// `LoaderBuilder::max_per_batch`. It is the sum of the `rows` largest lengths. It is too small for
+    /// padded fields: they take `rows` times the longest sample.
     ///
     /// # Errors
     /// As [`lengths`](Self::lengths).
@@ -166,7 +166,7 @@ impl Ragged {
         Ok(())
     }
 
-    /// Sets another limit for the ragged field `field`.
+    /// Sets another max number of items per sample for the ragged field `field`.
     ///
     /// # Errors
     /// `Config` for a field that does not exist or is not ragged, and for a limit of 0.
@@ -223,7 +223,7 @@ fn add(spec: Spec, field: &SchemaField, max: usize) -> Result<(Spec, Kind)> {
 }
 
 impl Ragged {
-    /// Writes field `index` of the row, which is not of kind `Shaped`.
+    /// Writes field `index` of the row. The field is not of kind `Shaped`.
     fn write(&self, index: usize, bytes: &[u8], row: &mut Row<'_, '_>) -> Result<()> {
         let field = &self.spec.fields()[index];
         if field.as_ragged().is_some() {
@@ -250,14 +250,14 @@ impl Ragged {
         Ok(index + 2)
     }
 
-    /// Writes the row if all of its fields are contiguous in a part; returns whether it did.
+    /// If all fields of sample `id` are contiguous in a decoded part, writes the row. Returns whether it did.
     fn write_decoded(&self, id: u64, row: &mut Row<'_, '_>, held: &[Decoded]) -> Result<bool> {
         if self.is_shaped || held.is_empty() {
             return Ok(false);
         }
         for (index, field) in self.spec.fields().iter().enumerate() {
             let slice = slice(held, id, index);
-            // For other values the reader reports the error.
+            // If the value is of another form, the reader reports the error.
             let Some(bytes) =
                 slice.filter(|bytes| bytes.len().is_multiple_of(internal::spec::item_bytes(field)))
             else {
@@ -270,7 +270,7 @@ impl Ragged {
 
     fn read_with(&self, id: u64, row: &mut Row<'_, '_>, values: &mut Values) -> Result<(), ReadError> {
         if !self.is_shaped {
-            // Reader and data set have the same field indices.
+            // The reader and the data set have the same field indices here.
             let mut write = |index, bytes: &[u8]| {
                 if index < self.fields.len() { self.write(index, bytes, row) } else { Ok(()) }
             };
@@ -319,7 +319,7 @@ impl Dataset for Ragged {
     }
 
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
-        // Reader and data set have the same field indices if every field has one size.
+        // If every field has one size, the reader and the data set have the same field indices.
         self.fields.iter().all(|&kind| kind == Kind::Fixed).then(|| self.reader.column(field))?
     }
 

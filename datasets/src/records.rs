@@ -1,4 +1,4 @@
-//! Records of one size, without gaps in a plain file.
+//! Records of one size in a plain file, without gaps.
 
 use std::path::{Path, PathBuf};
 
@@ -12,11 +12,11 @@ use crate::headed::check_records;
 use crate::reader::inside;
 use crate::{OpenOptions, Reader, Schema, SchemaField, Values, gzip};
 
-/// A file of records of [`sample_bytes`](Spec::sample_bytes) bytes: the fields of a spec, in order,
-/// without gaps.
+/// A file of records. Each record has [`sample_bytes`](Spec::sample_bytes) bytes: the fields of a spec, in
+/// order and without gaps.
 ///
-/// There is no header, and `read` uses no random numbers. A file that begins with gzip's magic number, or
-/// with the header of a format that holds its numbers elsewhere (`.npy`, zip, Parquet, ...), is refused.
+/// The file has no header. `read` uses no random numbers. A file is refused if it begins with gzip's magic
+/// number, or with the header of a format that holds its numbers elsewhere (`.npy`, zip, Parquet, ...).
 ///
 /// | opened by | where its bytes are | when another process cuts or overwrites the file |
 /// | --- | --- | --- |
@@ -51,13 +51,13 @@ pub struct Records {
 impl Records {
     /// Opens `path` as records of `spec`.
     ///
-    /// Takes as much memory as the file has bytes, up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT); a larger file
-    /// takes none.
+    /// A file of up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT) bytes takes as much memory as its size. A larger
+    /// file takes no memory.
     ///
     /// # Errors
-    /// `Data` if the file cannot be opened, is empty, gzip, locked or changed by another process meanwhile,
-    /// has the header of another format, or does not hold a whole number of records; `Config` for a spec
-    /// without fields.
+    /// `Data` if the file cannot be opened, is empty, is gzip, is locked, or is changed by another process
+    /// while it is opened. Also if it has the header of another format, or does not hold a whole number of
+    /// records. `Config` for a spec without fields.
     pub fn open(path: impl AsRef<Path>, spec: Spec) -> Result<Self> {
         Self::open_with(path, spec, &OpenOptions::default())
     }
@@ -72,7 +72,7 @@ impl Records {
         content.and_then(|content| Self::of_content(path, content, spec)).map_err(|error| error.at_path(path))
     }
 
-    /// Opens a file in an object store as records of `spec`: they are fetched as they are read.
+    /// Opens a file in an object store as records of `spec`. Reading a record fetches it.
     ///
     /// # Errors
     /// As [`open`](Self::open), and those of [`Remote`](crate::Remote).
@@ -123,7 +123,7 @@ impl Records {
         Ok(Self { content, record_bytes, len: bytes / record, spec, path: path.to_path_buf(), fingerprint })
     }
 
-    /// These records, with a fingerprint that covers every byte. Reads the file once.
+    /// Makes the fingerprint cover every byte. Reads the file once.
     ///
     /// A file up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT) always has such a fingerprint.
     ///
@@ -135,7 +135,7 @@ impl Records {
         Ok(self)
     }
 
-    /// The records as a reader, whose fields are those of the spec: for a [`Table`](crate::Table).
+    /// The records as a reader, for a [`Table`](crate::Table). Its fields are those of the spec.
     ///
     /// ```
     /// # #[cfg(feature = "tabular")] {
@@ -159,18 +159,18 @@ impl Records {
         Box::new(RecordReader { records: self, schema })
     }
 
-    /// All records, in order; `None` if the file is too large to be held in memory.
+    /// All records, in order. `None` if the file is too large to be held in memory.
     pub fn bytes(&self) -> Option<&[u8]> {
         self.content.bytes()
     }
 
-    /// Record `id`; `None` if there are fewer, or if the file is too large to be held in memory.
+    /// Record `id`. `None` if there is no such record, or if the file is too large to be held in memory.
     pub fn record(&self, id: u64) -> Option<&[u8]> {
         let start = usize::try_from(id).ok()?.checked_mul(self.record_bytes)?;
         self.bytes()?.get(start..start.checked_add(self.record_bytes)?)
     }
 
-    /// Reads record `id`, which must exist, from disk.
+    /// Reads record `id` from disk. The record must exist.
     fn read_record(&self, id: u64, row: &mut Row<'_, '_>) -> Result<()> {
         let mut offset = id * self.record_bytes as u64;
         for (index, field) in self.spec.fields().iter().enumerate() {
@@ -211,7 +211,7 @@ impl Dataset for Records {
         Ok(())
     }
 
-    // In memory: copies field by field, with one bounds check and one copy per row.
+    // In memory, copies field by field: one bounds check and one copy per row.
     fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, _: &mut Context) -> Result<(), (usize, ReadError)> {
         let outside = ids.iter().position(|&id| id >= self.len);
         let read = &ids[..outside.unwrap_or(ids.len())];
@@ -249,8 +249,8 @@ impl Dataset for Records {
         Some(&self.path)
     }
 
-    /// Covers the spec, and every byte of a file up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT); for a larger
-    /// file its size and 64 records, unless [`hash_content`](Records::hash_content) was called.
+    /// Covers the spec, and every byte of a file up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT). Of a larger
+    /// file, covers its size and 64 records, unless [`hash_content`](Records::hash_content) was called.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
     }

@@ -1,8 +1,8 @@
-//! Chat templates: Jinja with the results and error messages of Python's, as transformers runs it.
+//! Chat templates: Jinja with the results and error messages of Python's Jinja, as transformers uses it.
 //!
-//! Every supported operator, filter, test and method gives Python's result: floats, `None` and lists are
-//! written as Python writes them, `strip` removes the characters that `str.strip` removes. Anything else is
-//! an error that names the expression. The environment is that of `apply_chat_template`: `trim_blocks`,
+//! Every supported operator, filter, test and method has Python's result. Floats, `None` and lists are
+//! written as Python writes them, and `strip` removes the same characters as `str.strip`. Anything else is an
+//! error that names the expression. The environment is that of `apply_chat_template`: `trim_blocks`,
 //! `lstrip_blocks`, `break` and `continue`, `{% generation %}`, lenient undefined values, and the sandbox.
 //!
 //! | file | what |
@@ -47,7 +47,7 @@ use date::Date;
 use run::{Run, Scope};
 use value::{Raised, TEMPLATE, UNSUPPORTED, Value, raised};
 
-/// The names of special tokens in templates.
+/// The names that special tokens have in templates.
 const TOKENS: [&str; 7] =
     ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 
@@ -61,7 +61,7 @@ pub struct ChatTemplate {
     path: Option<PathBuf>,
 }
 
-/// The text of a conversation.
+/// The text of a rendered conversation.
 #[derive(Debug, Default)]
 pub(crate) struct Rendered {
     pub(crate) text: String,
@@ -73,7 +73,8 @@ impl ChatTemplate {
     /// Compiles a template, without special tokens.
     ///
     /// # Errors
-    /// `Data` if the source is not a template, or has tags that chat templates do not have; names the line.
+    /// `Data` if the source is not a template, or has tags that chat templates do not have. The error names
+    /// the line.
     pub fn new(source: &str) -> Result<Self> {
         let source = lexer::normalised(source);
         let is_generation = |part: &lexer::Part| match part {
@@ -89,11 +90,12 @@ impl ChatTemplate {
         Ok(Self { source, root, has_generation, tokens: Vec::new(), date: None, path: None })
     }
 
-    /// The template of a tokenizer: `chat_template.jinja` beside `tokenizer.json`, else `chat_template` in
-    /// `tokenizer_config.json`, whose special tokens it sees. `path` is the folder, or a file in it.
+    /// The template of a tokenizer. It is `chat_template.jinja` beside `tokenizer.json`. Without this file,
+    /// it is `chat_template` in `tokenizer_config.json`. The template sees the special tokens of
+    /// `tokenizer_config.json`. `path` is the folder, or a file in it.
     ///
     /// # Errors
-    /// `Data` if there is no template, or it is damaged; names the file.
+    /// `Data` if there is no template, or the template is damaged. The error names the file.
     pub fn of_tokenizer(path: impl AsRef<Path>) -> Result<Self> {
         let folder = folder_of(path.as_ref());
         let (config, file) = (folder.join("tokenizer_config.json"), folder.join("chat_template.jinja"));
@@ -159,7 +161,8 @@ impl ChatTemplate {
     }
 
     /// Sets the date for the template's `strftime_now`: `2026-03-05`, or with a time, `2026-03-05T09:07:00`.
-    /// Without it, a template that asks for today's date is an error, since its text would change every day.
+    /// Without a date, a template that asks for today's date is an error, since its text would change every
+    /// day.
     ///
     /// # Errors
     /// `Config` if `date` is not a date.
@@ -178,12 +181,12 @@ impl ChatTemplate {
         self.has_generation
     }
 
-    /// The special token of a name.
+    /// The special token called `name`.
     pub(crate) fn token(&self, name: &str) -> Option<&str> {
         self.tokens.iter().find(|(own, _)| own == name).map(|(_, token)| token.as_str())
     }
 
-    /// The special tokens, by name.
+    /// The special tokens with their names.
     pub(crate) fn into_tokens(self) -> Vec<(String, String)> {
         self.tokens
     }
@@ -196,8 +199,8 @@ impl ChatTemplate {
             .fold(state, |state, (name, token)| state.bytes(name.as_bytes()).bytes(token.as_bytes()))
     }
 
-    /// The text of a conversation in JSON, as `apply_chat_template(..., tokenize=False)` of transformers
-    /// makes it. `tools` and `variables` may be empty; `variables` is an object of further template
+    /// The text of a conversation in JSON. It is the text of `apply_chat_template(..., tokenize=False)` of
+    /// transformers. `tools` and `variables` may be empty. `variables` is an object of further template
     /// variables.
     ///
     /// ```
@@ -211,14 +214,15 @@ impl ChatTemplate {
     /// ```
     ///
     /// # Errors
-    /// `Sample` for invalid JSON, and for a conversation that the template refuses, with its message.
+    /// `Sample` for invalid JSON, and for a conversation that the template refuses. The error then has the
+    /// template's message.
     pub fn render(&self, messages: &str, tools: &str, variables: &str, prompt: bool) -> Result<String> {
         let [messages, tools, variables] = [messages, tools, variables].map(parsed);
         let rendered = self.run(messages?, tools?, &variables?, prompt);
         rendered.map(|rendered| rendered.text).map_err(|error| self.refused(&error))
     }
 
-    /// The text of messages. `prompt` asks for the beginning of an answer.
+    /// The text of `messages`. `prompt` adds the beginning of an answer.
     pub(crate) fn run(
         &self,
         messages: Value,
@@ -268,7 +272,7 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
     if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) }
 }
 
-/// A JSON text, which may be empty.
+/// Parses a JSON text. The text may be empty.
 pub(crate) fn parsed(json: &str) -> Result<Value> {
     if json.is_empty() {
         return Ok(Value::None);
@@ -276,11 +280,11 @@ pub(crate) fn parsed(json: &str) -> Result<Value> {
     json::parse(json).map_err(|why| Error::new(ErrorKind::Sample, one_line(why)))
 }
 
-/// The keys of a message for its reasoning.
+/// The keys under which a message may have its reasoning.
 const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
 
-/// The messages as transformers passes them to a template: without null values, and with the reasoning under
-/// all of its keys.
+/// The messages as transformers passes them to a template. They have no null values, and the reasoning is
+/// under all of its keys.
 fn cleaned(messages: &Value) -> Result<Value, Raised> {
     let Value::List(all) = messages else { return Ok(messages.clone()) };
     let one = |message: &Value| {

@@ -1,4 +1,4 @@
-//! Texts as token ids, by Hugging Face's tokenizers.
+//! Texts as token ids. Hugging Face's tokenizers make them.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -21,18 +21,20 @@ pub use source::TokenizedSource;
 /// The name of the field with the token ids.
 const IDS: &str = "ids";
 
-/// A reader whose text field becomes token ids, by a `tokenizer.json` of Hugging Face.
+/// A reader whose text field becomes token ids. A `tokenizer.json` of Hugging Face defines the ids.
 ///
-/// The field `ids` (`i64`, as embedding layers and losses take it; one dimension, which varies) takes the
-/// place of the text; the other fields stay. Each sample is tokenized when it is read, on the thread that
-/// reads it: the workers of a loader share the work. The ids are those of the Python package
-/// `tokenizers`, without special tokens unless [asked for](Self::with_special_tokens). Texts are neither
-/// truncated nor padded, even if the file says so: see [`truncated`](Self::truncated).
+/// The field `ids` replaces the text. It is `i64`, as embedding layers and losses take it, and its one
+/// dimension varies. The other fields stay. Each sample is tokenized when it is read, on the thread that
+/// reads it. So the workers of a loader share the work. The ids are those of the Python package `tokenizers`.
+/// They have no special tokens unless [asked for](Self::with_special_tokens). Texts are neither truncated nor
+/// padded, even if the tokenizer's file asks for it: see [`truncated`](Self::truncated).
 ///
-/// A text on which a regular expression of the tokenizer gives up, such as one with a run of a million
-/// blanks, is a bad sample: an error of kind `Sample` that names the text and the expression.
+/// If a regular expression of the tokenizer gives up on a text, the text is a bad sample. An example is a
+/// text with a million blanks in a row. The error has the kind `Sample`, and names the text and the
+/// expression.
 ///
-/// Text is tokenized again in every epoch. To do it once, write the reader by [`pack`](crate::pack()).
+/// A text is tokenized again in every epoch. To tokenize it once, write the reader by
+/// [`pack`](crate::pack()).
 ///
 /// ```
 /// use feedline_core::Packed;
@@ -68,12 +70,12 @@ pub struct Tokenized {
 }
 
 impl Tokenized {
-    /// Tokenizes the field `field` of `reader`, text or bytes in UTF-8, by the `tokenizer.json` at
-    /// `tokenizer`.
+    /// Tokenizes the field `field` of `reader`, which holds text or bytes in UTF-8. `tokenizer` is the path
+    /// of the `tokenizer.json`.
     ///
     /// # Errors
-    /// `Config` if there is no such field, it is not text, or another field is called `ids`; `Data` if the
-    /// tokenizer's file cannot be read or is of another kind; names the file.
+    /// `Config` if there is no such field, the field is not text, or another field is called `ids`. `Data` if
+    /// the tokenizer's file cannot be read or is of another kind. The error names the file.
     pub fn new(reader: Box<dyn Reader>, field: &str, tokenizer: impl AsRef<Path>) -> Result<Self> {
         let refuse = |why: String| {
             let error = Error::new(ErrorKind::Config, why);
@@ -100,8 +102,8 @@ impl Tokenized {
     /// Adds the special tokens that the tokenizer has for a single text, such as `[CLS]` and `[SEP]`, or the
     /// end of a document.
     ///
-    /// After [`truncated`](Self::truncated) to fewer tokens than these, each read is an error of kind
-    /// `Config`; before it, `truncated` is.
+    /// [`truncated`](Self::truncated) must leave room for these tokens. If `truncated` was called before with
+    /// fewer, each read is an error of kind `Config`. If it is called after, `truncated` returns the error.
     pub fn with_special_tokens(mut self) -> Self {
         self.special_tokens = true;
         self
@@ -110,14 +112,14 @@ impl Tokenized {
     /// Keeps the first `max` tokens of each text, special tokens included.
     ///
     /// # Errors
-    /// `Config` for 0, and for fewer tokens than the special ones, if those are added.
+    /// `Config` for 0. If special tokens are added, also for fewer tokens than the special ones.
     pub fn truncated(mut self, max: usize) -> Result<Self> {
         if max == 0 {
             return Err(Error::new(ErrorKind::Config, "texts of max 0 tokens have none: give at least 1"));
         }
         self.max = Some(max);
         self.check_room()?;
-        // The crate subtracts the special tokens, whether they are added or not.
+        // The crate subtracts the special tokens even if they are not added.
         let max_length = max.max(self.special_tokens_of_a_text());
         let truncation = TruncationParams { max_length, ..Default::default() };
         let set = self.tokenizer.with_truncation(Some(truncation));
@@ -128,7 +130,7 @@ impl Tokenized {
         Ok(self)
     }
 
-    /// The number of tokens that the tokenizer knows, including added ones.
+    /// The number of tokens that the tokenizer knows, including tokens that were added.
     pub fn vocabulary(&self) -> usize {
         self.tokenizer.get_vocab_size(true)
     }
@@ -138,12 +140,12 @@ impl Tokenized {
         self.tokenizer.token_to_id(token)
     }
 
-    /// Special tokens that the tokenizer has for a single text.
+    /// The number of special tokens that the tokenizer has for a single text.
     fn special_tokens_of_a_text(&self) -> usize {
         self.tokenizer.get_post_processor().map_or(0, |processor| processor.added_tokens(false))
     }
 
-    /// Checks that the max number of tokens has room for the special ones.
+    /// Checks that the max number of tokens leaves room for the special tokens.
     fn check_room(&self) -> Result<()> {
         let Some(max) = self.max.filter(|_| self.special_tokens) else { return Ok(()) };
         let special = self.special_tokens_of_a_text();
@@ -157,7 +159,7 @@ impl Tokenized {
         Err(Error::new(ErrorKind::Config, why).at_path(&self.path))
     }
 
-    /// The ids of a text, as bytes of `i64`.
+    /// The ids of a text as bytes of `i64`.
     fn encode(&self, sample: u64, text: &[u8]) -> Result<Vec<u8>> {
         let at = |error: Error| {
             let error = error.at_sample(sample);
@@ -178,7 +180,7 @@ impl Tokenized {
     }
 }
 
-/// The tokenizer in a `tokenizer.json`, without truncation and padding, and the hash of the file.
+/// The tokenizer in a `tokenizer.json`, without truncation and padding. Also the hash of the file.
 pub(crate) fn load(path: &Path) -> Result<(Checked, u64)> {
     let bytes = std::fs::read(path);
     let bytes =
@@ -190,7 +192,7 @@ pub(crate) fn load(path: &Path) -> Result<(Checked, u64)> {
             data(why).with_source(one_line(error))
         })
     };
-    // The crate checks some parts of the file by panics.
+    // The crate panics for some errors of the file.
     let parsed = catch_panics("the tokenizer's file", parse);
     let mut tokenizer: Checked = parsed.map_err(|error| error.at_path(path))?;
     tokenizer.with_padding(None);

@@ -1,4 +1,4 @@
-//! From packets to the frames of a part.
+//! Reads packets, and returns the frames of a part of the sound.
 
 use std::io::{Seek, SeekFrom};
 use std::ops::Range;
@@ -14,7 +14,7 @@ use super::source::{refused, unreadable};
 use super::{Format, decoder as decoder_of, reader as reader_of};
 use crate::data;
 
-/// Max values of all channels per read, 2 GiB: a few bytes of silence may stand for more.
+/// Max values of all channels per read (2 GiB). A few bytes of silence may stand for more.
 const MAX_VALUES: u64 = 1 << 29;
 
 /// The packets of a file, and their decoder.
@@ -28,17 +28,17 @@ pub(super) struct Packets<'a> {
     is_at_start: bool,
     decoder: Box<dyn AudioDecoder>,
     track: u32,
-    /// Rate and channels, which must not change.
+    /// The rate and the number of channels. They must not change.
     shape: (u32, usize),
     /// The time of the first frame.
     origin: i64,
-    /// The exact number of frames that the header claims, if it does.
+    /// The exact number of frames, if the header claims one.
     claimed: Option<u64>,
-    /// Frames at the end that the encoder added.
+    /// The number of frames that the encoder added at the end.
     padding: u64,
-    /// The frames, counted and checked.
+    /// The number of frames, once it is counted and checked.
     frames: Option<u64>,
-    /// A packet, decoded.
+    /// A decoded packet.
     decoded: Vec<Vec<f32>>,
 }
 
@@ -53,7 +53,7 @@ impl<'a> Packets<'a> {
         let origin = if format == Format::Ogg { track.start_ts.get().max(0) } else { 0 };
         let claimed = match format {
             Format::Aac => None,
-            // Without LAME's tag the number is an estimate.
+            // Without LAME's tag, the number is an estimate.
             Format::Mp3 => track.num_frames.filter(|_| track.delay.is_some()),
             Format::Ogg => track.num_frames.map(|frames| frames.saturating_sub(origin as u64)),
             Format::Wav | Format::Flac | Format::Mp4 => track.num_frames,
@@ -77,7 +77,7 @@ impl<'a> Packets<'a> {
         }
     }
 
-    /// The number of frames, after a check that they exist.
+    /// The number of frames. Checks that they exist.
     pub(super) fn frames(&mut self) -> Result<u64> {
         if let Some(frames) = self.frames {
             return Ok(frames);
@@ -85,7 +85,7 @@ impl<'a> Packets<'a> {
         let frames = match (self.format, self.claimed) {
             (Format::Mp3 | Format::Aac, _) | (_, None) => self.count()?,
             (Format::Flac, Some(claimed)) => {
-                // Fails if the claim is beyond the end.
+                // This fails if the claim is beyond the end.
                 self.read(claimed.saturating_sub(1)..claimed, &mut Vec::new())?;
                 claimed
             }
@@ -141,7 +141,7 @@ impl<'a> Packets<'a> {
             }
             let from = match self.decode(&packet) {
                 Ok(from) => from,
-                // Packets before the part may depend on ones that were skipped.
+                // Packets before the part may depend on packets that were skipped.
                 Err(_) if from.saturating_add_unsigned(frames) <= range.start as i64 => continue,
                 Err(error) => return Err(error),
             };
@@ -164,14 +164,14 @@ impl<'a> Packets<'a> {
     fn seek(&mut self, frame: u64) -> Result<()> {
         self.decoder.reset();
         if matches!(self.format, Format::Aac | Format::Mp4) {
-            // A new decoder, because a reset does not reset its noise generator.
+            // Make a new decoder: a reset does not reset the decoder's noise generator.
             let parameters = self.decoder.codec_params().clone();
             self.decoder = decoder_of(&parameters).map_err(|error| refused(self.format, error))?;
         }
         if frame == 0 {
             return if self.is_at_start { Ok(()) } else { self.rewind() };
         }
-        // Near the end of a FLAC file the reader finds no frame.
+        // Near the end of a FLAC file, the reader finds no frame.
         let earlier: &[u64] = if self.format == Format::Flac { &[0, 1 << 13, 1 << 17] } else { &[0] };
         for earlier in earlier {
             // The FLAC reader does not reliably seek backwards.
@@ -215,7 +215,7 @@ impl<'a> Packets<'a> {
             match reader.next_packet() {
                 Ok(Some(packet)) if packet.track_id != self.track => {}
                 Ok(packet) => return Ok(packet),
-                // These formats end with their last complete frame; WAV states its number of frames.
+                // These formats end with their last complete frame. WAV states its number of frames.
                 Err(Refused::IoError(error))
                     if matches!(self.format, Format::Mp3 | Format::Aac | Format::Wav)
                         && error.kind() == std::io::ErrorKind::UnexpectedEof =>
@@ -227,7 +227,7 @@ impl<'a> Packets<'a> {
         }
     }
 
-    /// The first frame of a packet, and its number of frames, from its header.
+    /// The first frame of a packet and its number of frames, both from its header.
     fn place(&self, packet: &Packet) -> (i64, u64) {
         let from = packet.pts.get().saturating_sub(self.origin);
         if self.format == Format::Mp3 {
@@ -236,7 +236,7 @@ impl<'a> Packets<'a> {
         (from.saturating_add_unsigned(packet.trim_start.get()), packet.dur.get())
     }
 
-    /// Decodes a packet; returns its first frame.
+    /// Decodes a packet, and returns its first frame.
     fn decode(&mut self, packet: &Packet) -> Result<i64> {
         let (from, _) = self.place(packet);
         let decoded = self.decoder.decode(packet).map_err(|error| refused(self.format, error))?;
@@ -275,11 +275,11 @@ impl<'a> Packets<'a> {
     }
 }
 
-/// The frames before a part that the decoder must decode to get the part's exact values.
+/// The number of frames before a part that the decoder must decode to get the part's exact values.
 fn before(format: Format) -> u64 {
     match format {
         Format::Wav | Format::Flac => 0,
-        // A frame uses bits of up to nine frames before it, and overlaps with the last of them.
+        // A frame uses bits of up to nine frames before it. It overlaps with the last of these.
         Format::Mp3 => 12 * 1152,
         // Packets overlap by half.
         Format::Ogg => 2 * 8192,

@@ -30,13 +30,13 @@ use crate::{ElementType, JointDataset, Parts, Reader, Schema, SchemaField, Value
 /// The number of pictures whose content the fingerprint covers.
 const SAMPLED: usize = 256;
 
-/// The field of masks.
+/// The name of the field of masks.
 const MASK: &str = "segmentation";
 
-/// Pictures in a folder, with their boxes in separate files.
+/// Pictures in a folder. Separate files hold their boxes.
 ///
-/// A sample has the fields `image`, the file's bytes, `boxes` (`f32`, items of four, as the file has them)
-/// and `labels` (`i64`, one per box).
+/// A sample has three fields. `image` is the file's bytes. `boxes` (`f32`, items of four) has the numbers of
+/// the annotation file. `labels` (`i64`) has one label per box.
 ///
 /// | format | recognised by | boxes | labels |
 /// | --- | --- | --- | --- |
@@ -44,13 +44,14 @@ const MASK: &str = "segmentation";
 /// | Pascal VOC | a folder of `.xml` files | left, top, right, bottom | index in the sorted list of names |
 /// | YOLO | a folder of `.txt` files | centre, width, height, from 0 to 1 | the number of the class |
 ///
-/// COCO's samples also have `area` (`f32`), `iscrowd` (`bool`), `image_id`, and `keypoints` (`f32`
-/// `[?, n, 3]`) if the file has some; [`open_segmented`](Self::open_segmented) adds masks. Pascal VOC's have
-/// `difficult` (`bool`).
+/// COCO's samples also have `area` (`f32`), `iscrowd` (`bool`) and `image_id`. If the file has keypoints,
+/// they also have `keypoints` (`f32` `[?, n, 3]`). [`open_segmented`](Self::open_segmented) adds masks.
+/// Pascal VOC's samples also have `difficult` (`bool`).
 ///
-/// COCO's pictures are sorted by id, others by name. Pictures without boxes are samples too, if COCO's file
-/// lists them or, with YOLO, if they have no text file. [`classes`](Reader::classes) has the names by label,
-/// `N/A` for numbers that no category has; with YOLO those of `classes.txt`, if it is there.
+/// COCO's pictures are sorted by id, others by name. A picture without boxes is a sample if COCO's file lists
+/// it. With YOLO, a picture without a text file is a sample too. [`classes`](Reader::classes) returns the
+/// names by label. It is `N/A` for numbers that no category has. With YOLO, the names are those of
+/// `classes.txt`, if this file exists.
 ///
 /// ```no_run
 /// use feedline_datasets::{Annotated, JointDataset};
@@ -82,22 +83,23 @@ struct Read {
 }
 
 impl Annotated {
-    /// Opens the pictures in the folder `images`, with the boxes of the file or the folder `annotations`.
+    /// Opens the pictures in the folder `images`. The file or folder `annotations` holds their boxes.
     ///
-    /// Reads all annotations, and no picture.
+    /// Reads all annotations. Reads no picture.
     ///
     /// # Errors
-    /// `Data` for annotations of no known format, a file that is damaged, an annotation of a picture that is
-    /// not there, and a name that is not among stated classes; each with the file, and the line or the id.
+    /// `Data` for annotations of an unknown format, a damaged file, an annotation whose picture does not
+    /// exist, and a name that is not among the stated classes. The error names the file, and the line or the
+    /// id.
     pub fn open(images: impl AsRef<Path>, annotations: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(images, annotations, None)
     }
 
-    /// As [`open`](Self::open), with the classes of the training set: the label of a name of Pascal VOC is
-    /// its place in this list.
+    /// As [`open`](Self::open), with the classes of the training set. The label of a Pascal VOC name is its
+    /// index in this list.
     ///
     /// # Errors
-    /// As [`open`](Self::open); `Config` for COCO's file with other classes.
+    /// As [`open`](Self::open). `Config` if COCO's file has other classes.
     pub fn open_with(
         images: impl AsRef<Path>,
         annotations: impl AsRef<Path>,
@@ -106,10 +108,10 @@ impl Annotated {
         Self::read(images.as_ref(), annotations.as_ref(), classes, false)
     }
 
-    /// As [`open_with`](Self::open_with), and with masks of COCO's objects: polygons and run lengths, as
-    /// pycocotools draws them. The field `segmentation` is a picture of the categories' ids, 0 without an
-    /// object and 255 where objects overlap, as in torchvision's reference for segmentation;
-    /// [`parts`](Self::parts) has it as a mask.
+    /// As [`open_with`](Self::open_with), with masks of COCO's objects. The masks are drawn from polygons and
+    /// run lengths, as pycocotools draws them. The field `segmentation` is a picture of the categories' ids:
+    /// 0 where there is no object, and 255 where objects overlap, as in torchvision's reference for
+    /// segmentation. [`parts`](Self::parts) uses it as a mask.
     ///
     /// ```no_run
     /// use feedline_datasets::{Annotated, JointDataset};
@@ -122,9 +124,9 @@ impl Annotated {
     /// ```
     ///
     /// # Errors
-    /// As [`open_with`](Self::open_with); `Data` for an object without an outline, or with one that is
-    /// damaged or far outside of its picture, a category that is not from 1 to 254, and a picture without its
-    /// width and height; `Config` for other formats: the masks of Pascal VOC are files, see
+    /// As [`open_with`](Self::open_with). `Data` for an object without an outline, an outline that is damaged
+    /// or far outside of its picture, a category that is not from 1 to 254, and a picture without its width
+    /// and height. `Config` for other formats: the masks of Pascal VOC are files, see
     /// [`Paired`](crate::Paired).
     pub fn open_segmented(
         images: impl AsRef<Path>,
@@ -177,7 +179,7 @@ impl Annotated {
         })
     }
 
-    /// The parts of a sample: the boxes with all that is beside them.
+    /// The parts of a sample: the boxes and all fields with an item per box.
     pub fn parts(&self) -> Parts {
         let names = self.boxes.fields().into_iter().map(|field| field.name);
         let beside = names.filter(|name| !["boxes", "image_id"].contains(&&**name));
@@ -194,9 +196,9 @@ impl Annotated {
 }
 
 impl JointDataset {
-    /// The data set of pictures with boxes, which one list of transforms moves together: `image`, `boxes`
-    /// (`f32`, left, top, right, bottom), `labels` and what else is beside them. State other options by
-    /// [`Annotated::parts`] and [`new`](Self::new).
+    /// The data set of pictures with boxes. One list of transforms moves both. Its fields are `image`,
+    /// `boxes` (`f32`: left, top, right, bottom), `labels`, and the other fields of the annotations. To set
+    /// other options, use [`Annotated::parts`] and [`new`](Self::new).
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -241,10 +243,10 @@ fn has_extension(path: &Path, extension: &str) -> bool {
     path.extension().is_some_and(|own| own.eq_ignore_ascii_case(extension))
 }
 
-/// The files below `root` for which `wanted` is true, by their relative paths without the extension.
+/// The files below `root` that `wanted` accepts, by their relative paths without the extension.
 ///
 /// # Errors
-/// `Data` for two files that differ only in their extension: boxes could belong to either.
+/// `Data` for two files that differ only in their extension. The boxes could belong to either file.
 fn files(root: &Path, wanted: impl Fn(&Path) -> bool) -> Result<BTreeMap<PathBuf, PathBuf>> {
     let (mut all, mut folders, mut levels) = (BTreeMap::new(), vec![root.to_path_buf()], 0);
     while !folders.is_empty() {
@@ -325,7 +327,7 @@ impl Reader for Annotated {
         self.pictures.get(usize::try_from(sample).ok()?).map(PathBuf::as_path)
     }
 
-    /// Covers all annotations, the names of all pictures, and the content of 256 of them.
+    /// Covers all annotations, the names of all pictures, and the content of 256 pictures.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
     }

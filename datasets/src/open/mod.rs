@@ -1,4 +1,4 @@
-//! Opens data of any format, recognised by the content.
+//! Opens data of any format. The content tells the format.
 
 use std::path::{Path, PathBuf};
 
@@ -40,18 +40,19 @@ pub(crate) use remote::shown;
 /// The index of a folder that `pack` wrote.
 const PACK_INDEX: &str = "_index.json";
 
-/// Opens a file or a folder, whatever its format.
+/// Opens a file or a folder of any format.
 ///
-/// A URL in place of a path is opened by `open_url` (feature `object-store`). A name with a range, a list or
-/// a star, such as `train-{000..099}.tar`, `{a,b}.csv` or `*.parquet`, opens several files of one format, one
-/// after another.
+/// `open_url` opens a URL that is passed as a path (feature `object-store`). A name with a range, a list or a
+/// star opens several files of one format, one after another. Examples are `train-{000..099}.tar`,
+/// `{a,b}.csv` and `*.parquet`.
 ///
-/// A `.bin` of token ids with the `.idx` beside it, as Megatron writes them, gives its documents; so does the
-/// `.idx`.
+/// If a `.bin` of token ids has its `.idx` beside it, as Megatron writes them, its documents are opened. The
+/// path may name either file.
 ///
-/// A folder may hold MNIST's files, CIFAR's binary files, one folder per class, shards of one format, or what
-/// `save_to_disk` of Hugging Face's `datasets` wrote; a repository of the hub is one of Parquet shards. The
-/// table in this crate's README lists the formats; a format whose feature is off is refused by name.
+/// A folder may hold MNIST's files, CIFAR's binary files, one folder per class, or shards of one format. It
+/// may also be a data set that `save_to_disk` of Hugging Face's `datasets` wrote. A repository of the hub is
+/// a folder of Parquet shards. The table in this crate's README lists the formats. If the feature of a format
+/// is off, the error names the format.
 ///
 /// ```
 /// use feedline_datasets::open;
@@ -66,13 +67,13 @@ const PACK_INDEX: &str = "_index.json";
 /// ```
 ///
 /// # Errors
-/// `Data` when there is nothing at `path`, its kind is unknown, or it is damaged; names the file and, where
-/// known, the byte.
+/// `Data` if there is nothing at `path`, its kind is unknown, or it is damaged. The error names the file and,
+/// if known, the byte.
 pub fn open(path: impl AsRef<Path>) -> Result<Box<dyn Reader>> {
     open_with(path, &OpenOptions::default())
 }
 
-/// As [`open`], with options. Each format uses those that concern it.
+/// As [`open`], with options. Each format uses the options that apply to it.
 ///
 /// # Errors
 /// As [`open`].
@@ -83,7 +84,7 @@ pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Box<dy
     Ok(reader)
 }
 
-/// As [`open_with`], with types that only some formats need.
+/// As [`open_with`]. Also takes types that only some formats need.
 pub(crate) fn open_any(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
     if let Some(opened) = path.to_str().and_then(|url| remote::url(url, options)) {
         return opened.and_then(|reader| check_classes(&*reader, options).map(|()| reader));
@@ -96,7 +97,7 @@ pub(crate) fn open_any(path: &Path, options: &OpenOptions) -> Result<Box<dyn Rea
     checked.map_err(|error| if error.path().is_some() { error } else { error.at_path(path) })
 }
 
-/// Refuses stated column types for a format that has types of its own.
+/// Refuses stated column types if the format has its own types.
 pub(crate) fn check_types(reader: &dyn Reader, options: &OpenOptions) -> Result<()> {
     let (Some((name, element)), false) = (options.types.first(), ["csv", "jsonl"].contains(&reader.format()))
     else {
@@ -126,7 +127,7 @@ fn check_classes(reader: &dyn Reader, options: &OpenOptions) -> Result<()> {
 
 fn file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
     let limit = options.memory_limit;
-    // Bare ids may begin like any other format, so the index beside them decides.
+    // Bare ids may begin like any other format. So the index beside them decides.
     if has_index(path)? {
         return Ok(Box::new(TokenDocuments::open_with(path, limit)?));
     }
@@ -162,7 +163,7 @@ fn file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
     }
 }
 
-/// Whether a file is a `.bin` of token ids with the index beside it.
+/// Whether a file is a `.bin` of token ids with its index beside it.
 fn has_index(path: &Path) -> Result<bool> {
     let index = path.with_extension("idx");
     if path.extension().is_none_or(|extension| extension != "bin") || !index.is_file() {
@@ -172,7 +173,7 @@ fn has_index(path: &Path) -> Result<bool> {
     Ok(is_index(&file.read(0, file.len().min(16) as usize)?))
 }
 
-/// `files` without those that are indices of other files in it.
+/// `files` without the indices of other files in it.
 fn without_indices(mut files: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
     let mut indices = Vec::new();
     for file in &files {
@@ -235,7 +236,7 @@ fn folder(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
     Ok(Box::new(Folder::open_with(path, options)?))
 }
 
-/// Opens the shards of one set. The types of CSV and JSON Lines are those that all shards have together.
+/// Opens the shards of one set. For CSV and JSON Lines, the types fit the values of all shards.
 fn shards(files: &[PathBuf], options: &OpenOptions) -> Result<Shards> {
     let all = |is: fn(&Path, Kind) -> Result<bool>| {
         files.iter().try_fold(true, |all, file| Ok(all && is(file, Start::read(file)?.kind)?))
@@ -259,7 +260,7 @@ fn shards(files: &[PathBuf], options: &OpenOptions) -> Result<Shards> {
     }
 }
 
-/// The shards of one split: a folder may hold `train-00000.parquet` beside `test-00000.parquet`.
+/// The shards of one split. A folder may hold `train-00000.parquet` beside `test-00000.parquet`.
 fn of_split<P: AsRef<Path>>(files: Vec<P>, split: Option<Split>) -> Result<Vec<P>> {
     let name = |file: &P| file.as_ref().file_name().unwrap_or_default().to_string_lossy().into_owned();
     let chosen = split::choose(&files.iter().map(name).collect::<Vec<_>>(), split)?;
@@ -268,7 +269,7 @@ fn of_split<P: AsRef<Path>>(files: Vec<P>, split: Option<Split>) -> Result<Vec<P
     Ok(files.map(|(_, file)| file).collect())
 }
 
-/// Opens the files of a pattern, unless a file has the pattern as its name.
+/// Opens the files that match a pattern, unless there is a file whose name is the pattern.
 fn local_shards(path: &Path, options: &OpenOptions) -> Result<Option<Box<dyn Reader>>> {
     let Some(text) = path.to_str().filter(|text| pattern::is_pattern(text) && !path.exists()) else {
         return Ok(None);
@@ -286,19 +287,19 @@ fn local_shards(path: &Path, options: &OpenOptions) -> Result<Option<Box<dyn Rea
     Ok(Some(Box::new(Folder::of_list(Path::new(listed::root(text)), files, options)?)))
 }
 
-/// Whether the first file of a pattern is a single sample. If it is missing, its name decides.
+/// Whether the first file of a pattern is a single sample. If the file is missing, its name decides.
 fn is_sample(first: &Path) -> bool {
     let has_sound = is_sound(&first.to_string_lossy());
     listed::is_picture(&first.to_string_lossy()) || has_sound || first.is_file() && !is_shard(first)
 }
 
-/// Whether the first file of a folder is a shard, and not itself a sample.
+/// Whether the first file of a folder is a shard instead of a sample.
 fn is_shard(first: &Path) -> bool {
     match Start::read(first).map(|start| start.kind) {
-        // Sounds have no kind, and their bytes may look like any kind by chance.
+        // Sounds are samples without a kind. By chance, their bytes may look like any kind.
         Ok(_) if is_sound(&first.to_string_lossy()) => false,
         Ok(Kind::Image) | Err(_) => false,
-        // CIFAR's files have no kind.
+        // CIFAR's files are shards without a kind.
         Ok(Kind::Unknown) => open_with(first, &OpenOptions::with_memory_limit(0)).is_ok(),
         Ok(_) => true,
     }

@@ -1,4 +1,4 @@
-//! Interrupted runs resume at the right place, and never with bytes of another source.
+//! An interrupted run resumes at the right place, and never with bytes of another source.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::{ElementType, Reader, Schema, SchemaField, Values, open};
 
 const LEN: u64 = 60;
 
-/// Samples computed from their numbers; one of them fails.
+/// Samples that are computed from their numbers. One sample fails.
 #[derive(Debug)]
 struct Source {
     schema: Schema,
@@ -71,13 +71,13 @@ impl Reader for Source {
     }
 }
 
-/// Packs into one file; returns the number of samples read, and the result.
+/// Packs into one file. Returns the number of samples read and the result.
 fn run(source: &Source, to: &Path) -> (u64, Result<PackSummary>) {
     let packed = pack(source, to, PackOptions::default(), |_| ());
     (source.reads.load(Ordering::Relaxed), packed)
 }
 
-/// The file of an uninterrupted run.
+/// The file that an uninterrupted run writes.
 fn whole(varies: bool) -> Vec<u8> {
     let dir = tempdir().unwrap();
     run(&Source::new(varies, LEN), &dir.path().join("set")).1.unwrap();
@@ -97,12 +97,12 @@ fn one_file_goes_on_wherever_a_run_was_ended() {
             let (_, failed) = run(&Source::new(varies, ended), &to);
             assert!(failed.unwrap_err().to_string().contains("planned failure"));
             assert!(!to.exists());
-            // Interrupted once more, then completed.
+            // Interrupt the run once more, then complete it.
             run(&Source::new(varies, (ended + 5).min(LEN - 1)), &to).1.unwrap_err();
             let (reads, packed) = run(&Source::new(varies, LEN), &to);
             let packed = packed.unwrap();
             assert_eq!((packed.samples, packed.kept_samples + reads), (LEN, LEN));
-            // The journal gets an entry about every 300 bytes, which are at least five samples.
+            // The journal gets an entry about every 300 bytes. That is at least five samples.
             assert!(packed.kept_samples + 20 > ended, "{} of {ended}", packed.kept_samples);
             most_kept = most_kept.max(packed.kept_samples);
             assert!(fs::read(&to).unwrap() == whole, "ended at {ended}, varying: {varies}");
@@ -121,7 +121,7 @@ fn what_is_damaged_or_of_another_source_is_never_continued() {
         let [partial, progress] = ["set.partial", "set.progress"].map(|name| dir.path().join(name));
         run(&Source::new(varies, 50), &to).1.unwrap_err();
         let [bytes, journal] = [&partial, &progress].map(|path| fs::read(path).unwrap());
-        // With samples of one size, the columns have gaps that are not written yet.
+        // If samples have one size, the columns have gaps that are not written yet.
         let written: Vec<usize> = {
             let text = std::str::from_utf8(&journal).unwrap().lines().nth(1).unwrap();
             let entry: serde_json::Value = serde_json::from_str(text).unwrap();
@@ -170,14 +170,14 @@ fn what_is_damaged_or_of_another_source_is_never_continued() {
         put(&bytes, &journal);
         fs::remove_file(&partial).unwrap();
         starts_over("without a file".into(), source());
-        // The journal of a set with other columns.
+        // Replace the journal by one of a set with other columns.
         put(&bytes, &journal);
         let (reads, _) = run(&Source::new(!varies, LEN), &to);
         assert_eq!(reads, LEN);
     }
 }
 
-/// Lists of ids computed from their numbers; one of them fails.
+/// Lists of ids that are computed from their numbers. One list fails.
 #[derive(Debug)]
 struct Ids(Source);
 
@@ -247,7 +247,7 @@ fn token_ids_resume_where_they_were_and_are_the_same_on_any_number_of_threads() 
     let (many, _) = pack(&Ids::new(u64::MAX), "many.bin", 5).unwrap();
     assert_eq!((many, pair("many.bin")), (whole, pair("whole.bin")));
 
-    // Several interruptions, each further on.
+    // Interrupt the run several times, each time at a later sample or the same one.
     for fails_at in [1500, 1500, 3000, 4999] {
         let error = pack(&Ids::new(fails_at), "part.bin", 3).unwrap_err();
         assert_eq!((error.message(), error.sample()), ("planned failure", Some(fails_at)));
@@ -259,7 +259,7 @@ fn token_ids_resume_where_they_were_and_are_the_same_on_any_number_of_threads() 
     assert!(rest.kept > 4000 && reads == 5000 - rest.kept, "{rest:?}, {reads} were read");
     assert_eq!(pair("part.bin"), pair("whole.bin"));
 
-    // A run with damaged bytes, or with other options, does not resume.
+    // A run does not resume if bytes are damaged or options differ.
     assert!(pack(&Ids::new(4000), "other.bin", 2).is_err());
     let partial = dir.path().join("other.bin.partial");
     let mut bytes = fs::read(&partial).unwrap();

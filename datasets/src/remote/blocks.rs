@@ -1,4 +1,4 @@
-//! Blocks in memory and in flight, within a number of bytes.
+//! Blocks in memory and in flight. Their bytes have a limit.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use super::thread::ended;
 
-/// Max blocks of one file that are fetched after the one that is read.
+/// Max blocks that are prefetched after the block that is being read, per file.
 const READ_AHEAD: usize = 16;
 
 /// A block of a file.
@@ -24,7 +24,7 @@ pub(super) struct Blocks {
     state: Mutex<State>,
     /// Notified when a block has arrived or is unpinned.
     changed: Condvar,
-    /// Notified when a block was read, so that it can be evicted for one that is fetched ahead.
+    /// Notified when a block was read. The block can then be evicted for a prefetched one.
     pub(super) room: Notify,
     limit: u64,
     max_in_flight: usize,
@@ -37,7 +37,7 @@ struct State {
     bytes: u64,
     max_bytes: u64,
     in_flight: usize,
-    /// Counts uses of blocks; gives each use its time.
+    /// Counts the uses of blocks. Each use gets the count as its time.
     clock: u64,
 }
 
@@ -45,9 +45,9 @@ struct Block {
     content: Content,
     bytes: u64,
     used: u64,
-    /// The number of threads that have pinned the block; it is not evicted before they have read it.
+    /// The number of threads that have pinned the block. The block is not evicted until they have read it.
     pins: usize,
-    /// Whether a thread has read the block; false for a prefetched block.
+    /// Whether a thread has read the block. False for a prefetched block that no thread has read.
     read: bool,
 }
 
@@ -63,13 +63,13 @@ pub(super) enum Prefetch {
     Start(Delivery),
     /// The block is cached or in flight.
     Cached,
-    /// Only blocks that are pinned or unread could be evicted.
+    /// There is no room: all blocks that could be evicted are pinned or unread.
     NoRoom,
 }
 
 impl Blocks {
-    /// Room for `limit` bytes of blocks. Blocks are fetched ahead while fewer than `max_in_flight` are in
-    /// flight.
+    /// Room for `limit` bytes of blocks. Prefetching starts no fetch while `max_in_flight` blocks or more are
+    /// in flight.
     pub(super) fn new(limit: u64, max_in_flight: usize) -> Arc<Self> {
         let (state, changed, room) = (Mutex::default(), Condvar::new(), Notify::new());
         Arc::new(Self { state, changed, room, limit, max_in_flight })
@@ -79,14 +79,14 @@ impl Blocks {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes that are cached or in flight: current and max.
+    /// Bytes that are cached or in flight: now, and at most so far.
     pub(super) fn bytes(&self) -> (u64, u64) {
         let state = self.lock();
         (state.bytes, state.max_bytes)
     }
 
-    /// Pins a block of `bytes` bytes. If it is neither cached nor in flight, blocks until there is room, and
-    /// fetches it by `start`.
+    /// Pins a block of `bytes` bytes. If the block is neither cached nor in flight, this blocks until there
+    /// is room, and calls `start` to fetch it.
     pub(super) fn pin(self: &Arc<Self>, key: Key, bytes: u64, start: impl FnOnce(Delivery)) -> Pin<'_> {
         let mut state = self.lock();
         loop {
@@ -94,13 +94,14 @@ impl Blocks {
                 block.pins += 1;
                 return Pin { blocks: self, key };
             }
-            // Blocks that were read are evicted first: those fetched ahead are still needed.
+            // Evict blocks that were read first. Unread prefetched blocks are still needed.
             if state.make_room(bytes, self.limit, |block| block.read)
                 || state.make_room(bytes, self.limit, |_| true)
             {
                 break;
             }
-            // Blocks in flight arrive or fail within their time limit, and pinned blocks are unpinned.
+            // This wait ends: blocks in flight arrive or fail within their time limit, and pinned blocks are
+            // unpinned.
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.insert(key, Content::InFlight, bytes, 1);
@@ -114,7 +115,7 @@ impl Blocks {
         self.lock().blocks.contains_key(&key)
     }
 
-    /// Reserves the memory of a block to prefetch; never evicts an unread one.
+    /// Reserves the memory of a block to prefetch. Never evicts an unread block.
     pub(super) fn prefetch(self: &Arc<Self>, key: Key, bytes: u64) -> Prefetch {
         let mut state = self.lock();
         if state.blocks.contains_key(&key) {
@@ -127,7 +128,7 @@ impl Blocks {
         Prefetch::Start(Delivery { blocks: self.clone(), key, is_done: false })
     }
 
-    /// Caches a block that was fetched when its file was opened, if there is room.
+    /// Caches a block that was fetched while its file was opened, if there is room.
     pub(super) fn offer(&self, key: Key, content: Bytes) {
         let mut state = self.lock();
         let bytes = content.len() as u64;
@@ -136,8 +137,8 @@ impl Blocks {
         }
     }
 
-    /// The number of consecutive blocks before this one that are cached and were read; this many are
-    /// prefetched.
+    /// The number of consecutive blocks before this one that are cached and were read. The caller prefetches
+    /// this many blocks.
     pub(super) fn read_before(&self, key: Key) -> u64 {
         let state = self.lock();
         let is_read =
@@ -155,8 +156,8 @@ impl State {
         self.blocks.insert(key, Block { content, bytes, used: self.clock, pins, read: false });
     }
 
-    /// Evicts the least recently used blocks until `bytes` more fit; returns whether they do. Evicts only
-    /// cached, unpinned blocks that `may_evict` allows.
+    /// Evicts the least recently used blocks until `bytes` more fit. Returns whether they fit. Evicts only
+    /// cached, unpinned blocks that `may_evict` accepts.
     fn make_room(&mut self, bytes: u64, limit: u64, may_evict: impl Fn(&Block) -> bool) -> bool {
         while self.bytes.saturating_add(bytes) > limit {
             let is_idle = |block: &Block| matches!(block.content, Content::Cached(_)) && block.pins == 0;
@@ -174,7 +175,7 @@ impl State {
     }
 }
 
-/// A pinned block, cached or in flight.
+/// A pinned block. It is cached or in flight.
 pub(super) struct Pin<'a> {
     blocks: &'a Blocks,
     key: Key,
@@ -207,7 +208,7 @@ impl Drop for Pin<'_> {
         let mut state = self.blocks.lock();
         if let Some(block) = state.blocks.get_mut(&self.key) {
             block.pins -= 1;
-            // The next reader fetches it again.
+            // Remove it, so that the next reader fetches it again.
             if block.pins == 0 && matches!(block.content, Content::Failed(_)) {
                 state.remove(self.key);
             }
@@ -218,7 +219,7 @@ impl Drop for Pin<'_> {
     }
 }
 
-/// Completes the fetch of a block. If it is dropped before `done`, the block has failed.
+/// Completes the fetch of a block. If the `Delivery` is dropped before `done`, the block has failed.
 pub(super) struct Delivery {
     blocks: Arc<Blocks>,
     key: Key,
@@ -243,13 +244,14 @@ impl Delivery {
         if let Some(block) = state.blocks.get_mut(&self.key) {
             match content {
                 Ok(content) => {
-                    // The first block of an object may be shorter than was reserved before it was opened.
+                    // The first block of an object may be shorter than the reserved size: the reservation
+                    // came before the object was opened.
                     let less = block.bytes.saturating_sub(content.len() as u64);
                     block.bytes -= less;
                     block.content = Content::Cached(content);
                     state.bytes -= less;
                 }
-                // No thread waits for a failed prefetch: the block is fetched again when it is read.
+                // No thread waits for a failed prefetch. The next read fetches the block again.
                 Err(_) if block.pins == 0 => state.remove(self.key),
                 Err(error) => {
                     let bytes = std::mem::take(&mut block.bytes);

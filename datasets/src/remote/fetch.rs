@@ -1,4 +1,4 @@
-//! Fetches one block from a store, with retries within a number of attempts and a time limit.
+//! Fetches one block from a store. Retries up to a max number of attempts and a time limit.
 
 use std::error::Error as StdError;
 use std::ops::Range;
@@ -19,14 +19,14 @@ use crate::error::{Unanswered, data, one_line};
 
 /// The max wait between two attempts.
 const MAX_WAIT: Duration = Duration::from_secs(10);
-/// Max attempts to open an object that was just written, before it is refused.
+/// Max attempts to open an object that was just written. After them, it is refused.
 const OPENINGS: u32 = 3;
 
 /// A range of an object to fetch.
 pub(super) struct Fetch<'a> {
     pub(super) place: &'a Place,
     pub(super) range: Range<u64>,
-    /// The version that the answer must have; `None` when the object is opened.
+    /// The version that the answer must have. `None` while the object is being opened.
     pub(super) pinned: Option<&'a Tag>,
 }
 
@@ -68,7 +68,8 @@ impl Failure {
 }
 
 impl Fetch<'_> {
-    /// The bytes, and the version to pin. Waits while another write could still leave that version unchanged.
+    /// Returns the bytes and the version to pin. Waits as long as another write could leave the version
+    /// unchanged.
     pub(super) async fn open(
         &self,
         options: &RemoteOptions,
@@ -84,7 +85,7 @@ impl Fetch<'_> {
         Err(Failure::lasting("the object is written to all the time: open it when its writer is done"))
     }
 
-    /// The bytes, and their version.
+    /// Returns the bytes and their version.
     pub(super) async fn run(
         &self,
         options: &RemoteOptions,
@@ -99,7 +100,7 @@ impl Fetch<'_> {
 
     async fn once(&self) -> Result<(Bytes, Tag), Failure> {
         let answer = match self.get(&self.range, self.pinned.and_then(Tag::strong)).await {
-            // Repeats the request without the condition: the answer names the current version.
+            // Repeat the request without the condition, so that the answer names the current version.
             Err(StoreError::Precondition { .. }) => self.get(&self.range, None).await,
             answer => answer,
         };
@@ -135,14 +136,14 @@ impl Fetch<'_> {
         Ok((bytes.into(), tag))
     }
 
-    /// Asks for a range, of the version with this ETag.
+    /// Requests a range. With `if_match`, only the version with this ETag is accepted.
     async fn get(&self, range: &Range<u64>, if_match: Option<&str>) -> Result<GetResult, StoreError> {
         let range = Some(GetRange::Bounded(range.clone()));
         let options = GetOptions { range, if_match: if_match.map(str::to_owned), ..Default::default() };
         self.place.store.get_opts(&self.place.path, options).await
     }
 
-    /// Compares the version of an answer with the one that the object had.
+    /// Checks that the answer's version `now` is the pinned version.
     fn check(&self, now: &Tag) -> Result<(), Failure> {
         match self.pinned {
             Some(pinned) if !pinned.is_same(now) => {
@@ -156,10 +157,10 @@ impl Fetch<'_> {
         }
     }
 
-    /// The error of a range beyond the end of the object, which was truncated or is empty.
+    /// The error for a range beyond the end of the object. The object was truncated or is empty.
     async fn beyond(&self) -> Failure {
         if self.pinned.is_none() {
-            // An empty object, or a server that refuses a range beyond the object's end.
+            // The object is empty, or the server refuses a range beyond the object's end.
             return Failure::lasting(NO_RANGES);
         }
         match self.get(&(0..1), None).await {
@@ -177,7 +178,7 @@ impl Fetch<'_> {
 }
 
 /// Calls `once` until it succeeds, fails for good, or attempts or time run out. `what` describes the request
-/// in errors; its number varies the back-off between requests.
+/// in errors. The request's number varies the back-off.
 pub(super) async fn retried<T, F: Future<Output = Result<T, Failure>>>(
     place: &Place,
     options: &RemoteOptions,
@@ -219,7 +220,7 @@ pub(super) async fn retried<T, F: Future<Output = Result<T, Failure>>>(
     }
 }
 
-/// Exponential back-off after attempt `attempt`, with jitter by request.
+/// Exponential back-off after attempt `attempt`. The jitter depends on the request.
 fn wait(place: &Place, number: u64, first: Duration, attempt: u32) -> Duration {
     let full = first.saturating_mul(1 << (attempt - 1).min(20)).min(MAX_WAIT);
     let state = Fingerprint::new().number(number).number(attempt.into());
@@ -236,12 +237,13 @@ const NO_ACCESS: &str = "the store refuses access: check the credentials and the
 
 const NO_OBJECT: &str = "there is no such object: check the URL";
 
-/// Whether `error` means that the URL may name a folder: there is no such object, or only a web page.
+/// Whether `error` means that the URL may name a folder: there is no such object, or there is only a web
+/// page.
 pub(crate) fn may_be_folder(error: &Error) -> bool {
     [NO_OBJECT, PAGE].contains(&error.message())
 }
 
-/// Describes an error without text from the URL, a header or a body, which may be secret.
+/// Describes an error. Omits text from the URL, a header or a body, which may be secret.
 pub(super) fn failure(error: &StoreError) -> Failure {
     match error {
         StoreError::NotFound { .. } => return Failure::lasting(NO_OBJECT),
@@ -268,7 +270,7 @@ pub(super) fn failure(error: &StoreError) -> Failure {
     let text = error.to_string();
     if let Some(status) = status(&text) {
         let why = format!("the server answered with status {status}");
-        // 408, 425 and 429 are transient; other 4xx are mistakes of the client.
+        // 408, 425 and 429 are transient. Other 4xx are mistakes of the client.
         if matches!(status, 401 | 403) {
             return Failure::lasting(NO_ACCESS);
         }
@@ -297,14 +299,14 @@ pub(super) fn failure(error: &StoreError) -> Failure {
     Failure::passing("the request could not be made: check the options and the credentials")
 }
 
-/// The operating system's reason for a failed connection.
+/// The reason that the operating system gives for a failed connection.
 fn unreachable(error: &HttpError) -> Failure {
     let mut why = "cannot connect".to_owned();
     let mut cause = error.source();
     while let Some(error) = cause {
         if let Some(error) = error.downcast_ref::<std::io::Error>() {
             let text = error.to_string();
-            // Other texts may quote the request.
+            // Other texts may contain the request.
             if error.raw_os_error().is_some() || text.starts_with("failed to lookup address information") {
                 why = format!("cannot connect: {}", one_line(text));
             }
@@ -314,7 +316,7 @@ fn unreachable(error: &HttpError) -> Failure {
     Failure { error: data(why), kind: FailureKind::Unreachable }
 }
 
-/// Whether a redirect was refused: there were too many, or it led from https to http.
+/// Whether a redirect was refused: there were too many redirects, or one led from https to http.
 fn is_redirect(error: &HttpError) -> bool {
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -329,7 +331,7 @@ fn is_redirect(error: &HttpError) -> bool {
 
 const NO_RANGES: &str = "the server does not answer requests for a range of bytes: download the file";
 
-/// The status of an answer, in the text of an error.
+/// The HTTP status in the text of an error.
 fn status(text: &str) -> Option<u16> {
     let (_, after) = text.split_once("status code: ")?;
     after.get(..3)?.parse().ok()

@@ -1,4 +1,4 @@
-//! A decoded column, read row by row.
+//! A decoded column that is read row by row.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use arrow_schema::DataType;
 
 use crate::ElementType;
 
-/// Bytes of a view.
+/// The size of a view in bytes.
 const VIEW: usize = 16;
 
 /// One column of a decoded batch.
@@ -28,17 +28,17 @@ enum Cells {
     Bits(BooleanBuffer),
     /// Integers of `width` bytes, scaled by a power of ten.
     Decimals { bytes: Buffer, width: usize, scale: i8 },
-    /// Rows of varying size: row `n` has the items `ends[n]..ends[n + 1]`.
+    /// Rows of varying size. Row `n` has the items `ends[n]..ends[n + 1]`.
     Varying { ends: Ends, items: Box<Column> },
-    /// Rows of varying size: a short one is in its view, others are in one of several buffers.
+    /// Rows of varying size. A short row is in its view. Other rows are in one of several buffers.
     Views { views: Buffer, buffers: Vec<Buffer> },
-    /// `count` items per row; items may be null.
+    /// `count` items per row. Items may be null.
     Items { count: usize, items: Box<Column> },
     /// Indices into `values`.
     Keys { keys: Buffer, width: usize, values: Box<Column> },
-    /// Lists of structs, whose rows are JSON.
+    /// Lists of structs. A row is the JSON of its list.
     Nested(ArrayRef),
-    /// A type without fields.
+    /// A type that has no values.
     Nothing,
 }
 
@@ -58,12 +58,12 @@ impl Ends {
 }
 
 impl Column {
-    /// The column at `path` in the structs of `data`. A null struct makes its fields null.
+    /// The column at `path` in the structs of `data`. If a struct is null, its fields are null.
     pub(crate) fn at(data: &ArrayData, path: &[usize], is_nested: bool) -> Self {
         let Some((&index, rest)) = path.split_first() else {
             return if is_nested { Self::nested(data) } else { Self::of_array(data) };
         };
-        // A struct's validity bitmap is not part of its fields' bitmaps.
+        // The validity bitmap of a struct is not part of its fields' bitmaps.
         let child = data.child_data()[index].slice(data.offset(), data.len());
         let mut column = Self::at(&child, rest, is_nested);
         column.nulls = NullBuffer::union(data.nulls(), column.nulls.as_ref());
@@ -76,7 +76,8 @@ impl Column {
         Self { nulls, cells: Cells::Nested(arrow_array::make_array(data.clone())) }
     }
 
-    /// The Arrow crates have checked `data`: its buffers are as long as its type requires.
+    /// Makes a column of `data`. The Arrow crates have checked that its buffers are as long as its type
+    /// requires.
     fn of_array(data: &ArrayData) -> Self {
         let (first, len) = (data.offset(), data.len());
         let fixed = |width: usize| data.buffers()[0].slice_with_length(first * width, len * width);
@@ -127,12 +128,12 @@ impl Column {
                 None => Cells::Nothing,
             },
         };
-        // Drops a null buffer without nulls, so that rows are not checked one by one.
+        // Drops the validity bitmap if there are no nulls, so that rows are not checked one by one.
         let nulls = data.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
         Self { nulls, cells }
     }
 
-    /// The bytes of row `row`, if memory holds them in the form that samples have; `None` for a null.
+    /// The bytes of row `row`, if memory holds them in the form that samples have. `None` for a null.
     pub(crate) fn slice(&self, row: usize) -> Option<&[u8]> {
         if self.is_null(row) {
             return None;
@@ -167,12 +168,12 @@ impl Column {
         }
     }
 
-    /// Appends the zeros of a value of one size; nothing if the size varies.
+    /// Appends the zeros of a value of one size. Appends nothing if the size varies.
     pub(crate) fn zeros(&self, to: &mut Vec<u8>) {
         to.resize(to.len() + self.width(), 0);
     }
 
-    /// Appends the bytes of row `row`; `None` for a null, unless `fill` is given.
+    /// Appends the bytes of row `row`. `None` for a null, unless `fill` is given.
     pub(crate) fn values(&self, row: usize, fill: Option<ElementType>, to: &mut Vec<u8>) -> Option<()> {
         if self.is_null(row) {
             blank(fill?, self.width(), to);
@@ -229,7 +230,8 @@ impl Column {
         rows.into_iter().try_for_each(|row| self.values(row, fill, to))
     }
 
-    /// Appends the length of each value of the list in row `row`, as `i64`; `None` for a null, unless `fill`.
+    /// Appends the length of each value of the list in row `row`, as `i64`. `None` for a null, unless `fill`
+    /// is true.
     pub(crate) fn lengths(&self, row: usize, fill: bool, to: &mut Vec<u8>) -> Option<()> {
         let Cells::Varying { ends, items } = &self.cells else { return Some(()) };
         if self.is_null(row) {
@@ -270,7 +272,7 @@ impl Column {
         }
     }
 
-    /// The bytes of all rows and the size of one, if they are contiguous in the form that samples have.
+    /// The bytes of all rows and the size of one row, if they are contiguous in the form that samples have.
     pub(crate) fn ready(&self) -> Option<(&[u8], usize)> {
         match &self.cells {
             Cells::Fixed { bytes, width } if self.nulls.is_none() => Some((bytes, *width)),
@@ -279,7 +281,7 @@ impl Column {
     }
 }
 
-/// Appends `width` bytes for a null that is filled.
+/// Appends `width` bytes that replace a null.
 fn blank(element: ElementType, width: usize, to: &mut Vec<u8>) {
     use feedline_core::DType;
     let nan: &[u8] = match element {
@@ -293,11 +295,11 @@ fn blank(element: ElementType, width: usize, to: &mut Vec<u8>) {
 }
 
 fn decimal(bytes: &[u8], scale: i8) -> f64 {
-    // Parsing the decimal text rounds once; a division would round twice.
+    // Parsing the decimal text rounds once. A division would round twice.
     format!("{}e{}", unscaled(bytes), -i32::from(scale)).parse().unwrap_or(f64::NAN)
 }
 
-/// A decimal without its scale.
+/// The unscaled integer of a decimal.
 fn unscaled(bytes: &[u8]) -> i128 {
     let sign = if bytes.last().is_some_and(|last| last & 0x80 != 0) { 0xFF } else { 0 };
     let mut all = [sign; 16];
@@ -323,8 +325,8 @@ fn key(keys: &[u8], width: usize, row: usize) -> usize {
     u64::from_le_bytes(all) as usize
 }
 
-/// The bytes of a view. A view is the length, then the bytes if they are short; otherwise their first four,
-/// the index of the buffer and the offset in it.
+/// The bytes that a view refers to. A view begins with their number. If they are few, the view holds them.
+/// Otherwise it holds the first four bytes, the index of the buffer and the offset in the buffer.
 fn view<'a>(view: &'a [u8], buffers: &'a [Buffer]) -> &'a [u8] {
     let number = |at: usize| {
         let mut number = [0; 4];

@@ -1,4 +1,4 @@
-//! The filters of Jinja, and `tojson` of transformers.
+//! The filters of Jinja, and the filter `tojson` of transformers.
 
 mod items;
 mod numbers;
@@ -97,7 +97,7 @@ const PLAIN: &[&str] = &[
     "wordcount",
 ];
 
-/// Filters that return a lazy iterator for an iterator.
+/// Filters that return a lazy iterator if their input is an iterator.
 const LAZY: &[&str] = &["batch", "map", "reject", "rejectattr", "select", "selectattr", "unique"];
 
 pub(super) fn is_filter(name: &str) -> bool {
@@ -106,7 +106,7 @@ pub(super) fn is_filter(name: &str) -> bool {
 
 type Done = Result<Value, Raised>;
 
-/// An argument as a whole number, or the default.
+/// The argument `value` as a whole number. If there is none, `default`.
 fn whole(value: Option<Value>, default: i128) -> Result<i128, Raised> {
     let Some(value) = value else { return Ok(default) };
     value.as_int().ok_or_else(|| {
@@ -115,7 +115,7 @@ fn whole(value: Option<Value>, default: i128) -> Result<i128, Raised> {
     })
 }
 
-/// `of | name(given)`.
+/// The result of `of | name(given)`.
 pub(super) fn filter(run: &mut Run<'_>, name: &str, of: Value, given: Given) -> Done {
     // Python consumes the iterator only when the result is read.
     let lazily = match &of {
@@ -204,7 +204,7 @@ fn filtered(run: &mut Run<'_>, name: &str, of: Value, mut given: Given) -> Done 
         },
         "reverse" => match &of {
             Value::Text(chars) | Value::Safe(chars) => like(&of, chars.chars().rev().collect::<String>()),
-            // Python makes a list, as an iterator cannot be read backwards.
+            // Python makes a list: it cannot read an iterator backwards.
             Value::Iter(_) => list(of.items()?.into_iter().rev().collect()),
             of => iter(of.items()?.into_iter().rev().collect()),
         },
@@ -245,7 +245,7 @@ fn filtered(run: &mut Run<'_>, name: &str, of: Value, mut given: Given) -> Done 
                 sum = binary("+", &sum, &item)?;
                 run.make(sum.bytes())?;
             }
-            // Python 3.12 corrects rounding errors of the sum, 3.11 does not.
+            // Python 3.12 corrects rounding errors of the sum. Python 3.11 does not.
             if let (true, Value::Float(number)) = (is_of_numbers, &sum)
                 && number + lost != *number
             {
@@ -314,7 +314,7 @@ fn filtered(run: &mut Run<'_>, name: &str, of: Value, mut given: Given) -> Done 
             };
             match &of {
                 Value::Dict(_) if super::methods::is_method(&of, path) => run.attribute(&of, path)?,
-                // Attributes, not items.
+                // The path names attributes, not items.
                 Value::Dict(_) => of.missing(path),
                 of => run.attribute(of, path)?,
             }
@@ -329,7 +329,7 @@ fn nothing(which: &str) -> Value {
     Value::Undefined(format!("No {which} item, sequence was empty.").into())
 }
 
-/// A dict of these entries; for the context of a template.
+/// A dict of `entries`, for the context of a template.
 pub(super) fn dict(entries: impl IntoIterator<Item = (Value, Value)>) -> Value {
     Value::Dict(Rc::new(Dict::from_iter(entries)))
 }

@@ -5,13 +5,13 @@ use super::value::{Raised, Value, compare, float, is_equal, list, raised, text, 
 
 type Done = Result<Value, Raised>;
 
-/// The place of index `at`; a negative one counts from the end.
+/// The position of index `at`. A negative index counts from the end.
 pub(super) fn place(at: i128, len: usize) -> Option<usize> {
     let at = if at < 0 { at + len as i128 } else { at };
     usize::try_from(at).ok().filter(|at| *at < len)
 }
 
-/// The places that a slice takes.
+/// The positions that a slice selects.
 fn places([start, stop, step]: [Option<i128>; 3], len: usize) -> Result<Vec<usize>, Raised> {
     let (len, step) = (len as i128, step.unwrap_or(1));
     if step == 0 {
@@ -75,7 +75,7 @@ pub(super) fn positive(of: &Value) -> Done {
     }
 }
 
-/// Whether a comparison holds.
+/// Whether `left op right` is true, for a comparison `op`.
 pub(super) fn is(op: &str, left: &Value, right: &Value) -> Result<bool, Raised> {
     use std::cmp::Ordering::{Equal, Greater, Less};
     Ok(match op {
@@ -177,7 +177,7 @@ pub(super) fn binary(op: &str, left: &Value, right: &Value) -> Done {
     }
 }
 
-/// The items repeated.
+/// `items` repeated `times` times.
 fn many(items: &[Value], times: &Value) -> Result<Vec<Value>, Raised> {
     let times = repeated(size_of_val(items), times)?;
     Ok((0..times).flat_map(|_| items.iter().cloned()).collect())
@@ -209,7 +209,7 @@ fn numbers(op: &str, left: &Value, right: &Value) -> Done {
             "*" => a.checked_mul(b),
             "/" if b == 0 => return zero("division by zero"),
             "//" | "%" if b == 0 => return zero("integer division or modulo by zero"),
-            // As in Python, the exact quotient, rounded once: both numbers are exact as `f64`.
+            // As in Python, this is the exact quotient, rounded once: both numbers are exact as `f64`.
             "/" if a.unsigned_abs() <= 1 << 53 && b.unsigned_abs() <= 1 << 53 => {
                 return Ok(Value::Float(a as f64 / b as f64));
             }
@@ -296,10 +296,10 @@ pub(super) fn percent(format: &str, items: &[Value]) -> Result<String, Raised> {
     Ok(to)
 }
 
-/// A number rounded to some digits, as Python's `round` does.
+/// `number` rounded to `digits` digits, as Python's `round` does.
 pub(super) fn rounded(number: f64, digits: i128) -> Result<f64, Raised> {
     let Ok(digits) = usize::try_from(digits) else { return unsupported("digits of round below zero") };
-    // Rust rounds the exact value, halves to even, as Python does.
+    // Like Python, Rust rounds the exact value, and halves to even.
     let text = format!("{number:.*}", digits.min(320));
     text.parse().or_else(|_| unsupported(format!("round of {} is not read", float(number))))
 }

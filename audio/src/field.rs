@@ -1,4 +1,4 @@
-//! The field of a batch that holds sounds: its shape, and the writing of a sound into a row.
+//! The field of a batch that holds sounds. Defines its shape, and writes a sound into a row.
 
 use std::ops::Range;
 
@@ -30,15 +30,15 @@ pub struct SoundField {
     mel: Option<Mel>,
 }
 
-/// A worker's memory, reused from sample to sample.
+/// The scratch memory of a worker. Each sample reuses it.
 #[derive(Debug, Default)]
 pub struct Scratch {
     channels: Vec<Vec<f32>>,
-    /// The channels at the rate of the batch.
+    /// The channels, resampled to the rate of the batch.
     resampled: Vec<Vec<f32>>,
     values: Vec<f32>,
     mel: Memory,
-    /// The resampler of the last sound, and its rates.
+    /// The rates of the last sound, and its resampler.
     resampler: Option<((u32, u32), Resampler)>,
 }
 
@@ -57,8 +57,8 @@ impl SoundField {
         self.sounds.is_random()
     }
 
-    /// Adds the field to `spec`: with a crop, a field of fixed size and `NAME.length`; otherwise a ragged
-    /// field of up to `max_items` items.
+    /// Adds the field to `spec`. With a crop, it has a fixed size, and a field `NAME.length` follows.
+    /// Otherwise it is a ragged field of up to `max_items` items.
     ///
     /// # Errors
     /// As [`Spec::field`] and [`Spec::ragged`].
@@ -76,13 +76,14 @@ impl SoundField {
         spec.field(name, DType::F32, shape)?.field(&format!("{name}.length"), DType::I64, [])
     }
 
-    /// The items of a sound of `frames` frames at the rate of the batch: the frames, or the windows of a
-    /// spectrogram.
+    /// The number of items of a sound with `frames` frames at the rate of the batch. An item is a frame, or a
+    /// window of a spectrogram.
     pub fn items(&self, frames: usize) -> usize {
         self.mel.as_ref().map_or(frames, |mel| mel.options().frames(frames))
     }
 
-    /// The items of a sound of `frames` frames at `rate`; `None` if it exceeds the max length.
+    /// The number of items of a sound with `frames` frames at `rate`. `None` if the sound exceeds the max
+    /// length.
     pub fn items_of(&self, frames: u64, rate: u32) -> Option<usize> {
         let is_too_long = self.is_too_long(frames, rate);
         let outputs = (u128::from(frames) * u128::from(self.rate)).div_ceil(u128::from(rate.max(1)));
@@ -93,12 +94,11 @@ impl SoundField {
         !self.sounds.is_cropped() && frames as f64 > self.sounds.max_seconds * f64::from(rate)
     }
 
-    /// Reads a sound of `frames` frames into field `index` of the row; if sounds are cropped, writes its
+    /// Reads a sound of `frames` frames into field `index` of the row. If sounds are cropped, also writes its
     /// length to the next field.
     ///
-    /// # Errors
-    /// As [`SoundFile::read`]; `Sample` for a sound of another rate or number of channels, one that is too
-    /// long, and one that is too short for its spectrogram.
+    /// As [`SoundFile::read`]. `Sample` for a sound that has another rate or number of channels, is too long,
+    /// or is too short for its spectrogram.
     pub fn write(
         &self,
         sound: &mut SoundFile<'_>,
@@ -181,7 +181,7 @@ impl SoundField {
         }
     }
 
-    /// The range of a sound of `all` frames that is read.
+    /// The range of frames that is read from a sound of `all` frames.
     fn part(&self, all: u64, random: &mut Random) -> Range<u64> {
         let Some((frames, at)) = self.sounds.crop else { return 0..all };
         let free = all.saturating_sub(frames as u64);
@@ -231,7 +231,7 @@ impl SoundField {
     }
 }
 
-/// Replaces the first channel by the mean of all.
+/// Replaces the first channel by the mean of all channels.
 fn mix(channels: &mut Vec<Vec<f32>>) {
     let Some((first, rest)) = channels.split_first_mut() else { return };
     if rest.is_empty() {

@@ -10,7 +10,7 @@ use realfft::{RealFftPlanner, RealToComplex};
 
 use crate::config;
 
-/// The min power in a logarithm; smaller ones are raised to it.
+/// The min power in a logarithm. Smaller powers are raised to it.
 const FLOOR: f32 = 1e-10;
 
 /// Max length of the FFT.
@@ -30,9 +30,9 @@ pub enum Log {
     Decibel,
 }
 
-/// A mel spectrogram as `torchaudio.transforms.MelSpectrogram` makes it by default: power, a periodic Hann
-/// window, frames around their centres with the ends of the sound reflected, HTK's mel scale, and bands
-/// without a norm.
+/// A mel spectrogram. It is that of `torchaudio.transforms.MelSpectrogram` with its defaults: power, a
+/// periodic Hann window, centred frames with reflected ends of the sound, HTK's mel scale, and bands without
+/// a norm.
 ///
 /// ```
 /// use feedline_audio::{Log, MelSpectrogram};
@@ -53,17 +53,18 @@ pub struct MelSpectrogram {
 }
 
 impl MelSpectrogram {
-    /// A spectrogram of `bands` bands up to half of the rate, from windows of 400 frames, every 200 frames.
+    /// A spectrogram of `bands` bands up to half of the rate. A window has 400 frames, and begins every 200
+    /// frames.
     pub fn new(bands: usize) -> Self {
         Self { bands, fft: 400, window: None, hop: None, low: 0.0, high: None, log: Log::None }
     }
 
-    /// Sets the length of the FFT, in frames of the sound: `n_fft`.
+    /// Sets the length of the FFT in frames of the sound: `n_fft`.
     pub fn fft(self, fft: usize) -> Self {
         Self { fft, ..self }
     }
 
-    /// Sets the length of the window, `win_length`. Default: that of the FFT.
+    /// Sets the length of the window, `win_length`. Default: the length of the FFT.
     pub fn window(self, window: usize) -> Self {
         Self { window: Some(window), ..self }
     }
@@ -98,7 +99,7 @@ impl MelSpectrogram {
         (frames + 2 * (self.fft / 2)).saturating_sub(self.fft) / self.hop_len() + 1
     }
 
-    /// The min number of frames of a sound, so that its ends can be reflected.
+    /// The min number of frames of a sound. A shorter sound cannot be reflected at its ends.
     pub fn shortest(&self) -> usize {
         self.fft / 2 + 1
     }
@@ -111,7 +112,7 @@ impl MelSpectrogram {
         self.hop.unwrap_or(self.window_len() / 2).max(1)
     }
 
-    /// This spectrogram for sounds of a rate.
+    /// This spectrogram for sounds of `rate` Hz.
     pub(crate) fn at(self, rate: u32) -> Result<Mel> {
         let (fft, window, hop) = (self.fft, self.window_len(), self.hop.unwrap_or(self.window_len() / 2));
         if !(2..=MAX_FFT).contains(&fft) || !(1..=fft).contains(&window) || hop == 0 {
@@ -147,7 +148,7 @@ fn hann(len: usize, fft: usize) -> Vec<f32> {
     window
 }
 
-/// The frequencies of each band: the first one, and their weights.
+/// For each band, its first frequency and the weights of its frequencies.
 fn bands(bands: usize, bins: usize, rate: u32, (low, high): (f64, f64)) -> Vec<(usize, Vec<f32>)> {
     let mel = |frequency: f64| 2595.0 * (1.0 + frequency / 700.0).log10();
     let frequency = |mel: f64| 700.0 * (10f64.powf(mel / 2595.0) - 1.0);
@@ -167,7 +168,7 @@ fn bands(bands: usize, bins: usize, rate: u32, (low, high): (f64, f64)) -> Vec<(
     (0..bands).map(band).collect()
 }
 
-/// A mel spectrogram at a rate, ready to run.
+/// A mel spectrogram that is ready to run at one rate.
 #[derive(Clone)]
 pub(crate) struct Mel {
     of: MelSpectrogram,
@@ -176,7 +177,7 @@ pub(crate) struct Mel {
     transform: Arc<dyn RealToComplex<f32>>,
 }
 
-/// Memory of a worker.
+/// The scratch memory of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     windowed: Vec<f32>,
@@ -213,7 +214,7 @@ impl Mel {
                 }
             }
             let done = self.transform.process_with_scratch(windowed, spectrum, scratch);
-            // Cannot fail: the buffers have the lengths that the FFT asks for.
+            // This cannot fail: the buffers have the lengths that the FFT requires.
             done.map_err(|error| config("the FFT refuses its buffers").with_source(error.to_string()))?;
             powers.clear();
             powers.extend(spectrum.iter().map(|bin| bin.norm_sqr()));
@@ -236,7 +237,8 @@ impl Mel {
     }
 }
 
-/// The index of frame `at` in a sound of `len` frames, at least two, that is reflected at its ends.
+/// The index of frame `at` in a sound that is reflected at its ends. The sound has `len` frames, at least
+/// two.
 fn reflected(at: i64, len: usize) -> usize {
     let last = len as i64 - 1;
     let at = at.abs();

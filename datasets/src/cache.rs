@@ -1,4 +1,4 @@
-//! A cache of decoded parts of a file, within a number of bytes, that all workers share.
+//! A cache of decoded parts of a file. Its bytes are limited, and all workers share it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, RwLock, RwLockWriteGuard, TryLockError};
@@ -8,13 +8,14 @@ use feedline_core::{Prefetched, Result};
 #[cfg(test)]
 mod tests;
 
-/// A least-recently-used cache. One thread decodes a part; others that request it wait for that thread.
+/// A least-recently-used cache. One thread decodes a part. Other threads that request the part wait for that
+/// thread.
 #[derive(Debug)]
 pub(crate) struct Cache<T> {
     limit: u64,
     parts: Vec<Part<T>>,
-    /// Counts the uses of parts, except repeated uses of the part that was used last: the clock for "least
-    /// recently used".
+    /// The clock for "least recently used". Counts the uses of parts, except repeated uses of the last used
+    /// part.
     clock: AtomicU64,
     /// The number of samples for which parts were prefetched.
     wanted: AtomicU64,
@@ -27,10 +28,10 @@ pub(crate) struct Cache<T> {
 struct Part<T> {
     value: RwLock<Option<Arc<T>>>,
     used: AtomicU64,
-    /// For a part that was prefetched and not used since, the number of parts decoded before it; otherwise
-    /// [`USED`].
+    /// For a part that was prefetched and not used since, the number of parts decoded before it. For other
+    /// parts, [`USED`].
     ahead: AtomicU64,
-    /// Whether prefetching it failed. The read of the part reports the error.
+    /// Whether prefetching the part failed. The read of the part reports the error.
     is_damaged: AtomicBool,
     /// The value of [`Cache::wanted`] when this part was last prefetched for a sample.
     wanted_at: AtomicU64,
@@ -77,7 +78,7 @@ struct Held {
 const USED: u64 = u64::MAX;
 
 impl<T> Cache<T> {
-    /// A cache of up to `limit` bytes for `parts` parts.
+    /// A cache for `parts` parts. It holds up to `limit` bytes.
     pub(crate) fn new(parts: usize, limit: u64) -> Self {
         let part = |_| Part {
             value: RwLock::new(None),
@@ -92,10 +93,10 @@ impl<T> Cache<T> {
         Self { limit, parts, clock, wanted, held, is_complete }
     }
 
-    /// Part `index` from the cache, or from `decode`, which also returns its size in bytes.
+    /// Returns part `index` from the cache, or from `decode`. `decode` also returns the part's size in bytes.
     pub(crate) fn get(&self, index: usize, decode: impl FnOnce() -> Result<(T, u64)>) -> Result<Arc<T>> {
         let part = &self.parts[index];
-        // Skipped while several workers use one part, so that they do not contend for its cache line.
+        // Skip the count while several workers use one part, so that they do not contend for its cache line.
         if part.used.load(Ordering::Relaxed) != self.clock.load(Ordering::Relaxed) {
             self.touch(part);
         }
@@ -112,8 +113,8 @@ impl<T> Cache<T> {
         self.fill(index, place, decode)
     }
 
-    /// Decodes the first of `parts` that is neither held nor being decoded, unless prefetched parts that are
-    /// not used yet leave no [room](Self::reserve). Waits for no other thread.
+    /// Decodes the first of `parts` that is neither held nor being decoded. Does nothing if prefetched parts
+    /// that are not used yet leave no [room](Self::reserve). Never waits for another thread.
     pub(crate) fn prefetch(
         &self,
         parts: impl IntoIterator<Item = usize>,
@@ -150,7 +151,7 @@ impl<T> Cache<T> {
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         };
-        // Unless another thread was faster. Then the next call goes on to the next part.
+        // If another thread was faster, the next call takes the next part.
         if let Some(place) = place.filter(|place| place.is_none()) {
             part.ahead.store(self.held().decoded, Ordering::Relaxed);
             if self.fill(index, place, || decode(index)).is_err() {
@@ -161,17 +162,17 @@ impl<T> Cache<T> {
         Prefetched::Prepared
     }
 
-    /// Reserves memory for a part. `None` if there is no room: prefetched parts that are not used yet, and
-    /// parts in use, keep theirs.
+    /// Reserves memory for a part. `None` if there is no room. Prefetched parts that are not used yet keep
+    /// their memory, and so do parts in use.
     fn reserve(&self) -> Option<Reserved<'_, T>> {
         let mut held = self.held();
         let largest = held.parts.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0);
         let decoding = largest.saturating_mul(held.decoding + 1);
         let ahead = held.parts.iter().filter(|(part, _)| self.is_ahead(&held, *part));
         let ahead = ahead.fold(decoding, |sum, (_, bytes)| sum.saturating_add(*bytes));
-        // Counts the parts that the last prefetches asked for: all parts of a window in a block shuffle, one
-        // or two in sequential order. They count twice, because the next window begins while this one ends,
-        // and because workers in sequential order read different parts.
+        // Counts the parts that the last prefetches asked for. A block shuffle asks for all parts of a
+        // window, and sequential order for one or two. They count twice: the next window begins while this
+        // one ends, and workers in sequential order read different parts.
         let wanted = self.wanted.load(Ordering::Relaxed).saturating_sub(4 * held.parts.len() as u64);
         let window = self.parts.iter().filter(|part| part.wanted_at.load(Ordering::Relaxed) > wanted).count();
         let in_use = held.parts.iter().filter(|(part, _)| self.parts[*part].is_in_use()).count();
@@ -184,14 +185,14 @@ impl<T> Cache<T> {
         Some(Reserved(self))
     }
 
-    /// Whether the part was prefetched, and not used since. A part that stays unused while the rest of the
-    /// cache is replaced belongs to an abandoned order, such as an epoch that was not finished.
+    /// Whether the part was prefetched and not used since. If the rest of the cache is replaced meanwhile,
+    /// the part belongs to an abandoned order, such as an epoch that was not finished.
     fn is_ahead(&self, held: &Held, part: usize) -> bool {
         let ahead = self.parts[part].ahead.load(Ordering::Relaxed);
         ahead != USED && held.decoded - ahead <= 2 * held.parts.len() as u64
     }
 
-    /// Puts part `index`, as `decode` returns it, into its place, and evicts others.
+    /// Puts part `index` into the cache, as `decode` returns it. Evicts other parts.
     fn fill(
         &self,
         index: usize,
@@ -201,7 +202,7 @@ impl<T> Cache<T> {
         let (value, bytes) = decode()?;
         let value = Arc::new(value);
         *place = Some(value.clone());
-        // Holds one lock at a time, so that two threads cannot wait for each other.
+        // Hold one lock at a time, so that two threads cannot wait for each other.
         drop(place);
         self.touch(&self.parts[index]);
         let gone = self.hold(index, bytes);
@@ -237,7 +238,7 @@ impl<T> Cache<T> {
         part.used.store(self.clock.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Adds a part; returns the evicted parts, to be dropped outside the lock.
+    /// Adds a part. Returns the evicted parts, so that the caller drops them outside the lock.
     fn hold(&self, index: usize, bytes: u64) -> Vec<usize> {
         let mut held = self.held();
         held.decoded += 1;
@@ -246,7 +247,7 @@ impl<T> Cache<T> {
         let mut gone = Vec::new();
         while held.parts.len() > 1 && held.parts.iter().map(|(_, bytes)| bytes).sum::<u64>() > self.limit {
             let others = held.parts.iter().enumerate().filter(|(_, (part, _))| *part != index);
-            // Prefetched parts are kept longer than used ones: they are still needed.
+            // Prefetched parts are still needed, so they are kept longer than used ones.
             let age =
                 |part: usize| (self.is_ahead(&held, part), self.parts[part].used.load(Ordering::Relaxed));
             let Some((oldest, _)) = others.min_by_key(|(_, (part, _))| age(*part)) else { break };
@@ -259,10 +260,10 @@ impl<T> Cache<T> {
     }
 }
 
-/// Makes the allocator of the GNU C library keep the memory of evicted parts for the next ones. By default it
-/// returns large blocks to the system, which clears every page again. Once the program has freed a block of
-/// up to 32 MiB, it keeps blocks of that size (mallopt(3), `M_MMAP_THRESHOLD`). The block freed here is never
-/// written, so it takes no memory.
+/// Makes the allocator of the GNU C library keep the memory of evicted parts for later parts. By default, the
+/// allocator returns large blocks to the system, and the system clears every page again. Once the program has
+/// freed a block of up to 32 MiB, the allocator keeps blocks of that size (mallopt(3), `M_MMAP_THRESHOLD`).
+/// The block freed here is never written, so it takes no memory.
 fn keep_freed_memory() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

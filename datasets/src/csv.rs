@@ -1,4 +1,4 @@
-//! Tables of comma-separated values, with the types of their columns.
+//! Tables of comma-separated values. Their columns are typed.
 
 use std::path::{Path, PathBuf};
 
@@ -30,28 +30,28 @@ const BOM: char = '\u{FEFF}';
 pub struct CsvOptions {
     /// The byte between cells. `None` tries comma, tab, semicolon and vertical bar.
     pub delimiter: Option<u8>,
-    /// Whether the first row names the columns. `None` decides by its cells: they are names if all differ and
-    /// none is empty or a number. pandas' way to write an index is recognised too: the first cells are empty
-    /// (`,a,b`), and the others may be 0, 1 and so on. Columns without names are called by their places:
-    /// `c0`, `c1` and so on.
+    /// Whether the first row names the columns. `None` decides by its cells: they are names if all differ,
+    /// and none is empty or a number. The way in which pandas writes an index is recognised too: the first
+    /// cells are empty (`,a,b`), and the others may be 0, 1 and so on. A column without a name is called by
+    /// its position: `c0`, `c1` and so on.
     pub header: Option<bool>,
     /// The columns to read, in the file's order; `None` reads all.
     pub columns: Option<Vec<String>>,
-    /// Types for single columns instead of the inferred ones: `i64`, `u64`, `f64`, `bool` or `text`. Cells
-    /// that do not fit are an error.
+    /// Types for single columns instead of the inferred ones: `i64`, `u64`, `f64`, `bool` or `text`. A cell
+    /// that does not fit is an error.
     pub types: Vec<(String, ElementType)>,
-    /// Columns that may lack values: each is followed by the field `NAME.present` (`bool`). An empty cell, of
-    /// a text column too, is read as zero or an empty text, and `NAME.present` is false. A column without any
-    /// value is `f64`.
+    /// Columns that may lack values. The field `NAME.present` (`bool`) follows each of them. An empty cell is
+    /// read as zero or an empty text, and its `NAME.present` is false. This also applies to text columns. A
+    /// column without any value is `f64`.
     pub masks: Vec<String>,
-    /// What an empty cell of another column becomes, unless the column is text.
+    /// How an empty cell of another column is read, unless the column is text.
     pub nulls: Nulls,
-    /// Columns of codes, such as categories of a `Table`. Such a column is text if one of its whole numbers
-    /// has leading zeros or a plus sign, so that `007`, `+7` and `7` differ. In other columns all three are
-    /// 7.
+    /// Columns of codes, such as the categories of a `Table`. If a whole number in such a column has leading
+    /// zeros or a plus sign, the column is text, so that `007`, `+7` and `7` differ. In other columns, all
+    /// three are 7.
     pub codes: Vec<String>,
-    /// Max bytes of the rows in memory, decoded once, if all fields have one size. A table with more is read
-    /// from its file.
+    /// Max bytes of rows in memory. If all fields have one size and the rows fit, each row is decoded once.
+    /// Otherwise rows are read from the file.
     pub cache_bytes: u64,
 }
 
@@ -64,31 +64,32 @@ impl Default for CsvOptions {
 }
 
 impl CsvOptions {
-    /// Whether a column is read.
+    /// Whether the options select a column.
     fn reads(&self, name: &String) -> bool {
         self.columns.as_ref().is_none_or(|columns| columns.contains(name))
     }
 }
 
-/// The rows of a table, plain or gzip: a field per column.
+/// The rows of a table, plain or gzip. Each column is a field.
 ///
 /// A column has the first of these types that fits all of its cells: `i64`, `u64`, `f64`, `bool` (`true`,
-/// `True`, `TRUE` and so on), `text`. A column that would be `f64` is refused if `f64` would round one of its
-/// whole numbers, such as 9007199254740993 beside 0.5. A number beyond `f64`, such as 1e999, is text. An
-/// empty cell of a text column is an empty text; in other columns a value is missing, see [`Nulls`]. All rows
-/// have the same number of cells; quotes follow RFC 4180, and one that never closes is refused. A byte order
-/// mark at the start of the file is skipped, and so is a blank line, also in a table of one column: a missing
-/// value is `""` there.
+/// `True`, `TRUE` and so on), `text`. If `f64` would round a whole number of its column, the column is
+/// refused: for example 9007199254740993 beside 0.5. A number beyond `f64`, such as 1e999, is text. An empty
+/// cell of a text column is an empty text. In other columns it is a missing value, see [`Nulls`].
 ///
-/// A plain file stays on disk, with 8 bytes of memory per row.
+/// All rows have the same number of cells. Quotes follow RFC 4180. A quote that never closes is refused. A
+/// byte order mark at the start of the file is skipped. A blank line is skipped too, even in a table of one
+/// column. There, a missing value is `""`.
+///
+/// A plain file stays on disk. It takes 8 bytes of memory per row.
 #[derive(Debug)]
 pub struct Csv {
     path: PathBuf,
     content: Content,
     delimiter: u8,
-    /// Where each row begins, and the end of the last.
+    /// The start of each row, and the end of the last row.
     starts: Vec<u64>,
-    /// Cells of a row.
+    /// Cells per row.
     cells: usize,
     schema: Schema,
     columns: Vec<Column>,
@@ -100,7 +101,7 @@ pub struct Csv {
 /// A column that is read.
 #[derive(Clone, Copy, Debug)]
 struct Column {
-    /// The column's place in a row of the file.
+    /// The index of the column's cell in a row of the file.
     cell: usize,
     kind: ColumnType,
     /// Whether the next field is the column's mask.
@@ -120,9 +121,10 @@ impl Csv {
     ///
     /// # Errors
     /// `Data` if the file is missing, empty or not UTF-8, rows differ in their number of cells, a quote never
-    /// closes, two columns have the same name, a row other than the first begins with a byte order mark,
-    /// cells do not fit a stated type, or `f64` does not hold whole numbers of its column; `Config` if a
-    /// column of the options does not exist. Names the file, and where known the byte and the line.
+    /// closes, two columns have the same name, or a row other than the first begins with a byte order mark.
+    /// Also if cells do not fit a stated type, or `f64` does not hold the whole numbers of its column.
+    /// `Config` if a column of the options does not exist. The error names the file and, if known, the byte
+    /// and the line.
     pub fn open_with(path: impl AsRef<Path>, options: CsvOptions) -> Result<Self> {
         let path = path.as_ref();
         let content = Content::open_unclaimed(path).map_err(|error| error.at_path(path))?;
@@ -160,10 +162,11 @@ impl Csv {
     }
 }
 
-/// Buffers of one worker: a parser with its delimiter, a row's cells without quotes, and their ends.
+/// Buffers of one worker: a parser with its delimiter, the cells of a row without quotes, and the end of each
+/// cell.
 #[derive(Default)]
 struct Scratch {
-    /// Kept, because building a parser takes longer than parsing a row.
+    /// The parser is kept, because building it takes longer than parsing a row.
     parser: Option<(u8, csv_core::Reader)>,
     cells: Vec<u8>,
     ends: Vec<usize>,
@@ -194,7 +197,7 @@ impl Csv {
                 parser.read_record(&row[read..], &mut scratch.cells[written..], &mut scratch.ends[cells..]);
             (read, written, cells) = (read + taken, written + put, cells + ended);
             match result {
-                // Called once more with an empty input, which ends the row.
+                // One more call with an empty input ends the row.
                 ReadRecordResult::InputEmpty if read == len && taken > 0 => {}
                 ReadRecordResult::InputEmpty if read < len => {}
                 _ => break,
@@ -265,7 +268,7 @@ impl Reader for Csv {
         Some(&self.path)
     }
 
-    /// Covers the content of a gzip file, and of a plain one its length and a sample of its content.
+    /// Covers the content of a gzip file. Of a plain file, covers its length and a sample of its content.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
     }

@@ -1,6 +1,6 @@
-//! Labelled images of any format, for the example trainer and decode servers: finds a reader's field of
-//! images and its field of labels, and writes pixels and class as bytes. `labelled/sets.rs` opens the two
-//! sets of a path.
+//! Labelled images of any format, for the example trainer and decode servers. Finds the field of images and
+//! the field of labels in a reader. Writes pixels and class as bytes. `labelled/sets.rs` opens the training
+//! set and the test set of a path.
 
 use feedline_core::internal;
 use feedline_core::{
@@ -16,7 +16,7 @@ mod sets;
 use pictures::{Pictures, Scratch};
 pub use sets::{LabelledSets, parts};
 
-/// Names of fields that are likely to hold images, the likeliest first.
+/// Names of fields that are likely to hold images. The likeliest come first.
 const INPUTS: [&str; 12] =
     ["image", "input", "data", "jpg", "jpeg", "png", "webp", "img", "pixels", "image/encoded", "x", "bytes"];
 /// Names of fields that are likely to hold classes.
@@ -26,15 +26,15 @@ const LABELS: [&str; 8] =
 /// The fields and classes of labelled images.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelledOptions {
-    /// The field of the images; `None` finds it by its content.
+    /// The name of the field of images. If `None`, the content tells the field.
     pub input: Option<String>,
-    /// The field of the classes; `None` finds it by its content.
+    /// The name of the field of classes. If `None`, the content tells the field.
     pub label: Option<String>,
     /// Number of classes, 1 to 256.
     pub classes: usize,
 }
 
-/// A data set of the fields "image" (`u8`) and "label" (`u8`, a scalar).
+/// A data set with the fields "image" (`u8`) and "label" (`u8`, a scalar).
 pub struct Labelled {
     reader: Box<dyn Reader>,
     /// The reader's field that holds the image, and its decoder.
@@ -53,11 +53,11 @@ struct Memory {
 }
 
 impl Labelled {
-    /// The samples of `reader`. Without a name, the field is found by its content.
+    /// The samples of `reader`. If the options do not name a field, its content tells it.
     ///
     /// # Errors
-    /// `Config` if there is no such field, or several fields that could be meant; `Data` for a class that is
-    /// not below `classes`.
+    /// `Config` if there is no such field, or if several fields are possible. `Data` for a class that is not
+    /// below `classes`.
     pub fn new(reader: Box<dyn Reader>, options: &LabelledOptions) -> Result<Self> {
         let (input, label) = (options.input.as_deref(), options.label.as_deref());
         let at = |error: Error| at_file(&*reader, 0, error);
@@ -78,12 +78,12 @@ impl Labelled {
         Ok(set)
     }
 
-    /// Pixels of an image, of all colours.
+    /// The number of values of an image, over all colours.
     pub fn pixels(&self) -> usize {
         self.spec.fields()[0].row_bytes()
     }
 
-    /// Checks classes that are in memory, because the device may read them without `read`.
+    /// Checks classes that are in memory. The device may read them without `read`.
     fn check_labels(&self) -> Result<()> {
         let Some(column) = self.column(1) else { return Ok(()) };
         for id in 0..self.len() {
@@ -157,7 +157,8 @@ impl Dataset for Labelled {
     }
 }
 
-/// The field that `--{option}` names, else the first of `names` that fits, else the only one that fits.
+/// The field that `--{option}` names. By default, the first of `names` that fits, or else the only field that
+/// fits.
 fn choose(
     fields: &[SchemaField],
     option: &str,
@@ -187,12 +188,12 @@ fn choose(
     }
 }
 
-/// The shape of an image of pixels; `None` for an encoded image.
+/// The shape of an image of pixels. `None` for an encoded image.
 fn pixels(field: &SchemaField) -> Option<Vec<usize>> {
     field.shape.iter().copied().collect()
 }
 
-/// Whether a field can be the image: bytes of one size, or encoded pictures.
+/// Whether a field can be the image. It can be bytes of one size, or encoded pictures.
 fn is_input(field: &SchemaField) -> bool {
     match (field.element, field.shape.as_slice()) {
         (ElementType::Bytes, [None]) => true,
@@ -203,7 +204,8 @@ fn is_input(field: &SchemaField) -> bool {
     }
 }
 
-/// Whether a field can be the class: a whole number, or a number as text, such as WebDataset's `cls`.
+/// Whether a field can be the class. It can be a whole number, or a number as text, such as WebDataset's
+/// `cls`.
 fn is_label(field: &SchemaField) -> bool {
     use DType::{I8, I16, I32, I64, U8, U16, U32};
     match (field.element, field.shape.as_slice()) {

@@ -1,4 +1,4 @@
-//! The rows of a table in memory, decoded once, so that a row of a shuffled batch is one copy.
+//! The rows of a table in memory. Each is decoded once, so that a row of a shuffled batch is one copy.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use feedline_core::{Prefetched, Result, Row, Rows, Spec};
 use crate::memory::Memory;
 use crate::{Reader, Values};
 
-/// Max bytes of the rows of a table in memory, unless its options say otherwise.
+/// Default for the max bytes of a table's rows in memory.
 pub(crate) const CACHE_BYTES: u64 = 512 << 20;
 
 /// Bytes of rows that a worker decodes at a time, if the reader decodes samples one by one.
@@ -19,18 +19,18 @@ const PART_BYTES: usize = 4 << 20;
 /// The index of parts has an entry for every 2^SHIFT samples.
 const SHIFT: u32 = 10;
 
-/// Max fields that are in memory as columns and are copied from there.
+/// Max fields that are copied from columns in memory.
 const COLUMNS: usize = 4;
 
-/// The rows of a reader, part by part, each decoded when a sample of it is first read.
+/// The rows of a reader in parts. A part is decoded when one of its samples is first read.
 pub(crate) struct RowMemory {
     /// The bytes of each field in a row.
     fields: Vec<Range<usize>>,
     stride: usize,
     parts: Vec<Part>,
-    /// The part of every 2^SHIFTth sample.
+    /// The part of each 2^SHIFTth sample.
     first: Vec<usize>,
-    /// Parts that are not decoded.
+    /// The number of parts that are not decoded.
     missing: AtomicUsize,
 }
 
@@ -45,13 +45,13 @@ struct Part {
 
 struct Decoded {
     rows: Memory,
-    /// The samples whose read is an error, in order.
+    /// The samples whose read is an error, ascending.
     unread: Vec<u64>,
 }
 
 impl RowMemory {
-    /// The memory for the rows of `reader`, with the fields of `spec`; `None` if the reader has them in
-    /// memory already, or they take more than its [`row_memory`](Reader::row_memory).
+    /// The memory for the rows of `reader`, with the fields of `spec`. `None` if the reader has the rows in
+    /// memory already, or if they take more than its [`row_memory`](Reader::row_memory).
     pub(crate) fn new(reader: &dyn Reader, spec: &Spec) -> Option<Self> {
         let budget = reader.row_memory();
         if budget == 0 || spec.fields().is_empty() || bytes(reader, spec) > budget {
@@ -93,7 +93,7 @@ impl RowMemory {
         Self { fields, stride, parts, first, missing }
     }
 
-    /// The rows of `reader`, decoded now, on all cores.
+    /// Decodes all rows of `reader` now, on all cores.
     #[cfg(feature = "tabular")]
     pub(crate) fn decoded_now(reader: &dyn Reader, spec: &Spec) -> Self {
         let memory = Self::of_reader(reader, spec);
@@ -123,8 +123,7 @@ impl RowMemory {
         self.parts.get(at)
     }
 
-    /// Copies the rows of the samples `ids`; returns false, with no rows copied, if one of them cannot be
-    /// read.
+    /// Copies the rows of the samples `ids`. If one of them cannot be read, copies no row and returns false.
     pub(crate) fn copy(&self, reader: &dyn Reader, ids: &[u64], rows: &mut Rows<'_>) -> bool {
         let found = ids.iter().map_while(|&id| self.row(reader, id));
         let found = Vec::from_iter(found);
@@ -137,7 +136,7 @@ impl RowMemory {
         true
     }
 
-    /// Copies one sample; returns false if it cannot be read.
+    /// Copies one sample. Returns false if it cannot be read.
     pub(crate) fn copy_one(&self, reader: &dyn Reader, id: u64, to: &mut Row<'_, '_>) -> bool {
         let Some(row) = self.row(reader, id) else { return false };
         let fields = self.fields.iter().enumerate();
@@ -145,8 +144,8 @@ impl RowMemory {
         true
     }
 
-    /// The fields of a sample, side by side; decodes its part, or waits for the worker that does. `None` if
-    /// the sample cannot be read.
+    /// The fields of a sample, side by side. Decodes the sample's part, or waits for the worker that decodes
+    /// it. `None` if the sample cannot be read.
     pub(crate) fn row(&self, reader: &dyn Reader, sample: u64) -> Option<&[u8]> {
         let part = self.part(sample)?;
         if part.rows.get().is_none() {
@@ -161,7 +160,7 @@ impl RowMemory {
         decoded.rows.bytes().get(start..start + self.stride)
     }
 
-    /// Decodes the first missing part of the samples `ids` that no other worker decodes.
+    /// Decodes one part of the samples `ids`: the first that is missing and that no other worker decodes.
     pub(crate) fn prefetch(&self, reader: &dyn Reader, ids: &[u64]) -> Prefetched {
         if self.missing.load(Ordering::Relaxed) == 0 {
             return Prefetched::Never;
@@ -185,7 +184,7 @@ impl RowMemory {
         outcome
     }
 
-    /// Decodes a part, unless it is decoded or has failed. The caller holds its lock.
+    /// Decodes a part, unless it is decoded or has failed. The caller holds the part's lock.
     fn decode(&self, reader: &dyn Reader, part: &Part) {
         if part.rows.get().is_some() || part.failed.load(Ordering::Relaxed) {
             return;
@@ -206,7 +205,7 @@ impl RowMemory {
         }
     }
 
-    /// Decodes the rows of `samples`. An error, such as a damaged group, concerns all of these rows.
+    /// Decodes the rows of `samples`. An error, such as a damaged group, applies to all of these rows.
     fn decoded(&self, reader: &dyn Reader, samples: &Range<u64>) -> Result<Decoded> {
         let count = samples.end - samples.start;
         let mut rows = Memory::new((count * self.stride as u64).max(1))?;
@@ -240,7 +239,8 @@ impl RowMemory {
         Ok(Decoded { rows, unread })
     }
 
-    /// Reads one sample into `row`; returns false for an error, which its next read finds again.
+    /// Reads one sample into `row`. Returns false for an error. The next read of the sample finds the error
+    /// again.
     fn read(&self, reader: &dyn Reader, sample: u64, values: &mut Values, row: &mut [u8]) -> bool {
         let mut is_right = true;
         let visited = reader.visit(sample, values, &mut |index, bytes| {

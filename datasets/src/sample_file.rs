@@ -1,4 +1,4 @@
-//! A file that is a sample, or a field of one: on disk, in a store or on a web server.
+//! A file that is a sample or a field of a sample. It is on disk, in a store or on a web server.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::memory::no_memory;
 #[cfg(feature = "object-store")]
 use crate::remote::{Opening, Remote, RemoteFile, Wanted};
 
-/// A file that is read as a whole whenever its sample is read.
+/// A file that is read as a whole each time its sample is read.
 #[derive(Debug)]
 pub(crate) struct SampleFile {
     path: PathBuf,
@@ -29,9 +29,9 @@ pub(crate) struct SampleFile {
 #[derive(Debug)]
 enum Place {
     Disk,
-    /// An object whose version is known from a listing.
+    /// An object whose version a listing states.
     Listed(RemoteFile),
-    /// An object that is opened when it is first read.
+    /// An object that its first read opens.
     Named(Box<Named>),
 }
 
@@ -41,13 +41,13 @@ struct Named {
     remote: Remote,
     url: String,
     opened: OnceLock<RemoteFile>,
-    /// The open that was started ahead of the read.
+    /// The opening of the object, if it was started before the read.
     opening: Mutex<Option<Opening>>,
 }
 
 #[cfg(feature = "object-store")]
 impl Named {
-    /// The object, in the version of its first read.
+    /// The object. Its first read pins its version.
     fn open(&self) -> Result<&RemoteFile> {
         if let Some(file) = self.opened.get() {
             return Ok(file);
@@ -93,7 +93,7 @@ impl SampleFile {
         Self { path: file.path().to_path_buf(), place: Place::Listed(file) }
     }
 
-    /// The object at `url`, which is opened when it is first read.
+    /// The object at `url`. Its first read opens it.
     #[cfg(feature = "object-store")]
     pub(crate) fn at_url(remote: &Remote, url: String) -> Self {
         let path = crate::open::shown(&url).into();
@@ -108,12 +108,12 @@ impl SampleFile {
         }
     }
 
-    /// The path, or the URL without what could be secret.
+    /// The path, or the URL without the parts that may be secret.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The bytes of an object that was listed; `None` for another file.
+    /// The length of an object that was listed. `None` for other files.
     pub(crate) fn listed_len(&self) -> Option<u64> {
         #[cfg(feature = "object-store")]
         if let Place::Listed(file) = &self.place {
@@ -122,7 +122,7 @@ impl SampleFile {
         None
     }
 
-    /// Whether it lies in a store or on a web server.
+    /// Whether the file is in a store or on a web server.
     pub(crate) fn is_object(&self) -> bool {
         #[cfg(feature = "object-store")]
         return !matches!(self.place, Place::Disk);
@@ -130,7 +130,7 @@ impl SampleFile {
         false
     }
 
-    /// Starts to fetch those files that are objects in a store.
+    /// Starts to fetch the files that are objects in a store.
     #[cfg_attr(not(feature = "object-store"), expect(unused_variables, reason = "all files are on disk"))]
     pub(crate) fn prefetch<'a>(files: impl IntoIterator<Item = &'a Self>) -> Prefetched {
         #[cfg(feature = "object-store")]
@@ -154,8 +154,8 @@ impl SampleFile {
         Prefetched::Never
     }
 
-    /// Starts to fetch the parts of listed objects that a fingerprint covers: one after another, each would
-    /// take a request's time.
+    /// Starts to fetch all parts of listed objects that a fingerprint covers. One after another, each part
+    /// would take the time of a request.
     #[cfg_attr(not(feature = "object-store"), expect(unused_variables, reason = "all files are on disk"))]
     pub(crate) fn prefetch_starts<'a>(files: impl IntoIterator<Item = &'a Self>) {
         #[cfg(feature = "object-store")]
@@ -177,7 +177,7 @@ impl SampleFile {
         read_whole(&self.path, to).map(drop)
     }
 
-    /// The file as a stream; `None` for an object, which is fetched as a whole.
+    /// The file as a stream. `None` for an object: it is fetched as a whole.
     pub(crate) fn stream(&self) -> Result<Option<FieldStream<'static>>> {
         if self.is_object() {
             return Ok(None);
@@ -189,7 +189,7 @@ impl SampleFile {
         })))
     }
 
-    /// The object, opened; `None` for a file on disk.
+    /// Opens the object. `None` for a file on disk.
     #[cfg(feature = "object-store")]
     fn object(&self) -> Option<Result<&RemoteFile>> {
         match &self.place {
@@ -199,11 +199,11 @@ impl SampleFile {
         }
     }
 
-    /// Adds the length, and with `content` a part of the content, to a fingerprint. An object that was not
-    /// listed adds nothing: its length would take a request.
+    /// Adds the length to a fingerprint, and a part of the content if `content` is true. An object that was
+    /// not listed adds nothing: its length would take a request.
     ///
-    /// A file that is missing, or is another one since it was listed, is an error of its sample whenever it
-    /// is read, and its content is left out. Any other failure is that of the fingerprint
+    /// If a file is missing or was replaced since it was listed, each read of its sample is an error. The
+    /// fingerprint leaves out its content. Any other failure is an error of the fingerprint
     /// ([`Fingerprint::unread`]).
     pub(crate) fn fingerprint(&self, state: Fingerprint, content: bool) -> Fingerprint {
         #[cfg(feature = "object-store")]
@@ -228,14 +228,14 @@ impl SampleFile {
     }
 }
 
-/// Adds the length and a part of the content of a file to a fingerprint, as [`SampleFile::fingerprint`] does.
+/// Adds the length and a part of a file's content to a fingerprint, as [`SampleFile::fingerprint`] does.
 pub(crate) fn sampled(state: Fingerprint, path: &Path) -> Fingerprint {
     state
         .file_sampled(path)
         .unwrap_or_else(|error| if may_pass(&error) { state.unread(unread(error, path)) } else { state })
 }
 
-/// The error of a file that could not be read for a fingerprint.
+/// The error for a file that could not be read for a fingerprint.
 fn unread(error: Error, path: &Path) -> Error {
     let why =
         "cannot read what tells the data from other data, without which a run cannot be resumed: try again";

@@ -17,10 +17,10 @@ pub(super) const MAX_LABEL: i64 = SEVERAL as i64 - 1;
 /// Max pixels of a picture, as in [`Limits`](feedline_images::Limits).
 const MAX_PIXELS: u64 = 1 << 27;
 
-/// Points per pixel at which the edge of a polygon is sampled.
+/// The edge of a polygon is sampled at this many points per pixel.
 const STEPS: f64 = 5.0;
 
-/// `segmentation` of an annotation.
+/// The field `segmentation` of an annotation.
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub(super) enum Segmentation {
@@ -37,15 +37,15 @@ pub(super) enum Segmentation {
 #[serde(untagged)]
 pub(super) enum Counts {
     Numbers(Vec<u32>),
-    /// As pycocotools compresses them.
+    /// The text in which pycocotools compresses run lengths.
     Text(String),
 }
 
-/// The outline of an object, checked.
+/// The checked outline of an object.
 #[derive(Clone, Debug)]
 pub(super) enum Outline {
     Polygons(Vec<Vec<f64>>),
-    /// The lengths of runs of pixels, column after column: outside, inside, outside and so on.
+    /// The lengths of runs of pixels, column by column: outside, inside, outside and so on.
     Runs(Vec<u32>),
 }
 
@@ -53,7 +53,8 @@ pub(super) enum Outline {
 pub(super) type Sides = [usize; 2];
 
 impl Outline {
-    /// Checks the outline of an object in a picture of `sides`; the error says what is wrong with it.
+    /// Checks the outline of an object in a picture with the given sides. The error says what is wrong with
+    /// it.
     pub(super) fn new(given: Segmentation, [height, width]: Sides) -> Result<Self, String> {
         match given {
             Segmentation::Polygons(polygons) => {
@@ -103,7 +104,7 @@ impl Outline {
         }
     }
 
-    /// Adds it to a fingerprint.
+    /// Adds the outline to a fingerprint.
     pub(super) fn fingerprint(&self, state: Fingerprint) -> Fingerprint {
         match self {
             Self::Polygons(polygons) => polygons.iter().fold(state, |state, polygon| {
@@ -114,8 +115,8 @@ impl Outline {
         }
     }
 
-    /// Calls `inside` with each run of the object's pixels, numbered column by column. Overlapping polygons
-    /// give a pixel several times.
+    /// Calls `inside` with each run of the object's pixels. Pixels are numbered column by column. If polygons
+    /// overlap, a pixel comes several times.
     fn each_run(&self, sides: Sides, inside: &mut impl FnMut(std::ops::Range<usize>)) {
         match self {
             Self::Runs(runs) => {
@@ -146,8 +147,8 @@ pub(super) fn is_small([height, width]: Sides) -> bool {
     (height as u64).checked_mul(width as u64).is_some_and(|pixels| (1..=MAX_PIXELS).contains(&pixels))
 }
 
-/// The pixels, numbered column by column and sorted, at which a column enters or leaves a polygon. Drawn as
-/// by pycocotools, in steps of a fifth of a pixel.
+/// The pixels at which a column enters or leaves a polygon. They are sorted, and numbered column by column.
+/// The edge is drawn as by pycocotools, in steps of a fifth of a pixel.
 fn crossings(polygon: &[f64], [height, width]: Sides) -> Vec<usize> {
     let scaled: Vec<[i32; 2]> = polygon
         .as_chunks::<2>()
@@ -170,7 +171,7 @@ fn crossings(polygon: &[f64], [height, width]: Sides) -> Vec<usize> {
     for (at, &from) in scaled.iter().enumerate() {
         let to = scaled[(at + 1) % scaled.len()];
         let (dx, dy) = (from[0].abs_diff(to[0]) as i32, from[1].abs_diff(to[1]) as i32);
-        // The long side, and the other one.
+        // The longer side, and the other side.
         let (long, short, length) = if dx >= dy { (0, 1, dx) } else { (1, 0, dy) };
         let is_back = from[long] > to[long];
         let [start, end] = if is_back { [to, from] } else { [from, to] };
@@ -187,7 +188,8 @@ fn crossings(polygon: &[f64], [height, width]: Sides) -> Vec<usize> {
     ends
 }
 
-/// The run lengths in pycocotools' text: five bits in each letter, the difference to the last run but one.
+/// The run lengths in the text of pycocotools. Each letter holds five bits. A number is the difference to the
+/// last run but one.
 fn expanded(text: &str) -> Option<Vec<u32>> {
     let (mut runs, mut bytes) = (Vec::<u32>::new(), text.bytes());
     while bytes.len() > 0 {
@@ -214,11 +216,11 @@ fn expanded(text: &str) -> Option<Vec<u32>> {
     Some(runs)
 }
 
-/// The mask of a picture as a gray PNG: each pixel has the label of its object, 0 without one, and
+/// The mask of a picture as a gray PNG. A pixel is the label of its object, 0 where there is no object, and
 /// [`SEVERAL`] where objects overlap, as in torchvision's reference for segmentation.
 pub(super) fn mask<'a>(objects: impl Iterator<Item = (i64, &'a Outline)>, sides: Sides) -> Result<Vec<u8>> {
     let [height, width] = sides;
-    // The rows of a PNG; each begins with the number of its filter.
+    // The rows of a PNG. Each row begins with the number of its filter.
     let line = width + 1;
     let mut rows = vec![0_u8; height * line];
     let mut owners = vec![0_u32; height * width];

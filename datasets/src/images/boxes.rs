@@ -1,4 +1,4 @@
-//! Writes boxes, points and the fields beside them from the reader into the row.
+//! Writes boxes, points and the other lists of a sample from the reader into the row.
 
 use feedline_core::{DType, Error, ErrorKind, Result, Row, Spec};
 use feedline_images::{MOVE_WORDS, Moves};
@@ -16,22 +16,22 @@ pub(super) struct Lists {
     fields: Vec<(usize, List)>,
     /// The index of the first field in the data set.
     first: usize,
-    /// The field of the moves.
+    /// The index of the field of the moves, if there is one.
     moves: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum List {
     Boxes {
-        /// The reader's field of the lengths of the boxes' lists.
+        /// The reader's field with the lengths of the lists of boxes.
         lengths: Option<usize>,
     },
     Points {
-        /// Two or three numbers.
+        /// Numbers per item: two or three.
         numbers: usize,
-        /// Points of an item.
+        /// Points per item.
         group: usize,
-        /// Whether the field has an item per box.
+        /// Whether the field has one item per box.
         is_beside: bool,
     },
     Beside {
@@ -43,7 +43,7 @@ enum List {
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
     numbers: Vec<f32>,
-    /// Which items are kept, of the boxes or the points.
+    /// Whether each box or point is kept.
     kept: Vec<bool>,
     bytes: Vec<u8>,
 }
@@ -80,7 +80,7 @@ impl Lists {
         Ok((Self { fields, first, moves }, spec))
     }
 
-    /// Writes the lists of a sample, moved with its picture.
+    /// Writes the lists of a sample. They are moved with its picture.
     pub(super) fn write(
         &self,
         schema: &[SchemaField],
@@ -89,7 +89,7 @@ impl Lists {
         moves: &Moves,
         (row, buffers): (&mut Row<'_, '_>, &mut Buffers),
     ) -> Result<()> {
-        // The field that decides which items are kept.
+        // The name of the field that decides which items are kept.
         let mut of: Option<&str> = None;
         for (to, (index, list)) in (self.first..).zip(&self.fields) {
             let (field, value) = (&schema[*index], &values[*index]);
@@ -132,7 +132,7 @@ impl Lists {
 /// Max moves reported per sample: three for each of 21 transforms, and one more.
 const MAX_MOVES: usize = 64;
 
-/// The max number of items of a sample in any of the lists.
+/// The max number of items that a sample has in any list.
 fn max_items(reader: &dyn Reader, parts: &Parts, found: &Found) -> Result<usize> {
     if let (Some(max), _) | (None, Some(max)) =
         (parts.max_boxes, found.ragged().next().is_none().then_some(1))
@@ -146,13 +146,13 @@ fn max_items(reader: &dyn Reader, parts: &Parts, found: &Found) -> Result<usize>
     let items = (0..schema.len()).map(|index| {
         let field = &schema[index];
         let item: usize = field.shape.iter().skip(1).flatten().product();
-        // In a flat list the reader counts numbers, not boxes.
+        // For a flat list, the reader counts numbers, not boxes.
         let item = if is_flat(index, field) { 1 } else { item };
         let bytes = field.element.size() * item;
         (field.shape.first() == Some(&None))
             .then_some(found.ragged().any(|part| part == index).then_some(bytes))
     });
-    // A reader that knows its lengths knows all of them.
+    // A reader that knows some lengths knows all of them.
     let items: Vec<_> = items.map(Option::flatten).collect();
     let lengths = lengths::counted(reader, &items, None)?;
     let counts = lengths.iter().zip(schema).enumerate().filter_map(|(at, (lengths, field))| {
@@ -162,7 +162,7 @@ fn max_items(reader: &dyn Reader, parts: &Parts, found: &Found) -> Result<usize>
     Ok(counts.max().unwrap_or(1).max(1))
 }
 
-/// Reads the boxes and moves them; `numbers` then has the boxes that are kept.
+/// Reads the boxes and moves them. `numbers` then holds the boxes that are kept.
 fn move_boxes(
     parts: &Parts,
     field: &SchemaField,
@@ -173,7 +173,7 @@ fn move_boxes(
     numbers::read(field, &value.bytes, numbers)?;
     let (boxes, rest) = numbers.as_chunks_mut::<4>();
     if !rest.is_empty() || field.shape == [None, None] && value.shape.last().is_some_and(|&last| last != 4) {
-        // An empty list does not tell the length of its items.
+        // The length of its items cannot be told from an empty list.
         if !(boxes.is_empty() && rest.is_empty()) {
             return Err(bad(field, "has boxes of other than four numbers"));
         }
@@ -191,7 +191,7 @@ fn move_boxes(
     Ok(())
 }
 
-/// Reads the points and moves them; returns which items are kept, unless the boxes decide that.
+/// Reads the points and moves them. Returns which items are kept, unless the boxes decide it.
 fn move_points(
     (each, group): (usize, usize),
     is_beside: bool,
@@ -216,7 +216,7 @@ fn move_points(
         let place = [*x, *y];
         match (moves.of_point(place), rest) {
             (Some(moved), _) => [*x, *y] = moved,
-            // Not visible.
+            // The point is not visible.
             (None, [visible]) => [*x, *y, *visible] = [0.0; 3],
             (None, _) => {
                 [*x, *y] = moves.place_of_point(place);
@@ -227,7 +227,7 @@ fn move_points(
     Ok(kept)
 }
 
-/// Keeps some of the items of `each` elements.
+/// Keeps the items that `kept` marks. An item has `each` elements.
 fn keep<T: Copy>(items: &mut Vec<T>, each: usize, kept: &[bool]) {
     let mut end = 0;
     for at in (0..kept.len()).filter(|&at| kept[at]) {
@@ -237,7 +237,7 @@ fn keep<T: Copy>(items: &mut Vec<T>, each: usize, kept: &[bool]) {
     items.truncate(end);
 }
 
-/// Checks that `field` has an item for each one of the field `of`.
+/// Checks that `field` has as many items as the field `of`.
 fn check_items(field: &SchemaField, items: usize, of: Option<&str>, kept: &[bool]) -> Result<()> {
     if items == kept.len() {
         return Ok(());

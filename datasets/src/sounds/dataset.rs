@@ -11,7 +11,7 @@ use crate::others::{Others, file_field, find_files};
 use crate::reader::{at_file, check_not_empty, samples_of_reader};
 use crate::{Reader, Values};
 
-/// Names of fields with encoded sounds; the first one in the schema is decoded.
+/// Names of fields with encoded sounds. The first field in the schema with such a name is decoded.
 const NAMES: [&str; 14] = [
     "sound",
     "audio",
@@ -29,19 +29,20 @@ const NAMES: [&str; 14] = [
     "bytes",
 ];
 
-/// The data set of a reader with a field of encoded sounds: a folder, a tar archive, a table, a manifest.
+/// The data set of a reader with a field of encoded sounds. The reader may be a folder, a tar archive, a
+/// table or a manifest.
 ///
-/// A sample has the field `sound`, as the [`Sounds`] make it, `sound.length` if they are cropped, and every
-/// other field of the reader that has one size, such as `label`. WebDataset's `cls`, a number as text,
-/// becomes the field `label` (`i64`). Fields that vary in size are left out, unless they are named to
-/// [`beside`](Self::beside).
+/// A sample has the field `sound`, as the [`Sounds`] make it. If sounds are cropped, it has `sound.length`.
+/// It also has every other field of the reader that has one size, such as `label`. WebDataset's `cls`, a
+/// number as text, becomes the field `label` (`i64`). Fields that vary in size are left out, unless you name
+/// them in [`beside`](Self::beside).
 ///
-/// A file on disk or in a plain archive is read where its crop is. A crop at random is drawn by
-/// [`Context::random`]: workers, ranks and a resume do not change the sounds of an epoch, and one that comes
-/// several times in it is cropped anew each time. When a sound is first read, its frames are counted, see
-/// [`SoundFile::frames`].
+/// Of a file on disk or in a plain archive, only the part of the crop is read. [`Context::random`] draws
+/// random crops. So workers, ranks and a resume do not change the sounds of an epoch. A sound that comes
+/// several times in an epoch gets a new crop each time. When a sound is first read, its frames are counted,
+/// see [`SoundFile::frames`].
 ///
-/// A sound that was cut or is damaged is a bad sample.
+/// A sound that was cut short or is damaged is a bad sample.
 ///
 /// ```no_run
 /// use feedline_audio::{Crop, Sounds};
@@ -58,11 +59,11 @@ pub struct SoundDataset {
     /// The reader's field that holds the sound.
     sound: usize,
     field: SoundField,
-    /// For each sound, 1 plus its number of frames once they are counted; 0 before that.
+    /// For each sound, 1 plus its number of frames. 0 until the frames are counted.
     frames: Vec<AtomicU64>,
-    /// If sounds are not cropped, the number of items of each sound; 0 for a sound that cannot be read.
+    /// If sounds are not cropped, the number of items of each sound. 0 for a sound that cannot be read.
     lengths: Vec<u32>,
-    /// The fields of one size after the sound's own.
+    /// The fields of one size that follow the fields of the sound.
     others: Others,
     /// The reader's fields of varying size, and their indices in the data set.
     varying: Vec<(usize, usize)>,
@@ -77,15 +78,14 @@ struct Memory {
 }
 
 impl SoundDataset {
-    /// The sounds in the reader's field called `sound`, `audio`, `data`, `wav` or the like, or in its only
-    /// field of bytes.
+    /// The sounds in the reader's field called `sound`, `audio`, `data`, `wav` or the like. If there is none,
+    /// the sounds in its only field of bytes.
     ///
-    /// If they are not cropped, all cores open each file once to find the length of the longest sound. Files
-    /// that cannot be read are left to the loader. Without a rate, the first file's rate is used.
+    /// If sounds are not cropped, all cores open each file once to find the length of the longest sound. The
+    /// loader reports files that cannot be read. If no rate is set, the rate of the first file is used.
     ///
-    /// # Errors
-    /// `Config` when no field holds bytes under such a name, and as [`Sounds::field`]; `Data` if no sound can
-    /// be read.
+    /// `Config` if no field of bytes has such a name, and as [`Sounds::field`]. `Data` if no sound can be
+    /// read.
     pub fn new(reader: Box<dyn Reader>, sounds: Sounds) -> Result<Self> {
         let name = file_field(&*reader, &NAMES, "sounds")?;
         Self::with_field(reader, &name, sounds)
@@ -94,7 +94,7 @@ impl SoundDataset {
     /// The sounds in the reader's field called `name`.
     ///
     /// # Errors
-    /// As [`new`](Self::new); `Config` when there is no such field, or it does not hold bytes.
+    /// As [`new`](Self::new). `Config` if there is no such field, or it does not hold bytes.
     pub fn with_field(reader: Box<dyn Reader>, name: &str, sounds: Sounds) -> Result<Self> {
         let sound = find_files(&*reader, name)?;
         check_not_empty(&*reader)?;
@@ -119,11 +119,10 @@ impl SoundDataset {
         Ok(data)
     }
 
-    /// Adds fields of the reader that vary in size, such as the sentence spoken, as ragged fields. They are
-    /// read once, without the sounds, to find the longest.
+    /// Adds fields of the reader that vary in size as ragged fields, such as the spoken sentence. They are
+    /// read once to find the longest value. Sounds are not read for it.
     ///
-    /// # Errors
-    /// `Config` for a field that does not exist or has one size, and a type that batches do not have; as
+    /// `Config` for a field that does not exist or has one size, and for a type that batches do not have. As
     /// [`Reader::read`] if no sample can be read.
     pub fn beside<S: AsRef<str>>(mut self, fields: impl IntoIterator<Item = S>) -> Result<Self> {
         for name in fields {
@@ -164,9 +163,9 @@ impl SoundDataset {
         &*self.reader
     }
 
-    /// The frames of each sound in a batch, or the windows of its spectrogram, for
-    /// [`Sampler::bucketed`](feedline_core::Sampler::bucketed); 0 for a sound that cannot be read. Empty if
-    /// the sounds are cropped.
+    /// The number of frames of each sound in a batch, or of windows of its spectrogram.
+    /// [`Sampler::bucketed`](feedline_core::Sampler::bucketed) takes it. 0 for a sound that cannot be read.
+    /// Empty if sounds are cropped.
     pub fn lengths(&self) -> &[u32] {
         &self.lengths
     }
@@ -186,7 +185,7 @@ impl SoundDataset {
         length.map_err(|error| at_file(&*self.reader, id, error.at_sample(id)))
     }
 
-    /// The frames of a sound, counted when it is first read.
+    /// The number of frames of a sound. The first read counts them.
     fn count(&self, id: u64, sound: &mut SoundFile<'_>) -> Result<u64> {
         let counted = &self.frames[id as usize];
         match counted.load(Ordering::Relaxed) {
@@ -226,7 +225,7 @@ impl SoundDataset {
     }
 }
 
-/// Opens the sound of sample `id` for `work`.
+/// Opens the sound of sample `id`, and calls `work` with it.
 fn with_sound<T>(
     reader: &dyn Reader,
     field: usize,

@@ -16,7 +16,7 @@ pub(super) struct Steps {
     pub(super) stacks: Vec<(String, Vec<String>)>,
     pub(super) casts: Vec<(String, DType)>,
     pub(super) categories: Vec<Category>,
-    /// Categories with a number for unknown values.
+    /// Categories that have a number for unknown values.
     pub(super) unknown: Vec<String>,
     pub(super) standardized: Vec<String>,
     pub(super) missing: Vec<(String, Missing)>,
@@ -25,9 +25,10 @@ pub(super) struct Steps {
     pub(super) shared: Vec<Vec<String>>,
     /// Columns of lists, and the items that are kept.
     pub(super) cuts: Vec<(String, Cut)>,
-    /// Columns without a replacement whose missing value is an error of the cell, not of the row.
+    /// Columns without a replacement for missing values. A missing value is an error of the cell, not of the
+    /// row.
     pub(super) cells: Vec<String>,
-    /// The rows of the pass; `None` for all.
+    /// The rows that the pass reads. `None` for all rows.
     pub(super) fit_on: Option<FitOn>,
 }
 
@@ -35,10 +36,10 @@ pub(super) struct Steps {
 #[derive(Clone, Debug)]
 pub(super) struct Category {
     pub(super) column: String,
-    /// The stated list.
+    /// The list of values, if the user states one.
     pub(super) classes: Option<Vec<Class>>,
     pub(super) has_unknown: bool,
-    /// Whether the list covers all rows, even if the pass covers only some.
+    /// Whether the list covers all rows, even if the pass covers only some rows.
     pub(super) is_of_all_rows: bool,
 }
 
@@ -46,7 +47,7 @@ pub(super) struct Category {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cut {
     pub(super) max: usize,
-    /// Whether the last ones are kept.
+    /// Whether the last items are kept.
     pub(super) is_last: bool,
 }
 
@@ -57,7 +58,7 @@ impl Category {
 }
 
 impl Steps {
-    /// Refuses steps that contradict each other, whatever the table.
+    /// Refuses steps that contradict each other for any table.
     pub(super) fn check(&mut self) -> Result<()> {
         for column in std::mem::take(&mut self.unknown) {
             let Some(category) = self.categories.iter_mut().find(|category| category.column == column) else {
@@ -104,7 +105,7 @@ impl Steps {
         Ok(())
     }
 
-    /// The columns that `name` stands for: those of a stack, or itself.
+    /// The columns that `name` stands for: the columns of a stack, or the column `name`.
     pub(super) fn columns_of<'a>(&'a self, name: &'a String) -> Vec<&'a String> {
         match self.stacks.iter().find(|(stack, _)| stack == name) {
             Some((_, columns)) => columns.iter().collect(),
@@ -112,7 +113,7 @@ impl Steps {
         }
     }
 
-    /// The columns that are read; `None` for all.
+    /// The columns that are read. `None` for all columns.
     pub(super) fn columns(&self) -> Option<Vec<String>> {
         let mut columns: Vec<String> = Vec::new();
         let fitted = self.fit_on.as_ref().and_then(FitOn::column);
@@ -132,7 +133,7 @@ impl Steps {
         let mut masks: Vec<String> = Vec::new();
         let times = self.times.iter().map(|(column, _)| column);
         let categories = self.categories.iter().map(|category| &category.column);
-        // For these columns an empty text is a missing value.
+        // In these columns, an empty text is a missing value.
         for column in filled.chain(categories).chain(times).chain(&self.cells) {
             let is_read = read.as_ref().is_none_or(|read| read.contains(column));
             if is_read && !masks.contains(column) {
@@ -167,7 +168,7 @@ impl Steps {
         names.filter(|name| read.as_ref().is_none_or(|read| read.contains(name))).collect()
     }
 
-    /// The categories whose stated lists are texts, as stated types: their cells may all be digits.
+    /// The categories whose stated list has texts, with the type text. Their cells may all be digits.
     pub(super) fn texts(&self) -> Vec<(String, ElementType)> {
         let is_text = |category: &&Category| category.classes.as_deref().is_some_and(vocabulary::is_of_texts);
         let codes = self.codes();
@@ -200,7 +201,7 @@ impl Steps {
         all.chain(select).chain(cuts).collect()
     }
 
-    /// The steps as JSON, equal for equal steps.
+    /// The steps as JSON. Equal steps have equal JSON.
     pub(super) fn json(&self) -> Json {
         let missing = |(name, missing): &(String, Missing)| json!([name, missing.to_string()]);
         let category = |category: &Category| {

@@ -112,7 +112,7 @@ impl Reader<'_> {
         let is_of = |char: char| char.is_ascii_digit() || ['-', '+', '.', 'e', 'E'].contains(&char);
         let end = self.rest.find(|char| !is_of(char)).unwrap_or(self.rest.len());
         let (number, rest) = self.rest.split_at(end);
-        // The grammar of JSON, which is narrower than Rust's.
+        // JSON's grammar of numbers is narrower than Rust's.
         serde_json::from_str::<&serde_json::value::RawValue>(number).map_err(|_| self.unexpected())?;
         self.rest = rest;
         if number.contains(['.', 'e', 'E']) {
@@ -138,7 +138,7 @@ impl Reader<'_> {
 /// The options of `json.dumps`.
 #[derive(Clone, Default)]
 pub(super) struct Style {
-    /// The indentation of a level.
+    /// The indentation per level.
     pub(super) indent: Option<String>,
     pub(super) ascii: bool,
     pub(super) sort_keys: bool,

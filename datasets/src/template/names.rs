@@ -1,9 +1,9 @@
 //! Jinja's analysis of names before a template runs.
 //!
 //! Jinja compiles each block to a function. A name that the block sets is a local variable of that function.
-//! If no earlier statement of the block reads the name, a loop or a macro in the block finds it undefined
-//! before it is set, even if the conversation has a variable of this name. An unknown filter or test is an
-//! error of the template, unless it is in an `if`.
+//! Suppose no earlier statement of the block reads the name. A loop or a macro in the block then finds the
+//! name undefined until it is set, even if the conversation has a variable of this name. An unknown filter or
+//! test is an error of the template, unless it is in an `if`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,12 +11,12 @@ use super::ast::{Arguments, Block, Expr, Filter, Kind, Node, Target};
 use super::value::{Raised, raised};
 use super::{filters, tests};
 
-/// How a block first meets a name.
+/// How a block first uses a name.
 #[derive(Clone, Copy, PartialEq)]
 enum First {
-    /// It is read first, or is a parameter.
+    /// The block reads it first, or it is a parameter.
     Read,
-    /// It is set first, on every path.
+    /// The block sets it first, on every path.
     Set,
 }
 
@@ -30,7 +30,7 @@ struct Names {
 pub(super) struct Frame<'f> {
     names: Names,
     outer: Option<&'f Frame<'f>>,
-    /// Whether an unknown filter is an error only where it runs.
+    /// Whether the block is in an `if`. Then an unknown filter is an error only if it runs.
     in_if: bool,
 }
 
@@ -44,7 +44,7 @@ impl<'f> Frame<'f> {
         Self { names: Names { first, set: HashSet::new() }, outer: Some(outer), in_if: false }
     }
 
-    /// Fills in the names that are undefined at the start of a block, and of the blocks in it.
+    /// Fills in the names that are undefined at the start of a block. Does so for the blocks in it too.
     pub(super) fn block(mut self, block: &mut Block) -> Result<(), Raised> {
         self.nodes(&block.nodes)?;
         let outer = self.outer;
@@ -82,7 +82,7 @@ impl<'f> Frame<'f> {
         }
     }
 
-    /// The names of statements, without the names of inner blocks.
+    /// Collects the names in statements, without the names in inner blocks.
     fn nodes(&mut self, nodes: &[Node]) -> Result<(), Raised> {
         for node in nodes {
             match node {
@@ -107,7 +107,7 @@ impl<'f> Frame<'f> {
         Ok(())
     }
 
-    /// The names of an `if`: one that not every branch sets keeps its outer value.
+    /// Collects the names in an `if`. A name that not every branch sets keeps its outer value.
     fn branches(&mut self, branches: &[(Expr, Vec<Node>)], otherwise: &[Node]) -> Result<(), Raised> {
         let Some(((test, body), others)) = branches.split_first() else { return self.nodes(otherwise) };
         let was_in_if = std::mem::replace(&mut self.in_if, true);
@@ -134,7 +134,7 @@ impl<'f> Frame<'f> {
         Ok(())
     }
 
-    /// The blocks in a statement, with what they declare.
+    /// The blocks in a statement, and the names that they declare.
     fn inner(&self, node: &mut Node) -> Result<(), Raised> {
         match node {
             Node::If { branches, otherwise } => {
@@ -171,7 +171,7 @@ impl<'f> Frame<'f> {
         }
     }
 
-    /// Checks the filters of a filter block: an unknown one is an error of the template even in an `if`.
+    /// Checks the filters of a filter block. An unknown filter is an error of the template, even in an `if`.
     fn filters(&mut self, filters: &[Filter]) -> Result<(), Raised> {
         let was_in_if = std::mem::replace(&mut self.in_if, false);
         filters.iter().try_for_each(|filter| self.filter(filter))?;

@@ -30,7 +30,7 @@ pub(super) fn parse(source: &str) -> Result<Block, Raised> {
     }
 }
 
-/// Whether a tag reads the name `caller` other than as an attribute or an argument's name.
+/// Whether a tag reads the name `caller`. The name of an attribute or of an argument does not count.
 fn reads_caller(part: &Part) -> bool {
     let (Part::Output(tokens) | Part::Block(tokens)) = part else { return false };
     let is_op = |token: Option<&Token>, op| token.is_some_and(|token| token.what == What::Op(op));
@@ -45,16 +45,16 @@ struct Parser<'s> {
     source: &'s str,
     parts: std::iter::Peekable<std::vec::IntoIter<Part>>,
     depth: usize,
-    /// Whether `break` has a loop to end.
+    /// Whether there is a loop that `break` can end.
     in_loop: bool,
-    /// The depth of loops, including those around outer macros.
+    /// The depth of loops. Loops around outer macros count.
     loops: usize,
     /// Whether a tag has read `caller`.
     has_caller: bool,
 }
 
 impl<'s> Parser<'s> {
-    /// The nodes up to a tag of one of these names, and that tag.
+    /// The nodes before the next tag with one of the names `ends`, and that tag.
     fn nodes(&mut self, ends: &[&str]) -> Parsed<(Vec<Node>, Option<Tag<'s>>)> {
         self.depth += 1;
         if self.depth > MAX_NESTED {
@@ -95,7 +95,7 @@ impl<'s> Parser<'s> {
         Ok(Node::Output(value))
     }
 
-    /// The nodes of a block that ends with the tag `end`.
+    /// The nodes of a block. The tag `end` ends it.
     fn body(&mut self, end: &str) -> Parsed<Block> {
         let (nodes, tag) = self.nodes(&[end])?;
         if let Some(mut tag) = tag {
@@ -105,7 +105,7 @@ impl<'s> Parser<'s> {
         Ok(nodes.into())
     }
 
-    // A function per tag keeps the recursive one's stack frame small.
+    // One function per tag keeps the stack frame of the recursive function small.
     fn statement(&mut self, name: &str, mut tag: Tag<'s>) -> Parsed<Node> {
         match name {
             "if" => self.branches(tag),
@@ -129,7 +129,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// A body that Jinja compiles to a function, so no loop is around it.
+    /// A body that Jinja compiles to a function. So it is in no loop.
     fn outside_loops(&mut self, end: &str) -> Parsed<Block> {
         let was_in_loop = std::mem::replace(&mut self.in_loop, false);
         let body = self.body(end)?;
@@ -249,7 +249,7 @@ impl<'s> Parser<'s> {
         self.loops += 1;
         let was_in_loop = std::mem::replace(&mut self.in_loop, true);
         let (body, end) = self.nodes(&["else", "endfor"])?;
-        // Jinja compiles a recursive loop, with its `else`, to a function.
+        // Jinja compiles a recursive loop and its `else` to a function.
         self.in_loop = was_in_loop && !is_recursive;
         let mut otherwise = Block::default();
         if let Some(mut end) = end {

@@ -14,10 +14,10 @@ use crate::error::data;
 use crate::reader::inside;
 use crate::{ElementType, MEMORY_LIMIT, MappedFile, Reader, Schema, SchemaField, Values};
 
-/// Ids that are searched for beginnings of documents at a time.
+/// The number of ids that are searched for beginnings of documents at a time.
 const BLOCK: u64 = 1 << 19;
 
-/// The documents in a pair of `.bin` and `.idx`, as Megatron and fairseq write them, or in a file of llm.c.
+/// The documents in a `.bin` with its `.idx`, as Megatron and fairseq write them, or in a file of llm.c.
 ///
 /// | field | type | what |
 /// | --- | --- | --- |
@@ -25,9 +25,9 @@ const BLOCK: u64 = 1 << 19;
 /// | `ids.lengths` | `i64`, varies | of a pair: the ids of each of its sequences |
 /// | `ids.modes` | `i8`, varies | of a pair with modes: that of each sequence |
 ///
-/// A document may be empty. The number of ids of each is known from the index:
-/// [`Ragged::measured`](crate::Ragged::measured) reads no ids. In a file of llm.c a document begins with the
-/// token that ends a text: 50256 of GPT-2, or 128000 of Llama 3.
+/// A document may be empty. The index states the number of ids of each document. So
+/// [`Ragged::measured`](crate::Ragged::measured) reads no ids. In a file of llm.c, each document begins with
+/// the token that ends a text: 50256 of GPT-2, or 128000 of Llama 3.
 ///
 /// ```
 /// use feedline_datasets::{Reader, TokenDocuments, Values};
@@ -58,7 +58,7 @@ pub struct TokenDocuments {
     fingerprint: u64,
 }
 
-/// Where the documents are.
+/// The positions of the documents.
 enum Places {
     Index(Box<Index>),
     /// The first id of each document, and the end.
@@ -66,17 +66,17 @@ enum Places {
 }
 
 impl TokenDocuments {
-    /// Opens a `.bin` with the `.idx` beside it, either of the two, or a file of llm.c. Both files are held
-    /// in memory up to [`MEMORY_LIMIT`].
+    /// Opens a `.bin` with the `.idx` beside it, or a file of llm.c. The path may name the `.bin` or the
+    /// `.idx`. Both files are held in memory up to [`MEMORY_LIMIT`].
     ///
     /// # Errors
-    /// `Data` if a file is missing or damaged, or the two do not belong together; names the file and the
-    /// byte.
+    /// `Data` if a file is missing or damaged, or the two files do not belong together. The error names the
+    /// file and the byte.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(path.as_ref(), MEMORY_LIMIT)
     }
 
-    /// As [`open`](Self::open), of a mapped `.bin`.
+    /// As [`open`](Self::open), for a mapped `.bin`.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -195,7 +195,7 @@ impl TokenDocuments {
         let bytes = usize::try_from(ids).ok().and_then(|ids| ids.checked_mul(self.dtype.size()));
         let bytes = bytes.ok_or_else(|| data(format!("{ids} ids are more than the address space holds")))?;
         match self.content.bytes() {
-            // In bounds: each sequence was compared with the length of the file.
+            // In bounds: each sequence was checked against the length of the file.
             Some(all) => widen(self.dtype, &all[first as usize..][..bytes], to),
             None => widen(self.dtype, &self.content.read(first, bytes)?, to),
         }
@@ -203,7 +203,7 @@ impl TokenDocuments {
     }
 }
 
-/// Advice for a file of bare ids.
+/// Advice for files of bare ids.
 pub(crate) fn raw() -> &'static str {
     feedline_core::internal::named(
         "if its numbers are ids without a header, open it by Tokens, with their type",

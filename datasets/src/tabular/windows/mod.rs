@@ -1,4 +1,4 @@
-//! Windows of time over a table: consecutive rows of a group, in the order of a column.
+//! Time windows over a table. A window has consecutive rows of a group, in the order of a column.
 
 use std::fmt;
 
@@ -13,10 +13,10 @@ mod index;
 
 pub use dataset::TableWindows;
 
-/// The fields of the windows; `x` and `y` are stacks of the table.
+/// The fields of the windows. `x` and `y` are stacks of the table.
 const FIELDS: [&str; 4] = ["x", "y", "group", "start"];
 
-/// Options for windows of time over the rows of a [`Table`]: made by [`Table::windows`].
+/// Options for time windows over the rows of a [`Table`]. [`Table::windows`] makes them.
 ///
 /// A sample has the fields
 ///
@@ -27,18 +27,18 @@ const FIELDS: [&str; 4] = ["x", "y", "group", "start"];
 /// | `group` | `i64`, or `i64 [n]` of `n` columns | the index in the sorted list of all groups |
 /// | `start` | that of the column | the time of the first row |
 ///
-/// [`TableWindows::classes`] lists the groups. Without targets there is no field `y`, and without
-/// [`group`](Self::group) no field `group`.
+/// [`TableWindows::classes`] lists the groups. Without targets, there is no field `y`. Without
+/// [`group`](Self::group), there is no field `group`.
 ///
-/// Rows are sorted by group and time, in any order of the file. Two rows with the same group and time are an
-/// error. The windows of a group begin at its rows 0, `stride`, `2 * stride` and so on; windows are ordered
-/// by group, then by time. No window has rows of two groups. Without [`max_gap`](Self::max_gap) any time may
-/// lie between neighbouring rows.
+/// Rows are sorted by group and time. The file may have them in any order. Two rows with the same group and
+/// time are an error. The windows of a group begin at its rows 0, `stride`, `2 * stride` and so on. Windows
+/// are ordered by group, then by time. No window has rows of two groups. Without [`max_gap`](Self::max_gap),
+/// any time may lie between neighbouring rows.
 ///
 /// The steps of the table apply to its columns: [`standardize`](Table::standardize),
 /// [`missing`](Table::missing) (not [`Missing::Mask`]), [`category`](Table::category),
-/// [`seconds`](Table::seconds) and so on; `.cast("x", DType::F64)` sets another type.
-/// [`fit_on`](Table::fit_on) chooses the rows for means and deviations.
+/// [`seconds`](Table::seconds) and so on. `.cast("x", DType::F64)` sets another dtype.
+/// [`fit_on`](Table::fit_on) selects the rows for means and deviations.
 ///
 /// ```
 /// use feedline_core::Dataset;
@@ -78,7 +78,7 @@ pub struct Windows {
     max_gap: Option<f64>,
 }
 
-/// Counts of windows, and of what was left out.
+/// Counts of windows and groups, and of those left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WindowFate {
@@ -106,8 +106,8 @@ impl Windows {
         Self { table, inputs, targets, stride, group, order_by: None, x, y, max_gap: None }
     }
 
-    /// Groups rows by a column of texts, whole numbers or `bool`: all rows of a window have the same value.
-    /// Several calls name several columns. The lists of groups cover all rows, also with
+    /// Groups rows by a column of texts, whole numbers or `bool`. All rows of a window have the same value.
+    /// Several calls name several columns. The lists of groups cover all rows, even with
     /// [`fit_on`](Table::fit_on).
     pub fn group(mut self, column: &str) -> Self {
         self.group.push(column.to_owned());
@@ -121,7 +121,7 @@ impl Windows {
         self
     }
 
-    /// The columns of the inputs: one number each, or a category.
+    /// The columns of the inputs. Each is a number or a category.
     pub fn x<S: Into<String>>(mut self, columns: impl IntoIterator<Item = S>) -> Self {
         self.x = columns.into_iter().map(Into::into).collect();
         self
@@ -133,26 +133,25 @@ impl Windows {
         self
     }
 
-    /// The max time between two neighbouring rows, such as one and a half steps. A longer time is a gap:
-    /// windows over it are left out and counted ([`TableWindows::fate`]).
+    /// The max time between two neighbouring rows, such as one and a half steps. A longer time is a gap.
+    /// Windows over a gap are left out and counted ([`TableWindows::fate`]).
     pub fn max_gap(mut self, time: f64) -> Self {
         self.max_gap = Some(time);
         self
     }
 
-    /// Opens the table, sorts its rows and finds the windows. Blocks for one pass over the table, or two if a
-    /// step needs one.
+    /// Opens the table, sorts its rows and finds the windows. Blocks for one pass over the table, or for two
+    /// if a step needs a pass.
     ///
-    /// If the columns of the windows take no more than
-    /// [`OpenOptions::cache_bytes`](crate::OpenOptions::cache_bytes) (twice that while they are sorted), all
-    /// cores decode them once, and a window is one copy of `x` and one of `y`. Otherwise the rows of a window
-    /// are read from the file one by one. In addition, each window takes 4 bytes of memory, and each row 4
-    /// bytes and the size of its time.
+    /// The columns of the windows may take up to
+    /// [`OpenOptions::cache_bytes`](crate::OpenOptions::cache_bytes), and twice that while they are sorted.
+    /// If they fit, all cores decode them once, and reading a window is one copy of `x` and one of `y`.
+    /// Otherwise the rows of a window are read from the file one by one. In both cases, each window takes 4
+    /// bytes of memory, and each row 4 bytes and the size of its time.
     ///
-    /// # Errors
-    /// As [`Table::reader`]; `Config` for no rows, columns or times of a window, for times that are no
-    /// numbers, and for steps that windows do not have; `Data` for a time that is not finite, two rows of one
-    /// group and time, a window that is longer than every group, and more than 2^32 rows. Names the rows and
+    /// As [`Table::reader`]. `Config` if a window has no rows, columns or times, if times are no numbers, and
+    /// for steps that windows do not have. `Data` for a time that is not finite, two rows of one group and
+    /// time, a window that is longer than every group, and more than 2^32 rows. The error names the rows and
     /// the column.
     pub fn build(mut self) -> Result<TableWindows> {
         let time = self.order_by.take();
@@ -211,7 +210,7 @@ impl Windows {
         }
     }
 
-    /// Refuses a column of times that a step changes, and columns with the name of a field.
+    /// Refuses a time column that a step changes, and columns with the name of a field.
     fn check_time(&self, time: &String) -> Result<()> {
         let (steps, shown) = (&self.table.steps, one_line(time));
         if self.group.contains(time) {
@@ -237,7 +236,7 @@ impl Windows {
         }
     }
 
-    /// Adds the steps that make the time, the group, the inputs and the targets of a row.
+    /// Adds the steps that make the time, the group, the inputs and the targets from a row.
     fn add_steps(&mut self, time: String) {
         let (steps, group) = (&mut self.table.steps, &self.group);
         for column in group {
@@ -259,7 +258,7 @@ impl Windows {
         }
         for (name, columns) in [("x", &self.x), ("y", &self.y)] {
             if !columns.is_empty() {
-                // Reads the time and group of a row before another of its cells is an error.
+                // Time and group of a row are read before an error in another cell is reported.
                 steps.cells.extend(columns.iter().cloned());
                 steps.stacks.push((name.into(), columns.clone()));
                 select.push(name.into());

@@ -12,7 +12,7 @@ use crate::{Filter, Region, Size};
 /// Max side of a picture before and after a resize: the weights take up to 50 bytes per pixel of a side.
 const MAX_RESIZED_SIDE: usize = 1 << 20;
 
-/// A picture that transforms change in place: RGB, a byte per channel, row after row.
+/// A picture that transforms change in place. It is RGB with one byte per channel, row after row.
 ///
 /// It has two buffers. A change that cannot be made in place writes to the second buffer. Then the buffers
 /// are swapped.
@@ -124,7 +124,7 @@ impl Canvas {
         self.refused.take()
     }
 
-    /// Whether a picture of size `to` is within the limit; if not, records the refusal.
+    /// Returns whether a picture of size `to` is within the limit. If it is not, records the refusal.
     fn allows(&mut self, to: Size) -> bool {
         let Some(max) = self.max_pixels.filter(|max| to.pixels() > *max) else { return true };
         self.refuse(format!(

@@ -51,7 +51,7 @@ impl Drop for Inside {
     }
 }
 
-/// Runs `work` with the interpreter's lock; fails once the interpreter is shutting down.
+/// Runs `work` with the interpreter's lock. Fails once the interpreter is shutting down.
 pub(crate) fn attach<T>(work: impl FnOnce(Python<'_>) -> Result<T, ReadError>) -> Result<T, ReadError> {
     // This thread is counted first, and then checks `IS_CLOSING`. `leave` sets `IS_CLOSING` first, and then
     // waits for the counted threads. So it misses no thread.

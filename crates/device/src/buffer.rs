@@ -146,7 +146,8 @@ impl<T: Element> Buffer<T> {
 
 impl<T: Element> View<'_, T> {
     /// Copies the elements to the host. Blocks until all work submitted to the stream so far, and the copy
-    /// after it, have ended. For tests and checkpoints, not for loops: it allocates pinned memory.
+    /// after it, have ended. Use it in tests and for checkpoints, not in loops, because it allocates pinned
+    /// memory.
     ///
     /// # Errors
     /// `Config` while the stream is being recorded; a device failure.

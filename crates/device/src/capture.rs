@@ -102,7 +102,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Ends the recording; returns the resources that its work needs.
+    /// Ends the recording, and returns the resources that its work needs.
     pub(crate) fn end(&self) -> Vec<Needed> {
         self.recording.store(false, Ordering::Release);
         self.state().current.take().map(|recording| recording.needed).unwrap_or_default()

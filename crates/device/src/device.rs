@@ -130,7 +130,7 @@ impl Device {
 
 /// Creates a device on any [`Backend`].
 pub fn with_backend(backend: impl Backend) -> Device {
-    // Read once per device; calls do not read the variable.
+    // The variable is read once per device. Calls do not read it.
     match std::env::var_os("FEEDLINE_SYNC") {
         Some(value) if !value.is_empty() && value != "0" => synchronous(backend),
         _ => Device { core: Arc::new(Core::new(Box::new(backend), false)) },

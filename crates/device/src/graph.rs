@@ -79,7 +79,8 @@ pub fn record_graph(
 /// Submits the work of `main` and then of `side`. In a recording, the two become branches that may run
 /// concurrently. The side branch is forked before `main`, and joined after both.
 ///
-/// Put the work on the critical path into `main`: a GPU starts with the work that was submitted first.
+/// Put the work on the critical path into `main`, because a GPU starts with the work that was submitted
+/// first.
 ///
 /// # Errors
 /// The first error of `main` or `side`; a device failure.
@@ -125,7 +126,7 @@ impl Drop for Recording<'_> {
 }
 
 impl Graph {
-    /// Launches the recorded work on its stream; the host does not block. `batch` must be in the slot for
+    /// Launches the recorded work on its stream. The host does not block. `batch` must be in the slot for
     /// which the graph was recorded.
     ///
     /// # Errors

@@ -74,7 +74,7 @@ impl Pinned {
         work(self.as_ptr())?;
         stream.record(copied)?;
         let earlier = self.copied.lock().unwrap_or_else(PoisonError::into_inner).replace(copied.clone());
-        // The drop comes after the release of the lock.
+        // The earlier event is dropped after the lock is released.
         drop(earlier);
         Ok(())
     }

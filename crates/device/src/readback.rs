@@ -70,7 +70,7 @@ impl<T: Element> Readback<T> {
         let results = Stream::create(device, "results", Priority::Normal)?;
         let cells = Buffer::new(stream, elements)?.named("readback");
         let host = Pinned::on(device, bytes)?.named("readback");
-        // Wrapped only here, so that an error above drops both.
+        // Both are wrapped only here, so that an error above drops them.
         let (cells, host) = (ManuallyDrop::new(cells), ManuallyDrop::new(host));
         let last = vec![None; depth];
         Ok(Self { cells, host, results, written, arrived, width, begun: None, last, sent: 0, read: 0 })
@@ -80,7 +80,7 @@ impl<T: Element> Readback<T> {
         self.arrived.len()
     }
 
-    /// Whether every cell is in flight: the next [`begin`](Self::begin) would fail.
+    /// Whether every cell is in flight. The next [`begin`](Self::begin) would then fail.
     pub fn is_full(&self) -> bool {
         self.sent - self.read == self.depth()
     }

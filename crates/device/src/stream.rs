@@ -196,7 +196,7 @@ impl Stream {
         self.core.record(event)
     }
 
-    /// Makes this stream wait for the current recording of `event`; the host does not block.
+    /// Makes this stream wait for the current recording of `event`. The host does not block.
     ///
     /// # Errors
     /// A device failure.

@@ -1,4 +1,4 @@
-//! Submitting work to a stream with its arguments: host code, and calls of another library.
+//! Submits work to a stream with its arguments: host code, and calls of another library.
 
 use std::any::Any;
 use std::sync::Arc;

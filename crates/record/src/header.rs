@@ -78,7 +78,7 @@ impl Header {
         self.list("spec").map(field).collect()
     }
 
-    /// The steps that were skipped: epoch, first step, and the step after the last.
+    /// The skipped steps, as ranges: epoch, first step, and the step after the last.
     pub(crate) fn skips(&self) -> Vec<[u64; 3]> {
         let skip = |skip: &Value| [0, 1, 2].map(|part| skip[part].as_u64().unwrap_or(0));
         self.list("skips").map(skip).collect()

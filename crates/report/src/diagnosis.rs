@@ -342,7 +342,7 @@ mod tests {
         for (lanes, tells) in [(1, true), (2, false)] {
             let diagnosis = diagnose_with(lanes, 4, [0, 100, 100, 5000, 1000]);
             assert_eq!(diagnosis.bound, Bound::DeviceMap, "{diagnosis}");
-            // 4 ms of 5 for one lane, 1.5 ms of 2.5 for two.
+            // The consumer waits 4 ms of 5 with one lane, and 1.5 ms of 2.5 with two lanes.
             let share = if lanes == 1 { 0.8 } else { 0.6 };
             assert!((diagnosis.wait_share - share).abs() < 0.03, "{diagnosis:?}");
             assert!(diagnosis.text.starts_with("device-map-bound: the consumer waits "), "{diagnosis}");

@@ -375,7 +375,7 @@ mod tests {
             for slow in [2, 5, 20] {
                 for base in [0, 1] {
                     for (workers, depth) in [(1, 3), (2, 3), (4, 8)] {
-                        // Only a source has a read time; the worker that reads a batch also decodes it.
+                        // Only a source has a read time. The worker that reads a batch also decodes it.
                         let mut times = [0, base, base, base];
                         times[stage] = slow;
                         let (per_batch, account) = predict(workers, depth, times);

@@ -267,16 +267,16 @@ mod tests {
         let mut spans = vec![
             span(Lane::Consumer, "wait: decode", 1000, 600),
             span(Lane::Consumer, "step", 1600, 400),
-            // Two batches wait for the same slot; one wait begins before the consumer asks.
+            // Two batches wait for the same slot. One wait begins before the consumer asks for its batch.
             span(Lane::CopyStream, "wait: readers of the slot", 800, 700),
             span(Lane::CopyStream, "wait: readers of the slot", 1200, 500),
-            // Two workers; one is busy for all of the run.
+            // There are two workers, and one of them is busy for the whole run.
             span(Lane::Worker(0), "decode", 900, 2000),
             span(Lane::Worker(1), "decode", 1500, 100),
             span(Lane::Worker(1), "decode", 1900, 100),
         ];
         spans.iter_mut().for_each(|span| span.loader = 1);
-        // Another loader, later and for longer.
+        // Another loader runs later and longer.
         let later = Span { loader: 2, ..span(Lane::Consumer, "wait: decode", 10_000, 4000) };
         let share = |spans: &[Span], one_in, name: &str| {
             let table = Table::of_spans(spans, &[], one_in);

@@ -209,7 +209,7 @@ mod tests {
         });
     }
 
-    /// Runs `steps` steps with a meter of `period`; returns the meter and the driver calls of the steps.
+    /// Runs `steps` steps with a meter of `period`. Returns the meter and the driver calls of the steps.
     fn metered(period: u64, steps: u64) -> (WaitMeter, Snapshot) {
         let (count, compute) = counted();
         let mut meter = WaitMeter::new(&compute, period).unwrap();
@@ -238,7 +238,7 @@ mod tests {
             assert_eq!(some.measured(), steps / 8 - 1);
             let (_, without) = metered(u64::MAX, steps);
             assert_eq!((without.of(Op::Record), without.of(Op::Elapsed)), (0, 0));
-            // Four events per measured step, and the start event of the measurement still open.
+            // There are four events per measured step, and the start event of the open measurement.
             assert_eq!(made.of(Op::Record), 4 * (steps / 8 - 1) + 1);
             assert_eq!(made.created(), 0, "the meter creates its events when it is created");
         });

@@ -58,7 +58,7 @@ pub fn stream_rows(to: &mut [u8], rows: &[&[u8]]) {
     copy(to, rows, STREAMED);
 }
 
-/// Copies `rows`; rows of at least `streamed` bytes are written past the caches.
+/// Copies `rows`. Rows of at least `streamed` bytes are written past the caches.
 fn copy(to: &mut [u8], rows: &[&[u8]], streamed: usize) {
     let mut rest = to;
     for (index, &row) in rows.iter().enumerate() {

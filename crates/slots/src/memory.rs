@@ -52,7 +52,7 @@ pub unsafe trait HostMemory: Send + Sync + 'static {
     /// A device failure. The memory must be leaked.
     fn wait_drained(&self) -> Result<()>;
 
-    /// Called instead of drop when a copy may still read the bytes; `why` is the failure of `wait_drained`.
+    /// Called instead of drop when a copy may still read the bytes. `why` is the failure of `wait_drained`.
     /// Releases everything but the bytes. Default: releases nothing.
     fn leak(self, why: Error)
     where
@@ -62,7 +62,7 @@ pub unsafe trait HostMemory: Send + Sync + 'static {
         std::mem::forget(self);
     }
 
-    /// Called when a lease to write the memory is granted; a hook for race checkers.
+    /// Called when a lease to write the memory is granted. It is a hook for race checkers.
     ///
     /// # Errors
     /// Any error fails the acquire; the slot is released.

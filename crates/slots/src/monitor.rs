@@ -62,7 +62,7 @@ pub struct Monitor<T> {
     backoff: Backoff,
 }
 
-/// The values that a spinning thread reads without the lock. They have their own cache lines; otherwise
+/// The values that a spinning thread reads without the lock. They have their own cache lines. Otherwise
 /// spinning threads would slow down the holder of the lock.
 #[derive(Debug)]
 #[repr(align(128))]

@@ -29,9 +29,9 @@ impl<M, T> Slot<M, T> {
         State::from_word(self.state.load(Ordering::Acquire))
     }
 
-    /// Changes the state from `from` to `to`. Returns false, and changes nothing, when the state is not
-    /// `from`. Acquire and release ordering: the next holder of the slot sees every write of the previous
-    /// one.
+    /// Changes the state from `from` to `to`. If the state is not `from`, returns false and changes nothing.
+    /// The ordering is acquire and release, so the next holder of the slot sees every write of the previous
+    /// holder.
     pub(crate) fn advance(&self, from: State, to: State) -> bool {
         self.state.compare_exchange(from as u32, to as u32, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
@@ -46,7 +46,7 @@ pub(crate) struct Shared<M: HostMemory, T> {
     copy_waits: Backoff,
 }
 
-/// How many slots are in each state; the sum is the number of slots.
+/// The number of slots in each state. Their sum is the number of slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Released, with no copy in flight.
@@ -150,7 +150,7 @@ impl<M: HostMemory, T> Ring<M, T> {
         Ok(lease)
     }
 
-    /// Closes the ring: every current and later wait for a slot ends with `Stopped`. Existing leases stay
+    /// Closes the ring. Every current and later wait for a slot ends with `Stopped`. Existing leases stay
     /// valid. Closing twice has no effect.
     pub fn close(&self) {
         self.shared.free_list.change(|free_list| *free_list = Err(closed()));

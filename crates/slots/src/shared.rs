@@ -105,8 +105,8 @@ impl<M: HostMemory, T> SharedFill<M, T> {
 
     /// Counts `rows` as finished. Exactly one call returns true: the call that counts the last row.
     fn finish(&self, rows: usize) -> bool {
-        // Release publishes this worker's bytes; Acquire makes the other workers' bytes visible to the last
-        // one.
+        // Release publishes this worker's bytes. Acquire makes the other workers' bytes visible to the last
+        // worker.
         rows > 0 && self.finished.fetch_add(rows, Ordering::AcqRel) + rows == self.rows
     }
 }

@@ -17,7 +17,8 @@ const QUIET: f64 = 0.05;
 /// call.
 pub fn cpu_time() -> Duration {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-    // Linux: nanoseconds on a core, nanoseconds in the queue of one, and the number of turns.
+    // On Linux, the file has nanoseconds on a core, nanoseconds in the queue of a core, and the number of
+    // time slices.
     let stat = fs::read_to_string("/proc/thread-self/schedstat").ok();
     let ns = stat.and_then(|stat| stat.split_whitespace().next()?.parse().ok());
     ns.map_or_else(|| START.elapsed(), Duration::from_nanos)
@@ -78,8 +79,8 @@ fn seconds() -> Option<f64> {
     }
     let [user, nice, system, _, _, irq, softirq, steal] = all;
     let own = fs::read_to_string("/proc/self/stat").ok()?;
-    // The name may contain spaces; it ends with the last parenthesis. Then utime, stime, cutime and cstime
-    // are the fields 14 to 17 of proc(5).
+    // The name may contain spaces, and ends with the last parenthesis. Fields 14 to 17 of proc(5) are utime,
+    // stime, cutime and cstime.
     let own = own.rsplit_once(')')?.1.split_whitespace().skip(11).take(4);
     let own = own.map(|field| field.parse::<u64>().ok()).sum::<Option<u64>>()?;
     Some(((user + nice + system + irq + softirq + steal) as f64 - own as f64) / TICKS)

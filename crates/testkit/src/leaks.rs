@@ -118,7 +118,8 @@ impl Census {
     /// to an earlier test.
     pub fn difference(&self, later: &Self) -> Option<String> {
         let mut parts: Vec<String> = self.new_threads(later).into_iter().collect();
-        // Fewer files are fine: the standard library and the allocator briefly open files of /proc and /sys.
+        // Fewer files are no leak: the standard library and the allocator briefly open files of /proc and
+        // /sys.
         if self.files < later.files {
             parts.push(format!("{} open files, not {}", later.files, self.files));
         }
@@ -137,7 +138,7 @@ impl Census {
         (!names.is_empty()).then(|| format!("leaked threads: {names:?}"))
     }
 
-    /// Sets how long [`assert_same`](Self::assert_same) waits for leftovers to end; 30 seconds by default.
+    /// Sets how long [`assert_same`](Self::assert_same) waits for leftovers to end. Default: 30 seconds.
     pub fn with_limit(self, limit: Duration) -> Self {
         Self { limit, ..self }
     }

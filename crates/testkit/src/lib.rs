@@ -19,8 +19,8 @@
 //! | a device that does nothing | [`NullDevice`] |
 //! | restores a pipeline at every step | [`restore`] |
 //!
-//! Made for Linux: leak checks need `/proc`, and allocations per thread need thread names. Elsewhere
-//! [`leaks`] and [`alloc`] report that they did not run. Windows has no [`mod@fork`].
+//! The checks are made for Linux: leak checks need `/proc`, and allocations per thread need thread names. On
+//! other systems, [`leaks`] and [`alloc`] report that they did not run. Windows has no [`mod@fork`].
 
 pub mod alloc;
 mod at_once;

@@ -5,11 +5,11 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::time::Duration;
 
-/// Reports on standard error, bypassing the test harness's capture, that `what` was not run and why. Also
-/// appends the line to the file named by `FEEDLINE_NOT_RUN`, which a script reads.
+/// Reports on standard error, past the test harness's capture, that `what` was not run, and why. Also appends
+/// the line to the file that `FEEDLINE_NOT_RUN` names. A script reads this file.
 pub fn not_run(what: &str, why: impl Display) {
     let line = format!("not run: {what} ({why})\n");
-    // Failures are ignored: a test that was not run must not fail because standard error is closed.
+    // Failures are ignored, because a test that was not run must not fail when standard error is closed.
     let _ = std::io::stderr().write_all(line.as_bytes());
     if let Some(path) = std::env::var_os("FEEDLINE_NOT_RUN") {
         let file = OpenOptions::new().create(true).append(true).open(path);
@@ -17,8 +17,8 @@ pub fn not_run(what: &str, why: impl Display) {
     }
 }
 
-/// Whether an emulator runs this process (`FEEDLINE_EMULATED`, set by `ci/arm.sh`). If so, reports that
-/// `what` was not run: times and resident memory are then the emulator's.
+/// Whether an emulator runs this process (`FEEDLINE_EMULATED`, set by `ci/arm.sh`). If it does, reports that
+/// `what` was not run, because times and resident memory are the emulator's.
 pub fn emulated(what: &str) -> bool {
     let is_emulated = is_emulated();
     if is_emulated {

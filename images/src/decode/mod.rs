@@ -122,12 +122,12 @@ pub struct Picture<'a> {
 /// The result is RGB of one byte per channel: gray is repeated, alpha is dropped, CMYK is converted without a
 /// profile, and EXIF's orientation is applied. Colour profiles are ignored.
 ///
-/// A 16-bit level keeps its high byte, in gray as in RGB, with alpha and without. Pillow does the same,
-/// except for gray without alpha: it keeps 16 bits, and its `convert("RGB")` makes every level above 255
-/// white.
+/// A 16-bit level keeps only its high byte, in gray and in RGB, with alpha and without. Pillow does the same,
+/// except for gray without alpha. There it keeps 16 bits, and its `convert("RGB")` makes every level above
+/// 255 white.
 ///
 /// JPEG is decoded without allocating once the buffers have grown. The crates for other formats allocate per
-/// picture: png a window of rows, image-webp its planes, gif its code table.
+/// picture: png allocates a window of rows, image-webp its planes, and gif its code table.
 ///
 /// With the feature `turbojpeg`, libjpeg-turbo decodes whole JPEGs and large regions of them, reduced or not,
 /// because it is faster there. The pixels are the same. It allocates per picture; for a progressive picture

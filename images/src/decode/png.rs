@@ -16,7 +16,7 @@ const OTHER: usize = 1 << 20;
 const MAX_INFLATED: u64 = 1100;
 
 pub(super) fn header(bytes: &[u8]) -> Result<Header, Why> {
-    // After the signature comes the chunk IHDR: length, name, width, height.
+    // The chunk IHDR follows the signature. It has length, name, width and height.
     let number = |at: usize| {
         let bytes = bytes.get(at..).and_then(|bytes| bytes.first_chunk());
         bytes.map(|bytes| u32::from_be_bytes(*bytes) as usize).ok_or("the file is cut short in its header")

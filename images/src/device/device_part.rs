@@ -99,7 +99,7 @@ fn empty_record(size: Size) -> Result<Record> {
 pub struct HostBatch<'a, I: Element> {
     /// The pixels of all pictures.
     pub pixels: &'a [I],
-    /// Start of each picture in `pixels`, and the end of the last one; `None` if all have one size.
+    /// Start of each picture in `pixels`, and then the end of the last picture; `None` if all have one size.
     pub offsets: Option<&'a [u32]>,
     /// The records: [`WORDS`] numbers per picture.
     pub parameters: &'a [u32],

@@ -25,12 +25,12 @@ impl Erase {
         Self { probability, scale: (0.02, 0.33), ratio: (0.3, 3.3), color: [124, 116, 104] }
     }
 
-    /// The fraction of the area: from `low` to `high`, within 0 and 1.
+    /// Sets the fraction of the area: from `low` to `high`, within 0 and 1.
     pub fn scale(self, low: f64, high: f64) -> Self {
         Self { scale: (low, high), ..self }
     }
 
-    /// The ratio of height to width: from `low` to `high`, both above 0.
+    /// Sets the ratio of height to width: from `low` to `high`, both above 0.
     pub fn ratio(self, low: f64, high: f64) -> Self {
         Self { ratio: (low, high), ..self }
     }

@@ -14,14 +14,14 @@ const POINT: u32 = 15;
 /// Blurs with a Gaussian kernel of random width; borders are mirrored.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GaussianBlur {
-    /// Radius of the kernel, up to 16: it has `2 * radius + 1` pixels.
+    /// Radius of the kernel, up to 16. The kernel has `2 * radius + 1` pixels.
     pub radius: usize,
     /// Range of the standard deviation, in pixels, above 0.
     pub sigma: (f64, f64),
 }
 
 impl GaussianBlur {
-    /// The weights from the centre outwards; the weights of the whole kernel sum to one.
+    /// The weights from the centre outwards. The weights of the whole kernel sum to one.
     fn weights(&self, sigma: f64) -> [u32; MAX_RADIUS + 1] {
         let radius = self.radius.min(MAX_RADIUS);
         let weight = |distance: usize| match distance {

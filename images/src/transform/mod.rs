@@ -133,7 +133,7 @@ pub enum Effect {
     Moves,
     /// It changes colours, and leaves each pixel at its place.
     Colors,
-    /// Not stated.
+    /// The transform does not state its effect.
     Unknown,
 }
 

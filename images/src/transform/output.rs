@@ -28,13 +28,13 @@ pub enum Mode {
     Rgb,
     /// One channel, `u8`: the levels of a gray picture, or the luma of a picture with colours.
     Gray,
-    /// Red, green, blue and alpha, `u8`: 255 where a picture has no alpha.
+    /// Red, green, blue and alpha, `u8`. Alpha is 255 if a picture has none.
     RgbAlpha,
     /// One channel of `u16`, for 16-bit gray such as depth. The levels of other gray pictures stay unchanged.
     /// Resized by the filter of the transform.
     U16,
-    /// One channel of `u8` without a channel dimension, `[height, width]`: palette indices or gray levels, as
-    /// in a mask. Resized to the nearest pixel.
+    /// One channel of `u8` without a channel dimension, `[height, width]`. It has palette indices or gray
+    /// levels, as in a mask. It is resized to the nearest pixel.
     Index,
 }
 

@@ -13,9 +13,9 @@ impl Transforms {
     /// Runs the transforms that are added after this call on the device. Normalising, mixing and the channel
     /// order then run there too, wherever they are called.
     ///
-    /// Pictures are copied to the device as bytes, with a second field, `NAME.parameters`: the parameters of
-    /// each picture's transforms. The worker draws them, so the pictures are the same as on the host.
-    /// `Augment` of the crate `feedline-pictures` applies them.
+    /// Pictures are copied to the device as bytes. A second field, `NAME.parameters`, has the parameters of
+    /// each picture's transforms. The worker draws these parameters, so the pictures are the same as on the
+    /// host. `Augment` of the crate `feedline-pictures` applies the transforms.
     ///
     /// ```
     /// use feedline_core::DType;

@@ -25,12 +25,12 @@ impl RandomResizedCrop {
         Self { size, scale: (0.08, 1.0), ratio: (3.0 / 4.0, 4.0 / 3.0), filter: Filter::Bilinear }
     }
 
-    /// The fraction of the area: from `low` to `high`, within 0 and 1.
+    /// Sets the fraction of the area: from `low` to `high`, within 0 and 1.
     pub fn scale(self, low: f64, high: f64) -> Self {
         Self { scale: (low, high), ..self }
     }
 
-    /// The ratio of width to height: from `low` to `high`, both above 0.
+    /// Sets the ratio of width to height: from `low` to `high`, both above 0.
     pub fn ratio(self, low: f64, high: f64) -> Self {
         Self { ratio: (low, high), ..self }
     }

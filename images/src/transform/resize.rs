@@ -23,7 +23,7 @@ pub enum Filter {
     Bicubic,
     /// A windowed sinc over six pixels.
     Lanczos,
-    /// A triangle over two pixels at any scale: the linear interpolation of OpenCV.
+    /// A triangle over two pixels at any scale. This is the linear interpolation of OpenCV.
     BilinearWithoutAntialias,
 }
 

@@ -170,7 +170,7 @@ impl Transforms {
 
     /// Sets the channels and the type of the field. Default: [`Mode::Rgb`].
     ///
-    /// For a picture of one channel, [`normalise`](Self::normalise) uses the first mean and deviation; alpha
+    /// For a picture of one channel, [`normalise`](Self::normalise) uses the first mean and deviation. Alpha
     /// becomes 0 to 1, and 16-bit levels are divided by 65535.
     ///
     /// ```
@@ -202,8 +202,9 @@ impl Transforms {
     /// size by 8, 4 or 2: the largest number that leaves at least the fixed size. Large photographs then take
     /// less than half the time.
     ///
-    /// The pixels differ from those of a full decode: the reduction has its own antialiasing, and a crop is
-    /// rounded out to whole pixels of the reduced picture. Random numbers stay the same. Default: off.
+    /// The pixels differ from those of a full decode, because the reduction has its own antialiasing, and a
+    /// crop is rounded out to whole pixels of the reduced picture. Random numbers stay the same. Default:
+    /// off.
     ///
     /// ```
     /// use feedline_images::Transforms;

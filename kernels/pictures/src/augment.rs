@@ -93,7 +93,7 @@ impl<'a> OneHot<'a> {
 }
 
 impl Augment {
-    /// Prepares `part` for batches on `stream`. On a GPU this loads the kernels; the first use on a machine
+    /// Prepares `part` for batches on `stream`. On a GPU this loads the kernels. The first use on a machine
     /// compiles them.
     ///
     /// # Errors

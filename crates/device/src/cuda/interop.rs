@@ -131,10 +131,10 @@ impl<T: Element> DevicePtrMut<T> for ViewMut<'_, T> {
 impl Stream {
     /// The cudarc stream, for your own kernels and libraries; `None` on other devices.
     ///
-    /// Do not capture it with cudarc's `begin_capture`: the graph would read the memory of a batch after
-    /// the batch is dropped. While the stream is captured, feedline rejects its own work and views passed
-    /// to cudarc, and a batch that is dropped loses its slot. [`record_graph`](crate::record_graph)
-    /// records a step safely.
+    /// Do not capture this stream with cudarc's `begin_capture`, because the graph would read the memory of a
+    /// batch after the batch is dropped. While the stream is captured, feedline rejects its own work and
+    /// views passed to cudarc, and a batch that is dropped loses its slot.
+    /// [`record_graph`](crate::record_graph) records a step safely.
     pub fn cuda_stream(&self) -> Option<&Arc<CudaStream>> {
         self.core().lend()
     }

@@ -230,7 +230,7 @@ impl WriteLease {
         self.copy_start.as_ref().map_or(Ok(()), |copy_start| writer.record(copy_start))
     }
 
-    /// Ends the writing: all work that fills the slot is submitted, and `copied` is recorded after it.
+    /// Ends the writing. All work that fills the slot is submitted, and `copied` is recorded after this work.
     pub(super) fn loaded(mut self, copied: Arc<Event>) -> Loaded {
         self.on_drop = OnDrop::Release;
         // The reset comes only now. Before, the end events of the last readers were still needed to order the

@@ -45,7 +45,7 @@ pub(crate) struct Slot {
     address: AtomicU64,
     /// Reader `i` records its end in `consumed[i]`.
     pub(crate) consumed: [Event; MAX_READERS],
-    /// The number of readers since the last upload: the first `joined` events of `consumed` are valid.
+    /// The number of readers since the last upload. So the first `joined` events of `consumed` are valid.
     pub(crate) joined: AtomicU32,
     /// The number of readers that have not recorded their end yet.
     pub(crate) live: AtomicU32,

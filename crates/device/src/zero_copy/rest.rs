@@ -39,7 +39,7 @@ impl Rest {
         ids.iter().filter(|&&id| id >= self.kept).count()
     }
 
-    /// Prepares `slot` for the copy: moves the rows that workers have read to the front, and writes the ids
+    /// Prepares `slot` for the copy. Moves the rows that workers have read to the front, and writes the ids
     /// to gather.
     ///
     /// ```

@@ -105,8 +105,8 @@ impl Options {
 }
 
 impl Default for Options {
-    /// Delays a quarter of the calls, up to 0.2 ms on the host and 2 ms on the device. The poison is
-    /// 0xFF: NaN in every float type, and -1 or the largest number in integer types.
+    /// Delays a quarter of the calls, up to 0.2 ms on the host and 2 ms on the device. The poison is 0xFF.
+    /// This is NaN in every float type, and -1 or the largest number in integer types.
     fn default() -> Self {
         Self {
             seed: 0,

@@ -59,8 +59,8 @@ impl CountHandle {
         self.calls.snapshot()
     }
 
-    /// The calls made so far by threads whose name begins with `prefix`. Requires [`Count::by_thread`];
-    /// otherwise empty.
+    /// The calls made so far by threads whose name begins with `prefix`. It is empty without
+    /// [`Count::by_thread`].
     pub fn of_threads(&self, prefix: &str) -> Snapshot {
         let threads = self.threads.as_ref().map(|threads| lock(threads));
         let named = threads.iter().flat_map(|threads| threads.iter());

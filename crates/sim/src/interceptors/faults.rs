@@ -81,8 +81,9 @@ pub enum Mode {
 pub enum Fault {
     /// The call fails with [`ErrorKind::Device`] and is not made.
     Error,
-    /// The call is made but still fails with [`ErrorKind::Device`], like a call that reports the failure
-    /// of earlier work: a copy continues although its caller got an error. Creating calls are not made.
+    /// The call is made but still fails with [`ErrorKind::Device`], like a call that reports the failure of
+    /// earlier work. So a copy continues although its caller got an error. Calls that create something are
+    /// not made.
     Late,
     /// The call fails with [`ErrorKind::DeviceLost`] and is not made. The device is then lost: every later
     /// call fails with the same error, in either [`Mode`].

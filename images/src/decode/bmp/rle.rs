@@ -35,7 +35,7 @@ pub(super) fn decode(bytes: &[u8], bits: usize, size: Size, indices: &mut Vec<u8
                 let count = usize::from(count);
                 let len = (count * bits).div_ceil(8);
                 let literal = rest.get(..len).ok_or("the file is cut short")?;
-                // Literals are padded to an even length; the last one of a file may lack the padding.
+                // Literals are padded to an even length. The last literal of a file may lack the padding.
                 rest = &rest[rest.len().min(len + len % 2)..];
                 put(count, &|at| index(literal, bits, at));
             }

@@ -6,7 +6,7 @@ use super::huffman::{Bits, Table};
 /// The coefficients of a block, in row order.
 pub(super) type Block = [i16; 64];
 
-/// Reads a block of a sequential picture; `block` must be all zeros.
+/// Reads a block of a sequential picture. `block` must be all zeros.
 #[inline(always)]
 pub(super) fn sequential(bits: &mut Bits<'_>, dc: &Table, ac: &Table, last_dc: &mut i32, block: &mut Block) {
     bits.refill();

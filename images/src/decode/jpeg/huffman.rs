@@ -8,8 +8,8 @@ const LOOK: u32 = 10;
 /// The codes of one table.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
-    /// Indexed by the next [`LOOK`] bits: length of the code in the high byte, symbol in the low byte; 0 if
-    /// the code is longer.
+    /// Indexed by the next [`LOOK`] bits. An entry has the length of the code in the high byte and the symbol
+    /// in the low byte, or 0 if the code is longer.
     fast: [u16; 1 << LOOK],
     /// Indexed by length: the first 16-bit value above all left-aligned codes of up to this length. The
     /// smaller values begin with one of these codes.
@@ -87,7 +87,7 @@ impl<'a> Bits<'a> {
         self.at
     }
 
-    /// Loads at least 32 bits: the longest code and the longest number after it.
+    /// Loads at least 32 bits. They hold the longest code and the longest number after it.
     #[inline(always)]
     pub(super) fn refill(&mut self) {
         if self.count < 32 && !self.stopped {

@@ -40,7 +40,7 @@ pub(super) fn both<T: Copy, U: Copy, V: Copy + Default>(
     z
 }
 
-/// Transforms eight numbers, per lane; results are shifted down by `shift` and rounded.
+/// Transforms eight numbers, per lane. Results are shifted down by `shift` and rounded.
 ///
 /// Sums have 16 bits where libjpeg-turbo's vectors have 16 bits. They overflow only in damaged pictures, and
 /// in the same way.

@@ -90,7 +90,8 @@ pub(super) struct Jpeg {
     header: Header,
     /// The samples of each component, with the padding of its last blocks.
     planes: [Vec<u8>; 4],
-    /// Coefficients of each component: of the whole picture if it is progressive, else of one row of units.
+    /// Coefficients of each component. They are those of the whole picture if it is progressive, and
+    /// otherwise those of one row of units.
     coefficients: [Vec<i16>; 4],
     rows: Rows,
 }
@@ -180,7 +181,7 @@ fn prepare(frame: &Frame, plans: &[Plan], planes: &mut [Vec<u8>; 4], coefficient
     }
 }
 
-/// Transforms the blocks that the plan needs; `blocks` holds the rows `rows` of blocks of the component.
+/// Transforms the blocks that the plan needs. `blocks` holds the block rows `rows` of the component.
 fn transform(component: &Component, blocks: &[i16], rows: Range<usize>, plan: &Plan, plane: &mut [u8]) {
     let &Plan { edge, stride, .. } = plan;
     let quantisation = component.quantisation.unwrap_or([1; 64]);

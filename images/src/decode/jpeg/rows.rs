@@ -95,7 +95,7 @@ fn row<'a>(
     }
 }
 
-/// Doubles the width: 3/4 of the nearest sample and 1/4 of the second nearest.
+/// Doubles the width. Each sample is 3/4 of the nearest sample and 1/4 of the second nearest.
 #[inline(always)]
 fn across(samples: &[u8], to: &mut [u8]) {
     let &[first, .., last] = samples else {

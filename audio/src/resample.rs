@@ -1,4 +1,4 @@
-//! Changes the sample rate by a windowed sinc, as torchaudio's `resample`.
+//! Changes the sample rate by a windowed sinc, as torchaudio's `resample` does.
 //!
 //! An output depends only on the inputs around it, so a crop has the same values as within the whole sound.
 
@@ -11,8 +11,8 @@ const ZEROS: f64 = 6.0;
 /// The cut-off as a fraction of the lower Nyquist frequency: `rolloff` of torchaudio.
 const ROLLOFF: f64 = 0.99;
 
-/// Changes the rate of a sound; with the defaults of `torchaudio.functional.resample`: a sinc in a Hann
-/// window, of six zero crossings on each side and a cut-off at 0.99 of the lower Nyquist frequency.
+/// Changes the rate of a sound as `torchaudio.functional.resample` does by default. The filter is a sinc in a
+/// Hann window. It has six zero crossings on each side, and a cut-off at 0.99 of the lower Nyquist frequency.
 ///
 /// ```
 /// use feedline_audio::Resampler;
@@ -30,7 +30,7 @@ pub struct Resampler {
     to: u64,
     /// For each of `to` phases, the first input relative to its block of `from` inputs.
     first: Vec<i64>,
-    /// Inputs per output.
+    /// Number of inputs per output.
     taps: usize,
     /// `taps` weights for each phase.
     weights: Vec<f32>,
@@ -46,7 +46,7 @@ impl Resampler {
         }
         let (old, new) = (from as f64, to as f64);
         let base = old.min(new) * ROLLOFF;
-        // Beyond this the window is zero.
+        // Beyond this distance, the window is zero.
         let reach = ZEROS * old / base;
         let taps = 2 * reach.ceil() as usize + 1;
         let (mut first, mut weights) = (Vec::new(), Vec::new());
@@ -73,7 +73,7 @@ impl Resampler {
         u64::try_from(outputs).unwrap_or(u64::MAX)
     }
 
-    /// The range of inputs that the outputs `range` are computed from; the sound has `len` inputs.
+    /// The inputs from which the outputs `range` are computed. The sound has `len` inputs.
     pub fn inputs(&self, range: Range<u64>, len: u64) -> Range<u64> {
         if range.is_empty() {
             return 0..0;
@@ -83,8 +83,8 @@ impl Resampler {
         start.min(len)..end.min(len)
     }
 
-    /// Writes the outputs `range`. `inputs` is the part of the sound from frame `offset` on; frames outside
-    /// of it count as zeros.
+    /// Writes the outputs `range`. `inputs` is the part of the sound that begins at frame `offset`. Frames
+    /// outside of this part count as zeros.
     pub fn run(&self, inputs: &[f32], offset: u64, range: Range<u64>, to: &mut Vec<f32>) {
         to.clear();
         if (self.from, self.to) == (1, 1) {
@@ -112,7 +112,7 @@ impl Resampler {
         }));
     }
 
-    /// The first input of an output.
+    /// The first input from which an output is computed.
     fn first_input(&self, output: u64) -> i64 {
         let block = output / self.to * self.from;
         block as i64 + self.first[(output % self.to) as usize]

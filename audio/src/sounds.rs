@@ -11,19 +11,19 @@ const MAX_SECONDS: f64 = 3600.0;
 /// The channels of a sound in a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Channels {
-    /// The mean of all channels, as one.
+    /// One channel: the mean of all channels.
     #[default]
     Mono,
-    /// This many channels; a sound with another number is a bad sample.
+    /// This many channels. A sound with another number is a bad sample.
     Exactly(usize),
 }
 
 /// Where a crop begins in a longer sound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crop {
-    /// At a random frame, drawn from the sample's random numbers.
+    /// At a random frame. The sample's random numbers choose it.
     Random,
-    /// At this frame, or earlier if the crop would exceed the sound.
+    /// At this frame. If the crop would end after the sound, it begins earlier.
     From(u64),
     /// In the middle of the sound.
     Center,
@@ -31,8 +31,8 @@ pub enum Crop {
 
 /// The processing of each sound: rate, channels, crop, spectrogram.
 ///
-/// Without a crop the field is ragged. With a crop it has one size: a shorter sound is padded with zeros, and
-/// the field `NAME.length` has its number of frames.
+/// Without a crop, the field is ragged. With a crop, it has one size. A sound that is shorter than the crop
+/// is padded with zeros, and the field `NAME.length` has its number of frames.
 ///
 /// | | mono | channels | mel | mel of channels |
 /// | --- | --- | --- | --- | --- |
@@ -71,8 +71,8 @@ impl Sounds {
         Self::default()
     }
 
-    /// Resamples each sound to `rate` Hz, see [`Resampler`](crate::Resampler). Without a rate all sounds must
-    /// have the rate of the first.
+    /// Resamples each sound to `rate` Hz, see [`Resampler`](crate::Resampler). If no rate is set, all sounds
+    /// must have the rate of the first sound.
     pub fn rate(self, rate: u32) -> Self {
         Self { rate: Some(rate), ..self }
     }
@@ -92,7 +92,7 @@ impl Sounds {
         Self { mel: Some(mel), ..self }
     }
 
-    /// Sets the max seconds of a sound that is not cropped, 3600: a longer one is a bad sample.
+    /// Sets the max seconds of a sound that is not cropped. Default: 3600. A longer sound is a bad sample.
     pub fn max_seconds(self, seconds: f64) -> Self {
         Self { max_seconds: seconds, ..self }
     }
@@ -112,11 +112,11 @@ impl Sounds {
         matches!(self.crop, Some((_, Crop::Random)))
     }
 
-    /// The field of a batch at `rate` Hz: the rate that is set, or the rate of the files.
+    /// The field of a batch at `rate` Hz. Pass the rate that is set, or else the rate of the files.
     ///
     /// # Errors
-    /// `Config` for a rate beyond 1 to 768,000, no frames or channels, and a spectrogram that cannot be made
-    /// of them.
+    /// `Config` for a rate outside of 1 to 768,000, for no frames or channels, and for a spectrogram that
+    /// they do not allow.
     pub fn field(&self, rate: u32) -> Result<SoundField> {
         if !RATES.contains(&rate) {
             return Err(config(format!("a rate of {rate} Hz: give one from 1 to {}", RATES.end())));

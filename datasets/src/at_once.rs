@@ -1,14 +1,14 @@
-//! Work on many shards at once.
+//! Works on many shards at the same time.
 
 use std::sync::{Mutex, PoisonError};
 
 use feedline_core::Result;
 use feedline_core::internal::on_threads;
 
-/// Shards that are opened at once: enough to hide the round trips of a store.
+/// Max shards that are opened at the same time. This is enough to hide the round trips of a store.
 const THREADS: usize = 16;
 
-/// Runs `work` on each item; returns the results in the order of the items, or the error of the first item
+/// Runs `work` on each item. Returns the results in the order of the items, or the error of the first item
 /// that failed.
 pub(crate) fn at_once<T: Send, R: Send>(
     items: Vec<T>,

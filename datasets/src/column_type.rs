@@ -1,4 +1,4 @@
-//! Column types for formats without types of their own: CSV and JSON Lines.
+//! Column types for CSV and JSON Lines. These formats have no types of their own.
 
 use feedline_core::internal::named;
 use feedline_core::{DType, Error, ErrorKind};
@@ -6,7 +6,7 @@ use feedline_core::{DType, Error, ErrorKind};
 use crate::ElementType;
 use crate::error::{data, one_line};
 
-/// The type of a column, inferred from its values. CSV has no lists.
+/// The type of a column. It is inferred from the column's values. CSV has no lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ColumnType {
     Int,
@@ -35,7 +35,7 @@ impl ColumnType {
         }
     }
 
-    /// The bytes that stand for a missing value of a masked column.
+    /// The bytes that replace a missing value of a masked column.
     pub(crate) fn blank(self) -> &'static [u8] {
         match self {
             Self::Int | Self::Uint | Self::Float => &[0; 8],
@@ -57,24 +57,25 @@ impl ColumnType {
     }
 }
 
-/// The error for a column that does not fit its stated type; `is_rounded`: because `f64` would round its
-/// whole numbers.
+/// The error for a column that does not fit its stated type. If `is_rounded` is true, the reason is that
+/// `f64` would round its whole numbers.
 pub(crate) fn unfit(name: &str, element: ElementType, is_rounded: bool) -> Error {
     let lost = if is_rounded { ": it has whole numbers that f64 rounds" } else { "" };
     let name = one_line(name);
     data(format!("column \"{name}\" does not fit the stated type {element}{lost}"))
 }
 
-/// A column that would be `f64`, although `f64` cannot hold one of its whole numbers.
+/// A column that would be `f64`, although `f64` cannot hold one of the column's whole numbers.
 pub(crate) struct Rounded<'a> {
-    /// The format's word for a column.
+    /// The format's name for a column.
     pub(crate) what: &'static str,
     pub(crate) name: &'a str,
-    /// The first such number, and its line.
+    /// The first number that `f64` cannot hold, and its line.
     pub(crate) first: String,
     /// Whether this file has only whole numbers.
     pub(crate) is_whole: bool,
-    /// Whether all files have only whole numbers, and the column is `f64` because missing values become NaN.
+    /// Whether all files have only whole numbers, and missing values would become NaN, so that the column is
+    /// `f64`.
     pub(crate) is_filled: bool,
 }
 

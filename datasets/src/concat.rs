@@ -16,16 +16,16 @@ pub struct Shards {
     readers: Vec<Box<dyn Reader>>,
     /// Cumulative sample counts.
     ends: Vec<u64>,
-    /// The names of the classes, if the readers have none.
+    /// The names of the classes, for readers without such names.
     classes: Option<Vec<String>>,
 }
 
 impl Shards {
-    /// The samples of `readers`, in this order.
+    /// The samples of `readers`, in the order of the readers.
     ///
     /// # Errors
-    /// `Config` without a reader; `Data` naming the first reader whose schema or classes differ from the
-    /// first one's.
+    /// `Config` if there is no reader. `Data` for the first reader whose schema or classes differ from those
+    /// of the first one. The error names it.
     pub fn new(readers: Vec<Box<dyn Reader>>) -> Result<Self> {
         let Some(first) = readers.first() else {
             return Err(Error::new(ErrorKind::Config, "there is no shard: give at least one"));
@@ -62,19 +62,19 @@ impl Shards {
         Ok(Self { readers, ends, classes: None })
     }
 
-    /// These shards, with the names of the classes that an index has.
+    /// Sets the names of the classes, as an index states them.
     #[cfg(feature = "arrow")]
     pub(crate) fn with_classes(mut self, classes: Vec<String>) -> Self {
         self.classes = Some(classes);
         self
     }
 
-    /// The number of the reader of `sample`.
+    /// The index of the reader that has `sample`.
     fn shard(&self, sample: u64) -> usize {
         self.ends.partition_point(|&end| end <= sample)
     }
 
-    /// The reader of `sample`, and the sample's number in it.
+    /// The reader that has `sample`, and the sample's number in that reader.
     fn find(&self, sample: u64) -> Result<(&dyn Reader, u64)> {
         let shard = self.shard(sample);
         let Some(reader) = self.readers.get(shard) else {
@@ -86,8 +86,8 @@ impl Shards {
     }
 }
 
-/// The first difference between the schemas of `reader` and `first`: a field and its property; `None` if they
-/// are equal.
+/// The first difference between the schemas of `reader` and `first`: a field and its property. `None` if the
+/// schemas are equal.
 fn difference(reader: &dyn Reader, first: &dyn Reader) -> Option<String> {
     if reader.format() != first.format() {
         return Some(format!("this one is {}, the first is {}", reader.format(), first.format()));
@@ -185,7 +185,7 @@ impl Reader for Shards {
         }
     }
 
-    /// The same for every shard: all are opened with one option.
+    /// All shards have the same value, since one set of options opens them.
     fn row_memory(&self) -> u64 {
         self.readers.iter().map(|reader| reader.row_memory()).min().unwrap_or_default()
     }

@@ -14,18 +14,18 @@ mod tests;
 /// The rows of samples that were decoded together.
 pub trait DecodedRows: Debug + Send + Sync {
     /// Field `field` of row `row`, if it is contiguous in memory in the form that [`Reader::read`] returns.
-    /// `None` otherwise, for a null, and for a row whose read is an error.
+    /// `None` for other rows, for a null, and for a row whose read is an error.
     fn slice(&self, row: usize, field: usize) -> Option<&[u8]>;
 
-    /// Field `field` of row `row` and of the rows after it that are contiguous in memory, and the bytes of
-    /// one row; `None`, the default, if they are not contiguous, or the read of one of them is an error.
+    /// Field `field` of row `row` and of the rows after it that are contiguous in memory. Also the bytes of
+    /// one row. `None`, the default, if the rows are not contiguous, or the read of one of them is an error.
     fn run(&self, _row: usize, _field: usize) -> Option<(&[u8], usize)> {
         None
     }
 
-    /// Writes field `field` of `rows`, as [`Reader::read`] returns it, into `to`: `width` bytes per row,
-    /// `stride` bytes apart. Stops at a row of another size, and at one that must be read alone, such as a
-    /// row whose read is an error. Returns the number of rows written.
+    /// Writes field `field` of `rows` into `to`, as [`Reader::read`] returns it: `width` bytes per row,
+    /// `stride` bytes apart. Stops at a row of another size. Also stops at a row that must be read alone,
+    /// such as a row whose read is an error. Returns the number of rows written.
     fn write(
         &self,
         rows: Range<usize>,
@@ -56,7 +56,7 @@ pub trait DecodedRows: Debug + Send + Sync {
     }
 }
 
-/// Copies a value; most have four or eight bytes.
+/// Copies a value. Most values have four or eight bytes.
 #[inline]
 pub(crate) fn copy(value: &[u8], to: &mut [u8]) {
     if let (Ok(value), Ok(to)) = (<&[u8; 4]>::try_from(value), <&mut [u8; 4]>::try_from(&mut *to)) {
@@ -70,8 +70,8 @@ pub(crate) fn copy(value: &[u8], to: &mut [u8]) {
 
 /// Neighbours that were decoded together, such as a row group of a Parquet file.
 ///
-/// This value keeps their memory alive, even after a cache has dropped them. A worker that reads a batch
-/// holds up to four at a time.
+/// A `Decoded` keeps the memory alive, even after a cache has dropped it. A worker that reads a batch holds
+/// up to four of them at a time.
 #[derive(Clone, Debug)]
 pub struct Decoded {
     samples: Range<u64>,
@@ -84,7 +84,7 @@ impl Decoded {
         Self { samples, rows }
     }
 
-    /// Whether `sample` is one of them.
+    /// Whether `sample` is one of these samples.
     pub fn has(&self, sample: u64) -> bool {
         self.samples.contains(&sample)
     }
@@ -125,8 +125,8 @@ impl Decoded {
 /// Max parts that a worker holds at a time. Shuffled blocks often span two.
 const MAX_HELD: usize = 4;
 
-/// Splits `ids` into runs that need up to four parts each, and calls `read` with the index of each run's
-/// first id, its ids and its parts. Samples that are read one by one form one run without parts.
+/// Splits `ids` into runs. Each run needs up to four parts. Calls `read` with the index of each run's first
+/// id, the run's ids and its parts. Samples that are read one by one form one run without parts.
 pub(crate) fn runs(
     reader: &dyn Reader,
     ids: &[u64],
@@ -145,7 +145,8 @@ pub(crate) fn runs(
     Ok(())
 }
 
-/// Holds the parts that the first of `ids` need; returns the length of the run, and the error of the next id.
+/// Holds the parts that the first of `ids` need. Returns the length of the run, and the error of the id after
+/// it.
 fn hold(reader: &dyn Reader, ids: &[u64], held: &mut Vec<Decoded>) -> (usize, Option<ReadError>) {
     for (index, &id) in ids.iter().enumerate() {
         if held.iter().any(|decoded| decoded.has(id)) {

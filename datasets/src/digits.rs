@@ -10,10 +10,9 @@
 //! 4. `set`: the labels, and the drawing of a whole split by several threads.
 //! 5. `files`: the four IDX files, written once.
 //!
-//! An image must have the same bytes on every machine. Only `+ - * /`, `sqrt`, comparison and
-//! conversion are used, whose rounding IEEE 754 defines. `sin`, `exp` and the like come from the
-//! platform's library and may differ in the last bit. The Rust compiler never fuses separate operations
-//! into multiply-adds.
+//! An image must have the same bytes on every machine. So only `+ - * /`, `sqrt`, comparison and conversion
+//! are used: IEEE 754 defines their rounding. `sin`, `exp` and the like come from the platform's library, and
+//! may differ in the last bit. The Rust compiler never fuses separate operations into multiply-adds.
 
 use feedline_core::Random;
 use feedline_core::random::key;
@@ -36,12 +35,12 @@ pub const SIDE: usize = 28;
 /// Bytes of an image.
 pub const IMAGE_BYTES: usize = SIDE * SIDE;
 
-/// The key of every random number of the set: "digits" in ASCII. Changing it changes every image.
+/// The key of all random numbers of the set: "digits" in ASCII. Another key changes every image.
 const SEED: u64 = 0x6469_6769_7473;
 
-/// Draws image `id` of a split into `image`, row by row, 0 for paper and up to 255 for ink.
+/// Draws image `id` of a split into `image`, row by row. 0 is paper, and larger values up to 255 are ink.
 ///
-/// `label` is the digit to draw; the set uses `labels(split)[id]`.
+/// `label` is the digit to draw. The set uses `labels(split)[id]`.
 ///
 /// ```
 /// use feedline_datasets::digits::{self, Split};

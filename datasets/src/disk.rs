@@ -19,11 +19,11 @@ pub(crate) struct DiskFile {
     version: Version,
 }
 
-/// The properties by which versions of a file differ.
+/// The properties that tell versions of a file apart.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Version {
     len: u64,
-    /// The time of the last write; `None` if the file system does not say. Any program can set it.
+    /// The time of the last write. `None` if the file system does not state it. Any program can set it.
     written: Option<SystemTime>,
     inode: Inode,
 }
@@ -59,8 +59,8 @@ impl Version {
     }
 }
 
-/// The time after which a file counts as locked. A child that the writer has just forked holds the writer's
-/// locks until it executes its program.
+/// A file that stays locked for this long counts as locked. A child that the writer has just forked holds the
+/// writer's locks until it executes its program. The wait outlasts such a child.
 const LOCKED: Duration = Duration::from_secs(1);
 
 impl DiskFile {
@@ -70,7 +70,7 @@ impl DiskFile {
             io::ErrorKind::NotFound => data("no such file: check the path"),
             _ => data("cannot read the file").with_source(error),
         };
-        // Checked before opening: opening a named pipe would block until it has a writer.
+        // Check this before opening: opening a named pipe would block until it has a writer.
         let metadata = fs::metadata(path).map_err(cannot)?;
         if metadata.is_dir() {
             return Err(data("this is a folder: give the path of a file"));
@@ -80,7 +80,7 @@ impl DiskFile {
         }
         let file = File::open(path).map_err(cannot)?;
         let until = deadline(LOCKED);
-        // A file system without locks is not an error: some network file systems have none.
+        // A file system without locks is no error. Some network file systems have no locks.
         while let Err(TryLockError::WouldBlock) = file.try_lock_shared() {
             if Instant::now() >= until {
                 return Err(data("another process has locked the file to write it: wait until it is done"));
@@ -112,12 +112,12 @@ impl DiskFile {
 
     /// Fills `to` with the bytes from `offset` on.
     ///
-    /// The bytes are valid only if a later [`check_unchanged`](Self::check_unchanged) succeeds.
+    /// The bytes are valid only if a later call of [`check_unchanged`](Self::check_unchanged) succeeds.
     pub(crate) fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<()> {
         read_exact_at(&self.file, to, offset).map_err(|error| self.unread(offset, error))
     }
 
-    /// The `length` bytes from `offset` on, as for [`read_at`](Self::read_at).
+    /// Reads `length` bytes from `offset` on, as [`read_at`](Self::read_at) does.
     pub(crate) fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>> {
         read_vec_at(&self.file, offset, length).map_err(|error| self.unread(offset, error))
     }
@@ -130,10 +130,10 @@ impl DiskFile {
         error.at_path(&self.path).at_offset(offset)
     }
 
-    /// Checks that the file still has the length, write time and change time that it was opened with.
+    /// Checks that the file has the same length, write time and change time as when it was opened.
     ///
     /// A check after a read covers that read, because a write sets the times before it changes a byte. File
-    /// systems round the times to a few milliseconds: a write so soon after the opening is not detected.
+    /// systems round the times to a few milliseconds. So a write this soon after the opening is not detected.
     pub(crate) fn check_unchanged(&self) -> Result<()> {
         let now = self.file.metadata().map_err(|error| data("cannot read the file").with_source(error));
         now.and_then(|now| self.version.check(&Version::new(&now))).map_err(|error| error.at_path(&self.path))
@@ -163,7 +163,8 @@ impl DiskFile {
     }
 }
 
-/// Reads the whole file at `path`; returns its version, and fails if the file was changed meanwhile.
+/// Reads the whole file at `path` into `to`. Returns the file's version. Fails if the file is changed
+/// meanwhile.
 pub(crate) fn read_whole(path: &Path, to: &mut Vec<u8>) -> Result<Version> {
     let cannot = |error| data("cannot read the file").with_source(error);
     let mut read = || {

@@ -10,16 +10,16 @@ pub(crate) fn data(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Data, message)
 }
 
-/// `text` on one line: text from a file may have line breaks.
+/// `text` on one line. Text from a file may have line breaks.
 pub(crate) fn one_line(text: impl fmt::Display) -> String {
     let text = text.to_string();
     text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
 }
 
-/// The error of a parser that reads bytes as a stream: only bytes that were read can be `damaged`.
+/// The error of a parser that reads bytes as a stream. `damaged` makes the error for bytes that were read.
 ///
-/// An error of this crate passes through, so that a server that does not answer is not a damaged file. So
-/// does an error of the operating system.
+/// An error of this crate passes through: a server that does not answer is no damaged file. An error of the
+/// operating system passes through too.
 pub(crate) fn of_stream(error: io::Error, damaged: impl FnOnce(io::Error) -> Error) -> Error {
     if let Some(own) = internal::error::within(&error) {
         return own.clone();
@@ -30,7 +30,7 @@ pub(crate) fn of_stream(error: io::Error, damaged: impl FnOnce(io::Error) -> Err
     damaged(error)
 }
 
-/// A request that had no answer in all of its attempts: the cause of an error of a store.
+/// A request that was not answered in all of its attempts. It is the cause of an error of a store.
 #[derive(Debug)]
 pub(crate) struct Unanswered(pub(crate) String);
 
@@ -42,7 +42,8 @@ impl fmt::Display for Unanswered {
 
 impl std::error::Error for Unanswered {}
 
-/// Whether the store or the disk has failed, which says nothing of the data: another attempt may succeed.
+/// Whether the store or the disk has failed. Such an error is not about the data, and another attempt may
+/// succeed.
 pub(crate) fn may_pass(error: &Error) -> bool {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = cause {
@@ -55,7 +56,7 @@ pub(crate) fn may_pass(error: &Error) -> bool {
             return true;
         }
         cause = match error.downcast_ref::<Error>() {
-            // The message already shows the cause, so the next source is the cause's own.
+            // The message already shows the cause. So the next source is the source of the cause.
             Some(own) => own.get_ref(),
             None => error.source(),
         };
@@ -71,7 +72,7 @@ mod tests {
     #[test]
     fn a_failure_of_the_disk_or_a_store_may_pass_and_bad_data_may_not() {
         let system = |number| data("cannot read the file").with_source(io::Error::from_raw_os_error(number));
-        // An I/O error, and a stale handle; no such file, no permission.
+        // 5 is an I/O error and 116 a stale handle. 2 is a missing file and 13 a missing permission.
         assert_eq!([5, 116, 2, 13].map(|number| may_pass(&system(number))), [true, true, false, false]);
         let store = data("cannot read after 3 attempts").with_source(Unanswered("a time-out".into()));
         assert!(may_pass(&store) && may_pass(&data("row 3").with_source(store)));

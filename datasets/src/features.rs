@@ -1,4 +1,4 @@
-//! The metadata of a table about its columns: classes and pictures.
+//! What the metadata of a table states about its columns: classes and pictures.
 
 use arrow_schema::{DataType, Field, Schema};
 use serde_json::Value as Json;
@@ -18,7 +18,7 @@ pub(crate) struct Features {
 }
 
 impl Features {
-    /// The features of `table`. Metadata that cannot be parsed says nothing.
+    /// The features of `table`. Metadata that cannot be parsed is ignored.
     pub(crate) fn of_schema(table: &Schema) -> Self {
         let json = |key: &str| serde_json::from_str::<Json>(table.metadata().get(key)?).ok();
         let columns = json(HUB).and_then(|mut hub| match hub.pointer_mut("/info/features")?.take() {
@@ -27,7 +27,7 @@ impl Features {
         });
         let columns = columns.unwrap_or_default();
         let own = json(CLASSES).and_then(|names| serde_json::from_value(names).ok());
-        // If there are several such columns, "label".
+        // If several columns have names of classes, use the column "label".
         let names = |column: &str| {
             let feature = columns.get(column)?;
             let is_label = feature["_type"] == "ClassLabel";
@@ -38,8 +38,8 @@ impl Features {
         Self { columns, classes: classes.filter(|classes: &Vec<String>| !classes.is_empty()) }
     }
 
-    /// The index and the field of `bytes` in a column of encoded pictures or sounds: a struct of `bytes` and
-    /// `path`.
+    /// For a column of encoded pictures or sounds (a struct of `bytes` and `path`), the index and the field
+    /// of `bytes`.
     pub(crate) fn encoded<'a>(&self, column: &'a Field) -> Option<(usize, &'a Field)> {
         let feature = &self.columns.get(column.name())?["_type"];
         let DataType::Struct(fields) = column.data_type() else { return None };

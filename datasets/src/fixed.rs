@@ -1,4 +1,4 @@
-//! A data set of a reader whose samples all have the same size.
+//! A data set over a reader whose samples all have the same size.
 
 use std::fmt;
 use std::path::Path;
@@ -17,9 +17,9 @@ use crate::{Reader, Values};
 
 /// A [`Reader`] of samples of one size as a [`Dataset`].
 ///
-/// If the fields are in memory, there is a [column](Dataset::column) for zero-copy loading. The rows of a
-/// table are held in memory, decoded once, if all of them take no more bytes than its cache
-/// ([`OpenOptions::cache_bytes`](crate::OpenOptions::cache_bytes)). `read` uses no random numbers.
+/// If the fields are in memory, there is a [column](Dataset::column) for zero-copy loading. If all rows of a
+/// table take no more bytes than its cache ([`OpenOptions::cache_bytes`](crate::OpenOptions::cache_bytes)),
+/// they are decoded once and held in memory. `read` uses no random numbers.
 ///
 /// ```
 /// use feedline_core::Dataset;
@@ -83,7 +83,7 @@ impl Dataset for Fixed {
         if self.copy(ids, rows) {
             return Ok(());
         }
-        // Otherwise the reader says what is wrong.
+        // Otherwise the rows are read one after another. The reader reports what is wrong.
         runs(&*self.reader, ids, |from, ids, held| {
             let rows = &mut internal::rows::part(rows, from..from + ids.len());
             if !held.is_empty() && self.copy_decoded(ids, rows, held) {
@@ -101,7 +101,8 @@ impl Dataset for Fixed {
         if self.memory.is_some() { None } else { self.reader.block_shuffle() }
     }
 
-    /// Whether the rows are in memory or not: the order of a seed does not depend on the budget.
+    /// The result is the same whether or not the rows are in memory. So the order for a seed does not depend
+    /// on the budget.
     fn plain_shuffle(&self) -> Option<(u64, u64)> {
         plain_shuffle::blocks(&*self.reader)
     }
@@ -133,7 +134,7 @@ impl Fixed {
         (0..self.spec.fields().len()).all(|field| self.reader.column(field).is_some())
     }
 
-    /// Copies the rows of `ids` if all are in memory; returns whether it did.
+    /// Copies the rows of `ids` if all are in memory. Returns whether it copied them.
     fn copy(&self, ids: &[u64], rows: &mut Rows<'_>) -> bool {
         if let Some(memory) = &self.memory {
             return memory.copy(&*self.reader, ids, rows);
@@ -144,7 +145,7 @@ impl Fixed {
         }
         let mut ready = Vec::new();
         self.spec.fields().iter().enumerate().all(|(index, field)| {
-            // Columns find a row in constant time, so rows are copied in any order.
+            // A column finds a row in constant time, so rows are copied in any order.
             let fits = |column: &StridedColumn<'_>| {
                 ids.iter().all(|&id| {
                     internal::column::row(column, id).is_some_and(|row| row.len() == field.row_bytes())
@@ -164,7 +165,8 @@ impl Fixed {
         })
     }
 
-    /// Copies the rows of `ids` field by field if each is contiguous in a part; returns whether it did.
+    /// Copies the rows of `ids` field by field if each is contiguous in a part. Returns whether it copied
+    /// them.
     fn copy_decoded(&self, ids: &[u64], rows: &mut Rows<'_>, held: &[Decoded]) -> bool {
         self.spec.fields().iter().enumerate().all(|(index, field)| {
             let slices = || ids.iter().map_while(|&id| slice(held, id, index));
@@ -195,7 +197,7 @@ impl Fixed {
     }
 }
 
-/// Calls `read` for each of `ids`, then checks once that the files are unchanged.
+/// Calls `read` for each of `ids`. Then checks once that the files are unchanged.
 pub(crate) fn grouped(
     ids: &[u64],
     context: &mut Context,

@@ -15,24 +15,24 @@ pub(crate) const MAGIC: [u8; 2] = [0x1F, 0x8B];
 const DEFLATE_RATIO: u64 = 1032;
 /// Max bytes of inflated content.
 const INFLATED_MAX: u64 = 4 << 30;
-/// Bytes inflated before `claim` is called.
+/// Number of bytes that are inflated before `claim` is called.
 const START: u64 = 4096;
 
 /// Content of up to 32 MiB is inflated at any ratio.
 const UNSUSPECTED: u64 = 32 << 20;
-/// Max ratio of larger content; data that compresses better is taken for a bomb.
+/// Max ratio of larger content. Data that compresses better is considered a bomb.
 const MAX_RATIO: u64 = 200;
 
-/// Max bytes that `compressed` bytes of gzip may inflate to, if no header states the length.
+/// Max bytes to which `compressed` bytes of gzip may inflate, if no header states the length.
 pub(crate) fn most_inflated(compressed: u64) -> u64 {
     compressed.saturating_mul(MAX_RATIO).max(UNSUSPECTED)
 }
 
-/// Inflates a whole `file` of `compressed` bytes whose header states no length.
+/// Inflates a `file` of `compressed` bytes. No header states the length of the content.
 ///
-/// Compares the content with [`most_inflated`] as it grows, so that a bomb ends early.
+/// The content is compared with [`most_inflated`] while it grows, so that a bomb is stopped early.
 pub(crate) fn inflate_all(mut file: impl Read + Seek, compressed: u64) -> Result<Memory> {
-    // The last four bytes hold the length of the last member, modulo 4 GiB: a hint, not a promise.
+    // The last four bytes hold the length of the last member, modulo 4 GiB. It is a hint, not a promise.
     let mut hint = [0; 4];
     let hint = match file.seek(SeekFrom::End(-4)).and_then(|_| file.read_exact(&mut hint)) {
         Ok(()) => u64::from(u32::from_le_bytes(hint)).min(most_inflated(compressed)),
@@ -84,7 +84,7 @@ impl<R: Read> Read for Counted<'_, R> {
 
 /// Inflates `file`, which has `compressed` bytes.
 ///
-/// `claim` gets the first bytes of the content (up to 4,096) and returns how many bytes the content
+/// `claim` gets the first bytes of the content (up to 4,096). It returns the number of bytes that the content
 /// claims to have. At most one byte more is inflated, so no file uses more memory than it claims.
 pub(crate) fn inflate(
     file: &File,
@@ -108,8 +108,8 @@ pub(crate) fn inflate(
              gunzip it, a plain file can be larger"
         )));
     }
-    // One byte more than claimed: reading it detects surplus bytes, or reaches the end, where the decoder
-    // checks the CRC. Pages that are not written take no memory.
+    // Allow one byte more than claimed. Reading it detects surplus bytes, or reaches the end, where the
+    // decoder checks the CRC. Pages that are not written take no memory.
     let mut content = Memory::new(claimed.saturating_add(1).max(start.len() as u64))?;
     content.bytes_mut()[..start.len()].copy_from_slice(&start);
     let mut len = start.len();

@@ -1,4 +1,4 @@
-//! Files that begin with a known header: they are not bare numbers.
+//! Recognises files that begin with a known header. Such files are not bare numbers.
 
 use feedline_core::{Error, Result};
 
@@ -8,12 +8,12 @@ use crate::open::{is_arrow_stream, is_tar_header, is_text, is_tfrecord};
 use crate::token_files::llm_c::is_llm_c;
 use crate::{gzip, idx, npy};
 
-/// Bytes of the beginning that tell a format.
+/// Number of bytes at the beginning of a file that tell its format.
 const START: u64 = 1024;
-/// Min bytes of text: a shorter one may be a few numbers.
+/// Min bytes of a text. A shorter text may be a few numbers.
 const MIN_TEXT: usize = 32;
 
-/// Formats that `open` reads, by the first bytes of a file.
+/// Formats that `open` reads, each with its first bytes.
 const READ: &[(&[u8], &str)] = &[
     (b"PK\x03\x04", "a zip archive, such as .npz"),
     (b"PK\x05\x06", "a zip archive, such as .npz"),
@@ -21,7 +21,7 @@ const READ: &[(&[u8], &str)] = &[
     (b"ARROW1\0\0", "an Arrow file"),
 ];
 
-/// Other formats, with advice.
+/// Other formats, each with its first bytes and advice.
 const OTHERS: &[(&[u8], &str, &str)] = &[
     (b"MMIDIDX\0\0", "the index (.idx) of Megatron", "read it and the .bin beside it by `open`"),
     (b"TNTIDX\0\0", "the index (.idx) of fairseq", "read it and the .bin beside it by `open`"),
@@ -45,7 +45,7 @@ pub(crate) fn check_tokens(content: &Content) -> Result<()> {
         return Err(refused("a .npy file", &format!("read its ids by {}", stated())));
     }
     check(&start, content)?;
-    // These formats may also be records of one size; so may texts.
+    // Files of these formats may also be records of one size, and so may texts.
     if is_tar_header(&start) || is_tfrecord(&start) {
         return Err(refused("a tar archive or TFRecord", "read it by `open`"));
     }
@@ -76,7 +76,7 @@ fn check(start: &[u8], content: &Content) -> Result<()> {
         let bare = "write the bare numbers: numpy.load(FILE).tofile(OTHER), or read it by `open`";
         return Err(refused("a .npy file", bare));
     }
-    // An IDX header begins with four ordinary bytes, so its sizes must match the file.
+    // The four bytes that begin an IDX header are common, so its sizes must match the file.
     if idx::is_file(start, content.len()) {
         return Err(refused("an IDX file", "read it by `open`"));
     }
@@ -109,7 +109,7 @@ fn last_of(content: &Content) -> Result<u8> {
     Ok(last[0])
 }
 
-/// Whether `start` is the header of gzip: the magic number, deflate, and no flag that gzip does not have.
+/// Whether `start` is the header of gzip: the magic number, the method deflate, and no unknown flag.
 fn is_gzip(start: &[u8]) -> bool {
     start.starts_with(&gzip::MAGIC) && matches!(start.get(2..4), Some([8, flags]) if flags & 0xE0 == 0)
 }

@@ -83,7 +83,7 @@ impl Labelled {
         self.spec.fields()[0].row_bytes()
     }
 
-    /// Checks classes that are in memory. The device may read them without `read`.
+    /// Checks classes that are in memory, because the device may read them without a call of `read`.
     fn check_labels(&self) -> Result<()> {
         let Some(column) = self.column(1) else { return Ok(()) };
         for id in 0..self.len() {

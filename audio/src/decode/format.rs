@@ -28,7 +28,8 @@ pub enum Format {
 const MAX_TAGS: usize = 8;
 
 impl Format {
-    /// The format of a file that begins with `start`, of at least 12 bytes, after any ID3 tags.
+    /// The format of a file that begins with `start`. `start` has at least 12 bytes, and comes after any ID3
+    /// tags.
     pub fn detect(start: &[u8]) -> Option<Self> {
         let at = |offset: usize, name: &[u8]| start.get(offset..).is_some_and(|rest| rest.starts_with(name));
         match start {
@@ -37,7 +38,7 @@ impl Format {
             _ if at(0, b"OggS") => Some(Self::Ogg),
             _ if at(4, b"ftyp") => Some(Self::Mp4),
             [0xFF, second, ..] if second & 0xF6 == 0xF0 => Some(Self::Aac),
-            // Layer 3, and not the reserved version.
+            // It is layer 3, and not the reserved version.
             [0xFF, second, ..] if second & 0xE6 == 0xE2 && second & 0x18 != 0x08 => Some(Self::Mp3),
             _ => None,
         }
@@ -56,7 +57,7 @@ impl Format {
     }
 }
 
-/// The format of a file of `len` bytes, and the offset after its ID3 tags.
+/// The format of a file of `len` bytes, and the offset of the first byte after its ID3 tags.
 pub(super) fn find(source: &mut (impl Read + Seek), len: u64) -> Result<(Format, u64)> {
     let mut at = 0;
     for _ in 0..MAX_TAGS {
@@ -81,7 +82,7 @@ fn start(source: &mut (impl Read + Seek), at: u64) -> Result<Vec<u8>> {
     Ok(start)
 }
 
-/// The bytes of the ID3 tag at `start`, if there is one.
+/// The length of the ID3 tag at `start`, if there is one.
 fn tag(start: &[u8]) -> Option<u64> {
     let (head, rest) = start.split_first_chunk::<6>()?;
     let size = rest.first_chunk::<4>()?.iter().fold(0, |size, byte| size << 7 | u64::from(byte & 0x7F));

@@ -1,4 +1,4 @@
-//! A sound file: its rate, channels and frames, and any part of it as `f32`.
+//! A sound file: its rate, its channels and its frames. Any part of it can be read as `f32`.
 //!
 //! | file | what |
 //! | --- | --- |
@@ -34,15 +34,15 @@ const MAX_CHANNELS: usize = 64;
 
 /// An open sound file: WAV, FLAC, MP3, Ogg Vorbis, or AAC as `.aac` and in MP4.
 ///
-/// A frame is one sample of each channel. [`read`](Self::read) seeks to the requested frames, and decodes
-/// only those and a little before them. MP3 and `.aac` have no index: the file is read up to the frames,
-/// without decoding it.
+/// A frame is one sample of each channel. [`read`](Self::read) seeks to the requested frames. It decodes
+/// these frames and a few before them. MP3 and `.aac` have no index: the bytes before the frames are read
+/// without being decoded.
 ///
-/// A part has the same values as within the whole sound. The one exception is the substituted noise of AAC,
-/// which depends on where the part begins, but is the same at each read.
+/// A part has the same values as within the whole sound. The one exception is the substituted noise of AAC.
+/// It depends on where the part begins, but is the same at each read.
 ///
-/// A file must be complete: it must have all bytes that its header claims, and an Ogg stream its last page.
-/// An MP3 without LAME's tag and `.aac` claim no length: such a sound has the frames that are found.
+/// A file must be complete. It must have all bytes that its header claims. An Ogg stream must have its last
+/// page. An MP3 without LAME's tag and `.aac` claim no length, so such a sound has the frames that are found.
 ///
 /// ```no_run
 /// use std::fs::File;
@@ -61,7 +61,7 @@ pub struct SoundFile<'a> {
     rate: u32,
     channels: usize,
     packets: Packets<'a>,
-    /// Whether a decoder has panicked. Its state is then not used again.
+    /// Whether a decoder has panicked. After that, its state is not used again.
     is_broken: bool,
 }
 
@@ -69,8 +69,8 @@ impl<'a> SoundFile<'a> {
     /// Opens a sound of `len` bytes, and reads its header.
     ///
     /// # Errors
-    /// `Data` for an unsupported format, a damaged header, and a file that is shorter than its header claims;
-    /// errors of `source` pass through.
+    /// `Data` for an unsupported format, a damaged header, and a file that is shorter than its header claims.
+    /// Errors of `source` pass through.
     pub fn open(source: impl Read + Seek + Send + Sync + 'a, len: u64) -> Result<Self> {
         catch_panic("the decoder panicked", || Self::open_file(source, len)).unwrap_or_else(Err)
     }
@@ -118,20 +118,20 @@ impl<'a> SoundFile<'a> {
         self.channels
     }
 
-    /// Returns the number of frames, and checks that the last one exists. For this MP3 and `.aac` are read to
-    /// their end, without decoding them.
+    /// Returns the number of frames. Checks that the last frame exists. For this, MP3 and `.aac` are read to
+    /// their end without being decoded.
     ///
     /// # Errors
-    /// `Data` for a file that was cut or is damaged; errors of the source pass through.
+    /// `Data` for a file that was cut short or is damaged. Errors of the source pass through.
     pub fn frames(&mut self) -> Result<u64> {
         self.guarded(Packets::frames)
     }
 
-    /// Reads the frames `range` of each channel into `channels`, a list for each. The range must be within
+    /// Reads the frames `range` into `channels`, one list per channel. The range must be within
     /// [`frames`](Self::frames).
     ///
     /// # Errors
-    /// `Data` if they are missing or damaged; errors of the source pass through.
+    /// `Data` if frames are missing or damaged. Errors of the source pass through.
     pub fn read(&mut self, range: Range<u64>, channels: &mut Vec<Vec<f32>>) -> Result<()> {
         self.guarded(|packets| packets.read(range, channels))
     }
@@ -149,7 +149,7 @@ impl<'a> SoundFile<'a> {
     }
 }
 
-/// The decoder of a codec. It keeps the frames that the encoder added at both ends.
+/// The decoder of a codec. It keeps the frames that the encoder added at the beginning and the end.
 fn decoder(parameters: &AudioCodecParameters) -> Opened<Box<dyn AudioDecoder>> {
     get_codecs().make_audio_decoder(parameters, &AudioDecoderOptions::default().gapless(false))
 }

@@ -1,4 +1,4 @@
-//! Adapts a file to the decoder, and maps the errors of both.
+//! Adapts a file to the decoder. Maps the errors of the file and of the decoder.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -44,7 +44,7 @@ impl<R: Read + Seek + Send + Sync> MediaSource for Source<R> {
     }
 }
 
-/// The error for a source that cannot be read; an error of this project passes through.
+/// The error for a source that cannot be read. An error of this project passes through.
 pub(super) fn unreadable(error: io::Error) -> Error {
     internal::error::within(&error)
         .cloned()

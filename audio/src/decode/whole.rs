@@ -15,8 +15,8 @@ const MAX_PARTS: usize = 4096;
 /// The max bytes of an Ogg page.
 const PAGE: u64 = 27 + 255 + 255 * 255;
 
-/// Checks the sound in the bytes `range` of a file. Returns the frames of a WAV file that does not state
-/// them.
+/// Checks the sound in the bytes `range` of a file. If the header of a WAV file does not state the number of
+/// frames, returns it.
 pub(super) fn check(
     format: Format,
     source: &mut (impl Read + Seek),
@@ -41,7 +41,7 @@ fn cut(part: &str, claimed: u64, there: u64) -> Error {
     data(format!("{part} claims {claimed} bytes, and {there} are there: the file was cut, fetch it again"))
 }
 
-/// The chunk `data` must be complete, and come after `fmt `.
+/// Checks that the chunk `data` is complete and comes after `fmt `.
 fn check_wav(source: &mut (impl Read + Seek), Range { start, end }: Range<u64>) -> Result<Option<u64>> {
     let (mut at, mut block) = (start + 12, 1);
     for _ in 0..MAX_PARTS {
@@ -51,7 +51,7 @@ fn check_wav(source: &mut (impl Read + Seek), Range { start, end }: Range<u64>) 
         let [a, b, c, d, size @ ..] = read::<8>(source, at)?;
         let (size, there) = (u64::from(u32::from_le_bytes(size)), end - at - 8);
         let is_data = [a, b, c, d] == *b"data";
-        // Written as a stream, without a known length.
+        // The file was written as a stream without a known length.
         if is_data && size == u64::from(u32::MAX) {
             return Ok(Some(there / block));
         }
@@ -70,7 +70,7 @@ fn check_wav(source: &mut (impl Read + Seek), Range { start, end }: Range<u64>) 
     Err(data(format!("the WAV file has no samples in its first {MAX_PARTS} chunks: fetch it again")))
 }
 
-/// The bytes per frame, from the chunk `fmt `. The product cannot overflow.
+/// The bytes per frame in the chunk `fmt `. The product cannot overflow.
 fn block_of(chunk: [u8; 16]) -> Result<u64> {
     let [_, _, a, b, _, _, _, _, _, _, _, _, c, d, e, f] = chunk;
     let [channels, block, bits] = [[a, b], [c, d], [e, f]].map(u16::from_le_bytes);
@@ -83,7 +83,7 @@ fn block_of(chunk: [u8; 16]) -> Result<u64> {
     )))
 }
 
-/// All boxes must be complete, and the box of the sound must exist.
+/// Checks that all boxes are complete and that the box of the sound exists.
 fn check_mp4(source: &mut (impl Read + Seek), Range { start, end }: Range<u64>) -> Result<()> {
     let (mut at, mut has_sound) = (start, false);
     for _ in 0..MAX_PARTS {
@@ -99,7 +99,7 @@ fn check_mp4(source: &mut (impl Read + Seek), Range { start, end }: Range<u64>) 
         let name = String::from_utf8_lossy(&name).escape_debug().to_string();
         let part = format!("box \"{name}\" of the MP4 file");
         let size = match u32::from_be_bytes(size) {
-            // Size 0: up to the end of the file.
+            // Size 0 means: up to the end of the file.
             0 => return Ok(()),
             1 if at + 16 > end => return Err(cut(&part, 16, end - at)),
             1 => u64::from_be_bytes(read(source, at + 8)?),
@@ -116,7 +116,7 @@ fn check_mp4(source: &mut (impl Read + Seek), Range { start, end }: Range<u64>) 
     Err(data(format!("the MP4 file has more than {MAX_PARTS} boxes: write it again, by another program")))
 }
 
-/// The last page must be complete, and marked as the last one.
+/// Checks that the last page is complete and marked as the last one.
 fn check_ogg(source: &mut (impl Read + Seek), Range { start, end }: Range<u64>) -> Result<()> {
     let from = end.saturating_sub(PAGE).max(start);
     let mut tail = Vec::new();

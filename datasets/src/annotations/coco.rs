@@ -14,10 +14,10 @@ use super::table::{Annotation, Boxes};
 use crate::disk::read_whole;
 use crate::error::{data, one_line};
 
-/// The largest category id that can be an index into the list of classes.
+/// The largest category id. The list of classes is indexed by these ids.
 const MAX_CLASS: i64 = 1 << 16;
 
-/// `S` is the type of an object's outline; without masks, a type that skips it.
+/// `S` is the type of an object's outline. Without masks, it is a type that skips the outline.
 #[derive(Deserialize)]
 struct File<S> {
     images: Vec<Image>,
@@ -54,7 +54,7 @@ struct Item<S> {
     segmentation: Option<S>,
 }
 
-/// A number, or `true` and `false` as some tools write.
+/// A number. Some tools write `true` and `false` instead.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Crowd {
@@ -68,7 +68,7 @@ impl Default for Crowd {
     }
 }
 
-/// Reads the file; with `masks`, also the outlines of the objects.
+/// Reads the file. If `masks` is true, also reads the outlines of the objects.
 pub(super) fn read(path: &Path, images: &Path, stated: Option<&[String]>, masks: bool) -> Result<Read> {
     if masks {
         return read_as(path, images, stated, Some(&Outline::new));
@@ -163,7 +163,7 @@ fn read_as<S: DeserializeOwned>(
     })
 }
 
-/// Height and width of a picture, for its mask.
+/// The height and the width of a picture, for its mask.
 fn sides(image: &Image) -> Result<Sides, String> {
     let sides = image.height.zip(image.width).map(|(height, width)| [height, width]);
     sides.filter(|sides| outline::is_small(*sides)).ok_or_else(|| {
@@ -174,7 +174,7 @@ fn sides(image: &Image) -> Result<Sides, String> {
     })
 }
 
-/// The checked outline of an object with this label.
+/// The checked outline of an object whose label is `label`.
 fn outline<S>(given: Option<S>, label: i64, image: &Image, check: Check<'_, S>) -> Result<Outline, String> {
     let sides = sides(image)?;
     if !(1..=outline::MAX_LABEL).contains(&label) {
@@ -187,12 +187,12 @@ fn outline<S>(given: Option<S>, label: i64, image: &Image, check: Check<'_, S>) 
     check(given, sides)
 }
 
-/// The numbers, with NaN for `null`: a sample with a NaN is refused when it is read.
+/// The numbers. A `null` becomes NaN: reading a sample with NaN is an error.
 fn numbers(given: &[Option<f64>]) -> Vec<f32> {
     given.iter().map(|number| number.map_or(f32::NAN, |number| number as f32)).collect()
 }
 
-/// The names, indexed by category id; empty if an id cannot be an index.
+/// The names, indexed by category id. Empty if an id cannot be an index.
 fn names(categories: &[Category]) -> Vec<String> {
     let Some(last) = categories.last().filter(|last| last.id < MAX_CLASS && categories[0].id >= 0) else {
         return Vec::new();
@@ -204,7 +204,7 @@ fn names(categories: &[Category]) -> Vec<String> {
     names
 }
 
-/// Replaces `NaN` and infinities, which Python writes and JSON does not have, by `null`, so that only their
+/// Replaces `NaN` and infinities by `null`. Python writes them, but JSON does not have them. So only their
 /// samples are refused, not the whole file.
 fn null_for_nan(json: Vec<u8>) -> Vec<u8> {
     const WORDS: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];

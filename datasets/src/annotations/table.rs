@@ -8,40 +8,41 @@ use crate::{ElementType, SchemaField, Value};
 /// The annotation of one box.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Annotation {
-    /// The number of the picture.
+    /// The index of the picture.
     pub(super) picture: usize,
     pub(super) corners: [f32; 4],
     pub(super) label: i64,
     pub(super) area: f32,
-    /// `iscrowd`, or `difficult`.
+    /// COCO's `iscrowd`, or Pascal VOC's `difficult`.
     pub(super) flag: bool,
-    /// Three numbers per point; zeros if the box has none.
+    /// Three numbers per point. Zeros if the box has no points.
     pub(super) keypoints: Vec<f32>,
-    /// `None` if no masks are made.
+    /// The object's outline. `None` if no masks are made.
     pub(super) outline: Option<Outline>,
 }
 
 /// The boxes of all pictures, in the order of the pictures.
 #[derive(Debug, Default)]
 pub(super) struct Boxes {
-    /// The first annotation of each picture, and the end.
+    /// The index of each picture's first annotation, and the number of annotations.
     starts: Vec<usize>,
     corners: Vec<[f32; 4]>,
     labels: Vec<i64>,
-    /// Empty without areas.
+    /// The area of each box. Empty if the boxes have no areas.
     areas: Vec<f32>,
     flags: Vec<bool>,
     /// The name of the flags, if there are any.
     flag: Option<&'static str>,
-    /// Points per box, or 0.
+    /// Points per box. 0 if boxes have no points.
     points: usize,
-    /// The keypoints of all boxes, one after another; a box may have fewer than others.
+    /// The keypoints of all boxes, one after another. Boxes may differ in their number of keypoints.
     keypoints: Vec<f32>,
-    /// The index in `keypoints` of each box's first number, and the end; only the end if there are none.
+    /// The index in `keypoints` of each box's first number, and the end. If there are no keypoints, only the
+    /// end.
     firsts: Vec<usize>,
-    /// Empty without ids.
+    /// The id of each picture. Empty if pictures have no ids.
     picture_ids: Vec<i64>,
-    /// The outline of each box, and the sides of each picture; empty without masks.
+    /// The outline of each box, and the sides of each picture. Empty if there are no masks.
     outlines: Vec<Outline>,
     sides: Vec<Sides>,
 }
@@ -49,7 +50,7 @@ pub(super) struct Boxes {
 impl Boxes {
     /// The boxes of `pictures` pictures.
     pub(super) fn new(pictures: usize, mut annotations: Vec<Annotation>, flag: Option<&'static str>) -> Self {
-        // The order within a picture stays.
+        // The order within a picture stays unchanged.
         annotations.sort_by_key(|annotation| annotation.picture);
         let starts = (0..=pictures).map(|picture| annotations.partition_point(|one| one.picture < picture));
         let points = annotations.iter().map(|one| one.keypoints.len() / 3).max().unwrap_or(0);
@@ -69,12 +70,12 @@ impl Boxes {
         boxes
     }
 
-    /// Adds the id of each picture. Only COCO has them, and areas.
+    /// Adds the id of each picture. Only COCO has ids and areas.
     pub(super) fn with_ids(self, picture_ids: Vec<i64>) -> Self {
         Self { picture_ids, ..self }
     }
 
-    /// Adds the height and width of each picture, for the masks; `sides` is empty without masks.
+    /// Adds the height and width of each picture, for the masks. `sides` is empty if there are no masks.
     pub(super) fn with_masks(self, sides: Vec<Sides>) -> Self {
         Self { sides, ..self }
     }
@@ -84,7 +85,7 @@ impl Boxes {
         !self.sides.is_empty()
     }
 
-    /// The mask of a picture as a file, if there are masks.
+    /// The mask of a picture as a PNG file, if there are masks.
     pub(super) fn mask(&self, picture: usize) -> Result<Option<Vec<u8>>> {
         let Some(&sides) = self.sides.get(picture) else { return Ok(None) };
         let of = self.starts[picture]..self.starts[picture + 1];
@@ -97,7 +98,7 @@ impl Boxes {
         (self.points > 0).then_some(self.points)
     }
 
-    /// The fields after the picture.
+    /// The fields that follow the picture.
     pub(super) fn fields(&self) -> Vec<SchemaField> {
         let number = ElementType::Number;
         let list = |name: &str, element, item: &[usize]| {

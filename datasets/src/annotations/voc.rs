@@ -14,10 +14,10 @@ use super::{Read, files, has_extension, label_of};
 use crate::disk::read_whole;
 use crate::error::{data, one_line};
 
-/// Max depth of the tags that are read. A file may have any number of deeper tags, which have no meaning.
+/// Max depth of the tags that are read. Deeper tags have no meaning, and a file may have any number of them.
 const DEPTH: usize = 5;
 
-/// The content of one picture's file.
+/// The content of the file of one picture.
 #[derive(Default)]
 struct Page {
     filename: String,
@@ -33,7 +33,7 @@ struct Object {
 
 pub(super) fn read(annotations: &[PathBuf], images: &Path, stated: Option<&[String]>) -> Result<Read> {
     let pictures = files(images, |file| !has_extension(file, "xml"))?;
-    // Pictures by file name too, because folders of annotations are often flat.
+    // Also look pictures up by file name: folders of annotations are often flat.
     let by_name: BTreeMap<_, _> =
         pictures.iter().filter_map(|(stem, file)| Some((stem.file_name()?.to_owned(), file))).collect();
     let (mut pages, mut found) = (Vec::new(), Vec::new());

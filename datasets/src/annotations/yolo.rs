@@ -1,4 +1,4 @@
-//! YOLO's text files: one per picture, a line per box.
+//! YOLO's text files. Each picture has a file, and each box a line.
 
 use std::fs;
 use std::path::Path;

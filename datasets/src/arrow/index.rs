@@ -1,4 +1,4 @@
-//! The offsets of the messages of a file or a stream, and its dictionaries.
+//! The offsets of the messages in a file or a stream, and its dictionaries.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ impl Index {
             }
         }
         let (parts, batches) = (starts(footer.dictionaries()), starts(footer.recordBatches()));
-        // A file with a message listed many times would claim any number of rows.
+        // A footer that lists one message many times would claim any number of rows.
         let mut sorted = [&parts[..], &batches[..]].concat();
         sorted.sort_unstable();
         if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
@@ -111,7 +111,7 @@ impl Index {
             at = place.body.end;
             match parse(&metadata)?.header_type() {
                 MessageHeader::DictionaryBatch => {
-                    // Earlier batches keep their values.
+                    // The batches before this one keep the old values.
                     let all = Arc::make_mut(&mut dictionaries);
                     index.dictionary(content, &place, &metadata, all, &mut grown)?;
                 }
@@ -180,7 +180,7 @@ fn starts<'a>(blocks: Option<impl IntoIterator<Item = &'a Block>>) -> Vec<u64> {
     starts.collect()
 }
 
-/// The body of a message; not copied if the content is in memory.
+/// The body of a message. If the content is in memory, it is not copied.
 pub(super) fn body(content: &Arc<Content>, place: &Place) -> Result<Buffer> {
     let (start, end) = (place.body.start, place.body.end);
     if content.bytes().is_some() {

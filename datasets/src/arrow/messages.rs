@@ -1,7 +1,7 @@
-//! The messages of Arrow's interprocess format: offsets, and checks of the sizes that they state.
+//! The messages of Arrow's interprocess format. Finds their offsets, and checks the sizes that they state.
 //!
-//! A message is the length of its metadata (`i32`, after four bytes 0xFF since Arrow 0.15), the metadata as a
-//! flatbuffer, and a body of buffers (Arrow, "Columnar Format").
+//! A message has three parts: the length of its metadata (`i32`, after four bytes 0xFF since Arrow 0.15), the
+//! metadata as a flatbuffer, and a body of buffers (Arrow, "Columnar Format").
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::error::{data, one_line};
 use crate::gzip::most_inflated;
 
 const MARKER: [u8; 4] = [0xFF; 4];
-/// Bytes before the content of a compressed buffer: the length when it is inflated.
+/// Bytes before the content of a compressed buffer. They hold the inflated length.
 const LENGTH: u64 = 8;
 
 /// The offsets and lengths of a message.
@@ -27,7 +27,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The message at `start` and its metadata; `None` at the end of a stream.
+    /// The message at `start`, and its metadata. `None` at the end of a stream.
     pub(super) fn find(content: &Content, start: u64) -> Result<Option<(Self, Vec<u8>)>> {
         let number = |at: u64| -> Result<[u8; 4]> {
             let mut number = [0; 4];
@@ -74,7 +74,7 @@ impl Place {
     }
 }
 
-/// The message in `metadata`, checked against its own length.
+/// Parses the message in `metadata`. Checks it against its own length.
 pub(super) fn parse(metadata: &[u8]) -> Result<Message<'_>> {
     root_as_message(metadata).map_err(|error| {
         data("the metadata of a message is damaged: fetch the file again").with_source(one_line(error))
@@ -88,13 +88,13 @@ pub(crate) fn is_stream(start: &[u8]) -> bool {
     };
     match metadata.get(..u32::from_le_bytes(*length) as usize) {
         Some(metadata) => parse(metadata).is_ok_and(|message| message.header_type() == MessageHeader::Schema),
-        // A flatbuffer begins with the offset of its root, which is small.
+        // A flatbuffer begins with the offset of its root. The offset is small.
         None => metadata.first_chunk().is_some_and(|root| (4..256).contains(&u32::from_le_bytes(*root))),
     }
 }
 
-/// Checks the numbers of a batch against its body, so that no read is out of bounds and the memory allocated
-/// is within [`most_inflated`].
+/// Checks the numbers of a batch against its body. So no read is out of bounds, and the allocated memory is
+/// within [`most_inflated`].
 pub(super) fn check<'a>(
     batch: RecordBatch<'_>,
     columns: impl IntoIterator<Item = &'a DataType>,
@@ -134,7 +134,7 @@ pub(super) fn check<'a>(
         let mut holds = bytes.len() as u64;
         if batch.compression().is_some() && holds >= LENGTH {
             let claimed = bytes.first_chunk().map_or(0, |number| i64::from_le_bytes(*number));
-            // -1 marks a buffer that is not compressed.
+            // -1 means that the buffer is not compressed.
             holds = if claimed == -1 { holds - LENGTH } else { u64::try_from(claimed).unwrap_or(u64::MAX) };
             inflated = inflated.saturating_add(holds);
         }
@@ -155,13 +155,13 @@ fn too_many(what: &str, count: i64, body: u64) -> feedline_core::Error {
     data(format!("a record batch claims {count} {what} in a body of {body} bytes: fetch the file again"))
 }
 
-/// For each buffer of a column of type `kind`, appends the number of bytes that its length must be a multiple
-/// of. `views` has the number of data buffers of each column of views.
+/// For each buffer of a column of type `kind`, appends a number of bytes. The length of the buffer must be a
+/// multiple of it. `views` has the number of data buffers of each column of views.
 ///
 /// The Arrow crates panic on a buffer of offsets whose length is not a multiple of an offset.
 fn units(kind: &DataType, old: bool, views: &mut impl Iterator<Item = i64>, to: &mut Vec<u64>) {
     use DataType::*;
-    // The first buffer holds the nulls.
+    // The first buffer holds the validity bitmap.
     match kind {
         Null => {}
         Utf8 | Binary => to.extend([1, 4, 1]),
@@ -202,7 +202,7 @@ fn units(kind: &DataType, old: bool, views: &mut impl Iterator<Item = i64>, to: 
             units(values.data_type(), old, views, to);
         }
         Union(fields, mode) => {
-            // Unions had nulls before version 5 of the metadata.
+            // Before version 5 of the metadata, unions had a validity bitmap.
             to.extend(old.then_some(1));
             to.push(1);
             to.extend((*mode == UnionMode::Dense).then_some(4));

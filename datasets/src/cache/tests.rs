@@ -1,4 +1,4 @@
-//! Tests of a cache: the parts it holds, evicts and prefetches.
+//! Tests of a cache: which parts it holds, evicts and prefetches.
 
 use std::sync::atomic::AtomicUsize;
 
@@ -20,7 +20,7 @@ fn the_part_that_was_used_longest_ago_goes_first() {
         decoded.load(Ordering::Relaxed) > before
     };
     assert_eq!([0, 1, 0, 1].map(get), [true, true, false, false]);
-    // 1 was used before 0 was used again, and before 2 was added.
+    // Part 1 was used before part 0 was used again, and before part 2 was added.
     assert_eq!([2, 0].map(get), [true, true]);
     assert_eq!([0, 2, 0].map(get), [false, false, false]);
     assert_eq!([3, 3].map(get), [true, false]);
@@ -56,7 +56,7 @@ fn a_part_beyond_the_limit_is_held_until_the_next_and_an_error_is_not_held() {
     assert_eq!(*cache.get(0, || Ok((9, 100))).unwrap(), 9);
 }
 
-/// A cache of ten parts of 10 bytes each; the parts `used` have been used.
+/// A cache of ten parts of 10 bytes each. The parts `used` have been used.
 fn with_used(limit: u64, used: &[usize]) -> Cache<usize> {
     let cache = Cache::new(10, limit);
     used.iter().for_each(|&part| drop(cache.get(part, || Ok((part, 10))).unwrap()));
@@ -79,7 +79,7 @@ fn a_call_prefetches_one_part_and_only_one_that_is_not_held() {
     assert_eq!(prefetch(&[4, 6, 5]), (Prefetched::Prepared, vec![5]));
     assert_eq!(prefetch(&[4, 6, 5]), (Prefetched::Ready, vec![]));
     assert_eq!(prefetch(&[]), (Prefetched::Ready, vec![]));
-    // A part that does not exist is an error of the read, not of the prefetch.
+    // Prefetching a part that does not exist is no error. The read reports the error.
     assert_eq!(prefetch(&[10, usize::MAX]), (Prefetched::Ready, vec![]));
     assert_eq!(*cache.get(6, || panic!("it is held")).unwrap(), 6);
     for part in [0, 1, 2, 7, 8, 9] {
@@ -112,7 +112,7 @@ fn a_part_that_another_thread_decodes_is_not_waited_for() {
     assert_eq!(cache.prefetch([5, 6], |_| panic!("both are held")), Prefetched::Ready);
 }
 
-/// Calls `prefetch` for `samples` samples of a part, until they are prepared or there is no room.
+/// Calls `prefetch` for `samples` samples of a part. Stops when they are prepared or there is no room.
 fn prefetch(cache: &Cache<usize>, part: usize, samples: usize) -> Prefetched {
     let call = || cache.prefetch(vec![part; samples], |part| Ok((part, 10)));
     let outcome = call();
@@ -128,12 +128,13 @@ fn parts_ahead_leave_room_for_those_that_are_being_read() {
         assert!(outcomes[count..].iter().all(|&outcome| outcome == Prefetched::Full), "{outcomes:?}");
         count
     };
-    // In sequence, two parts are being read.
+    // In sequential order, two parts are being read.
     assert_eq!(ahead(&with_used(80, &[0]), 100), 6);
-    // If samples are shuffled, all parts of two windows; but a quarter of the cache is for parts ahead.
+    // If samples are shuffled, all parts of two windows are needed. But a quarter of the cache is for
+    // prefetched parts.
     assert_eq!(ahead(&with_used(80, &[0]), 1), 2);
     assert_eq!(ahead(&with_used(39, &[0]), 100), 1);
-    // Five workers hold a part each.
+    // Five workers use one part each.
     let cache = with_used(80, &[0, 1, 2, 3, 4]);
     let held = Vec::from_iter((0..5).map(|part| cache.get(part, || panic!("it is held")).unwrap()));
     let outcomes = [5, 6, 7].map(|part| prefetch(&cache, part, 100));
@@ -148,7 +149,7 @@ fn parts_ahead_are_evicted_last_and_make_room_when_they_are_used() {
     let all = (1..8).map(|part| prefetch(&cache, part, 100));
     assert_eq!(Vec::from_iter(all)[5..], [Prefetched::Prepared, Prefetched::Full]);
     for part in 1..5 {
-        // Before the prefetched part is used, other parts are read, more than fit beside it.
+        // Other parts are read before the prefetched part is used. They do not all fit beside it.
         for other in [8, 9, 0] {
             assert_eq!(*cache.get(other, || Ok((other, 10))).unwrap(), other);
         }
@@ -196,7 +197,7 @@ fn threads_that_want_the_same_part_decode_it_once() {
     });
 }
 
-/// The pages that the system has given to the calling thread so far.
+/// The number of pages that the system has given to the calling thread so far.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn pages() -> u64 {
     let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
@@ -205,7 +206,7 @@ fn pages() -> u64 {
     fields.split_whitespace().nth(7).unwrap().parse().unwrap()
 }
 
-/// Two threads decode parts and read each other's, so that each part is freed by either of them.
+/// Two threads decode parts and read each other's parts. So either thread may free a part.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[test]
 fn the_memory_of_evicted_parts_is_used_again() {
@@ -216,7 +217,7 @@ fn the_memory_of_evicted_parts_is_used_again() {
     let get = |part: usize| {
         let decode = || {
             decoded.fetch_add(1, Ordering::Relaxed);
-            // A decoder has the bytes of the file beside the part.
+            // A decoder holds the bytes of the file beside the part.
             let stored = vec![1_u8; bytes(part)];
             Ok((stored.clone(), bytes(part) as u64))
         };

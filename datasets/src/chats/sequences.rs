@@ -1,4 +1,5 @@
-//! The sequences of a sample: rendered by the template, tokenized, with the tokens that are learnt.
+//! Makes the sequences of a sample. The template renders them, the tokenizer encodes them, and the tokens to
+//! learn are marked.
 
 use std::ops::Range;
 
@@ -12,7 +13,7 @@ use crate::template::{Rendered, parsed};
 use crate::tokenized::{Encoded, encode_with_places};
 
 impl Chats {
-    /// The values of a sample: ids and labels of each of its sequences.
+    /// The ids and labels of each sequence of a sample.
     pub(super) fn sequences(&self, sample: u64, values: &mut Values) -> Result<Vec<Sequence>> {
         self.reader.read(sample, values)?;
         let text = |field: usize| {
@@ -29,7 +30,7 @@ impl Chats {
             None => Ok(Value::None),
         };
         let tools = match value(self.columns.tools)? {
-            // A list that was written as a text.
+            // The list was written as a text.
             Value::Text(text) => parsed(&text)?,
             tools => tools,
         };
@@ -48,7 +49,7 @@ impl Chats {
             .collect()
     }
 
-    /// The template's variables other than the messages.
+    /// The variables of the template, except the messages.
     fn variables(&self, of_sample: Value) -> Result<Value> {
         let mut all = Dict::default();
         for (name, json) in &self.options.context {
@@ -82,7 +83,7 @@ impl Chats {
         }
         match parsed(trimmed.trim_end()) {
             Ok(Value::List(messages)) => Ok(Part::Messages(messages.to_vec())),
-            // The text only looks like JSON.
+            // The text looks like JSON, but is not JSON.
             _ => Ok(Part::Text(text.to_owned())),
         }
     }
@@ -121,7 +122,7 @@ impl Chats {
         Ok(Sequence { ids, learnt })
     }
 
-    /// A prompt with an answer, which is learnt.
+    /// The sequence of a prompt and an answer. The answer is learnt.
     fn completion(&self, prompt: &Part, answer: Part, tools: Value, variables: &Value) -> Result<Sequence> {
         let (before, all) = match (prompt, answer) {
             (Part::Messages(prompt), Part::Messages(answer)) => {
@@ -129,7 +130,7 @@ impl Chats {
                 let before = self.rendered(prompt.clone(), tools.clone(), variables, true)?.text;
                 (before, self.rendered(whole, tools, variables, false)?.text)
             }
-            // A whole conversation that includes the prompt: the last answer is learnt.
+            // The messages are a whole conversation, including the prompt. The last answer is learnt.
             (Part::Text(prompt), Part::Messages(mut whole)) if prompt.is_empty() => {
                 let all = self.rendered(whole.clone(), tools.clone(), variables, false)?.text;
                 whole.pop();
@@ -151,7 +152,7 @@ impl Chats {
             _ => return Err(data("prompt and answer are a text and a list of messages: make both the same")),
         };
         let (before, (ids, _)) = (self.encode(&before)?.0, self.encode(&all)?);
-        // As in TRL, the answer begins after the ids that the prompt alone has.
+        // As in TRL, the answer begins after the ids of the prompt alone.
         let same = before.iter().zip(&ids).take_while(|(before, id)| before == id).count();
         if same < before.len() {
             let why = "the prompt's ids do not begin those of the prompt with its answer: the template \
@@ -162,7 +163,7 @@ impl Chats {
         Ok(Sequence { ids, learnt })
     }
 
-    /// The ids of a text, with the character range of each.
+    /// The ids of a text, and the character range of each id.
     fn encode(&self, text: &str) -> Result<Encoded> {
         encode_with_places(&self.tokenizer, text).map_err(|error| {
             let why = format!("a conversation cannot be tokenized by {}", self.tokenizer_path.display());
@@ -178,14 +179,14 @@ enum Part {
     Messages(Vec<Value>),
 }
 
-/// Ids, and whether each is learnt.
+/// The ids of a sequence, and whether each id is learnt.
 #[derive(Debug)]
 pub(super) struct Sequence {
     pub(super) ids: Vec<u32>,
     pub(super) learnt: Vec<bool>,
 }
 
-/// The character ranges after each `start` up to and including the next `end`.
+/// The character ranges after each `start`, up to and including the next `end`.
 fn between(text: &str, start: &str, end: &str) -> Vec<Range<usize>> {
     let (mut spans, mut at) = (Vec::new(), 0);
     if start.is_empty() {

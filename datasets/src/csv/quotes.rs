@@ -1,5 +1,5 @@
-//! Finds quotes that never close, or close in the wrong place: the parser takes the rows after them for one
-//! cell.
+//! Finds quotes that never close, or that close in the wrong place. The parser takes the rows after such a
+//! quote for one cell.
 
 use std::io::{self, Read};
 
@@ -11,15 +11,15 @@ use crate::error::{data, of_stream};
 /// The byte order mark of UTF-8.
 const MARK: &[u8] = b"\xEF\xBB\xBF";
 
-/// Follows the quotes of a table byte by byte, by the rules of the parser.
+/// Follows the quotes of a table byte by byte, with the rules of the parser.
 #[derive(Debug)]
 pub(super) struct Quotes {
     delimiter: u8,
-    /// Bytes seen.
+    /// The number of bytes seen.
     offset: u64,
     last: Option<u8>,
     state: State,
-    /// The offset of the first cell that has line breaks, and text after its closing quote.
+    /// The offset of the first cell with line breaks and with text after its closing quote.
     misplaced: Option<u64>,
 }
 
@@ -27,14 +27,14 @@ pub(super) struct Quotes {
 enum State {
     Outside,
     Quoted(Cell),
-    /// After a quote within a quoted cell. It closes the cell, unless another quote follows.
+    /// The last byte was a quote within a quoted cell. It closes the cell, unless another quote follows.
     Closed(Cell),
 }
 
 /// A quoted cell.
 #[derive(Clone, Copy, Debug)]
 struct Cell {
-    /// The offset of its opening quote.
+    /// The offset of the cell's opening quote.
     from: u64,
     has_break: bool,
 }
@@ -52,7 +52,7 @@ impl Quotes {
         Self { delimiter, offset: 0, last: None, state: State::Outside, misplaced: None }
     }
 
-    /// Sees the next bytes.
+    /// Follows the quotes in the next bytes.
     pub(super) fn see(&mut self, bytes: &[u8]) {
         let mark = if self.offset == 0 && bytes.starts_with(MARK) { MARK.len() } else { 0 };
         let mut at = mark;
@@ -97,7 +97,7 @@ impl Quotes {
         byte == self.delimiter || byte == b'\n' || byte == b'\r'
     }
 
-    /// The first fault, once all bytes have been seen.
+    /// The first fault. Call this after all bytes have been seen.
     pub(super) fn fault(&self) -> Option<Fault> {
         if let Some(offset) = self.misplaced {
             return Some(Fault { offset, never_closes: false });
@@ -135,7 +135,7 @@ impl Fault {
     }
 }
 
-/// A stream whose quotes are watched.
+/// A stream that passes its bytes to a `Quotes`.
 pub(super) struct Watched<R> {
     stream: R,
     pub(super) quotes: Quotes,
@@ -168,13 +168,13 @@ mod tests {
             ("\"a,b\n1,2\n", Some((0, true))),
             ("\u{FEFF}\"a,b\n1,2\n", Some((3, true))),
             ("\u{FEFF}\"a\",b\n1,2\n", None),
-            // A quote within a cell that has none at its beginning is text.
+            // If a cell does not begin with a quote, a quote within it is text.
             ("a,b\n5\" disk,x\"\n", None),
             ("a,b\n1, \"x\n", None),
             ("a,b\r\n1,\"x\r\ny\"\r\n", None),
             ("a,b\r\"x\r\n", Some((4, true))),
             ("a,b\n1,\"x\"\"\ny\"\n", None),
-            // The opening quote of a cell in line 4 closes the quote of line 2.
+            // The opening quote of a cell in line 4 closes the quote that line 2 opened.
             ("a,b\n1,\"x\n2,y\n3,\"z\"\n", Some((6, false))),
             ("a,b\n1,\"x\"z\n", None),
             ("a,b\n1,\"\"\n2,\"\"\"\"\n", None),
@@ -183,7 +183,7 @@ mod tests {
         ];
         for (text, expected) in cases {
             for split in 0..=text.len() {
-                // The parser, too, looks for the mark only in its first input.
+                // Like this, the parser looks for the mark only in its first input.
                 if text.as_bytes().starts_with(MARK) && (1..3).contains(&split) {
                     continue;
                 }

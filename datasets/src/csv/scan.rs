@@ -43,7 +43,8 @@ impl Scan {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {
-                    // A row with another number of cells may be several rows, if a quote opens in the first.
+                    // A row with another number of cells may be several rows, if a quote opens in its first
+                    // row.
                     let from = error.position().map_or(0, csv::Position::byte);
                     let within = |offset: u64| (from..rows.position().byte()).contains(&offset);
                     let fault = rows.get_ref().quotes.fault().filter(|fault| within(fault.offset));
@@ -53,7 +54,7 @@ impl Scan {
             let start = row.position().map_or(0, csv::Position::byte);
             let cells = cells(&row).map_err(|error| error.at_offset(start))?;
             if cells.first().is_some_and(|cell| cell.starts_with(BOM)) {
-                // The parser of a single row would skip it.
+                // The parser of a single row would skip this mark.
                 let line = row.position().map_or(0, csv::Position::line);
                 let why = format!("line {line} begins with a byte order mark, as if files were joined");
                 return Err(data(why + ": remove it").at_offset(start));
@@ -112,8 +113,8 @@ impl Scan {
         Ok(self.seen[self.place(name)?])
     }
 
-    /// Refuses a column that `f64` would round. `all` has the types that fit the columns `names` in all
-    /// shards.
+    /// Refuses a column if `f64` would round its values. `all` has the types that fit the columns `names` in
+    /// all shards.
     pub(super) fn check_exact(&self, names: &[String], all: &[Seen], options: &CsvOptions) -> Result<()> {
         for (name, all) in names.iter().zip(all) {
             let is_stated = options.types.iter().any(|(stated, _)| stated == name);
@@ -134,7 +135,7 @@ impl Scan {
         Ok(())
     }
 
-    /// Line, byte and text of the first cell that does not fit the type.
+    /// The line, the byte and the text of the first cell that does not fit the type.
     fn first_unfit(&self, cell: usize, element: ElementType) -> Option<(u64, u64, String)> {
         let mut rows = rows(self.content.stream(), self.delimiter);
         let mut row = ByteRecord::new();
@@ -149,7 +150,7 @@ impl Scan {
         None
     }
 
-    /// The table of the columns `names`, whose cells have the types `seen`.
+    /// The table with the columns `names`. `seen` has the types of their cells.
     pub(super) fn into_table(self, names: &[String], seen: &[Seen], options: &CsvOptions) -> Result<Csv> {
         let at = |error: Error| error.at_path(&self.path);
         let stated = options.types.iter().map(|(name, _)| name);
@@ -191,7 +192,7 @@ fn rows<R: Read>(stream: R, delimiter: u8) -> csv::Reader<R> {
     ReaderBuilder::new().delimiter(delimiter).has_headers(false).from_reader(stream)
 }
 
-/// The cells of a row; an error for one that is not UTF-8.
+/// The cells of a row. A cell that is not UTF-8 is an error.
 fn cells(row: &ByteRecord) -> Result<Vec<&str>> {
     let cell = |(at, cell)| {
         std::str::from_utf8(cell)
@@ -203,7 +204,7 @@ fn cells(row: &ByteRecord) -> Result<Vec<&str>> {
 fn damaged(error: csv::Error) -> Error {
     let (offset, text) = (error.position().map(csv::Position::byte), one_line(&error));
     let error = match error.into_kind() {
-        // A read error already names its place.
+        // A read error names its own position.
         CsvError::Io(error) => {
             return of_stream(error, |error| data("the table cannot be read").with_source(error));
         }

@@ -1,4 +1,4 @@
-//! The delimiter of a table, and the names of its columns.
+//! Finds the delimiter of a table and the names of its columns.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -22,24 +22,24 @@ pub(super) fn is_tab(path: &Path) -> bool {
     name.ends_with(".tsv") || name.ends_with(".tsv.gz")
 }
 
-/// Whether some delimiter splits each of the first rows of a text into the same number of cells, at least
-/// two.
+/// Whether a delimiter splits each of the first rows of a text into the same number of cells, and into at
+/// least two.
 pub(crate) fn is_table(content: &Content) -> Result<bool> {
     Ok(delimiter_of(content, false)?.is_some())
 }
 
-/// The delimiter that splits each of the first rows into the same number of cells, at least two; `None` if
-/// there is none.
+/// The delimiter that splits each of the first rows into the same number of cells, and into at least two.
+/// `None` if there is no such delimiter.
 pub(super) fn delimiter(content: &Content) -> Result<Option<u8>> {
     delimiter_of(content, true)
 }
 
-/// If a quote never closes: with `is_table`, only the rows before it are tried; otherwise the text is prose,
-/// and has no delimiter.
+/// As [`delimiter`]. If a quote never closes, `is_table` decides. If it is true, only the rows before the
+/// quote are tried. If it is false, the text is prose and has no delimiter.
 fn delimiter_of(content: &Content, is_table: bool) -> Result<Option<u8>> {
     let mut head = content.read(0, content.len().min(SNIFFED_BYTES) as usize)?;
     if content.len() > SNIFFED_BYTES {
-        // Drops the last row, which may be cut.
+        // Drop the last row, as it may be cut.
         head.truncate(row_before(&head, head.len()));
     }
     let cells = |delimiter: u8| {
@@ -55,7 +55,7 @@ fn delimiter_of(content: &Content, is_table: bool) -> Result<Option<u8>> {
         for number in 0..SNIFFED_ROWS {
             match rows.read_byte_record(&mut row) {
                 Ok(true) => cells = Some(row.len()),
-                // A single row may be any text that contains a comma.
+                // A single row may be any text with a comma.
                 Ok(false) if number < 2 && open.is_none() => return None,
                 Ok(false) => break,
                 Err(_) => return None,
@@ -64,7 +64,7 @@ fn delimiter_of(content: &Content, is_table: bool) -> Result<Option<u8>> {
         cells.filter(|&cells| cells > 1)
     };
     let possible = DELIMITERS.into_iter().filter_map(|one| Some((cells(one)?, one)));
-    // If several fit, the one with the most cells per row; in a tie the first.
+    // If several delimiters fit, take the one with the most cells per row. In a tie, take the first one.
     Ok(possible.rev().max_by_key(|(cells, _)| *cells).map(|(_, delimiter)| delimiter))
 }
 
@@ -73,8 +73,8 @@ fn row_before(text: &[u8], at: usize) -> usize {
     text[..at].iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1)
 }
 
-/// Whether the first row names the columns. pandas leaves the names of an index empty, and calls columns that
-/// have no names 0, 1 and so on.
+/// Whether the first row names the columns. pandas leaves the names of an index empty. It calls columns
+/// without names 0, 1 and so on.
 pub(super) fn is_header(cells: &[&str]) -> bool {
     let names = &cells[cells.iter().take_while(|cell| cell.is_empty()).count()..];
     let is_name = |cell: &&str| !cell.is_empty() && cell.parse::<f64>().is_err();
@@ -83,7 +83,7 @@ pub(super) fn is_header(cells: &[&str]) -> bool {
     !names.is_empty() && (are_names || are_places)
 }
 
-/// The names of the columns: `cells`, the first row, if it is a header.
+/// The names of the columns. If the first row `cells` is a header, it has the names.
 pub(super) fn names(cells: &[&str], is_header: bool) -> Vec<String> {
     let name = |(at, cell): (usize, &&str)| match *cell {
         name if is_header && !name.is_empty() => name.to_owned(),

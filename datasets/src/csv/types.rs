@@ -7,7 +7,7 @@ use crate::column_type::{ColumnType, unfit};
 use crate::schema::{is_exact, is_small};
 use crate::{ElementType, Nulls};
 
-/// Appends the cell's value, little-endian; `None` if it is of another type.
+/// Appends the cell's value, little-endian. `None` if the cell is of another type.
 pub(super) fn write(kind: ColumnType, cell: &str, to: &mut Vec<u8>) -> Option<()> {
     match kind {
         ColumnType::Int => to.extend(cell.parse::<i64>().ok()?.to_le_bytes()),
@@ -29,13 +29,13 @@ pub(super) fn fits(element: ElementType, cell: &str) -> bool {
     })
 }
 
-/// The number in a cell; `None` for one beyond `f64`, such as 1e999.
+/// The number in a cell. `None` for a number beyond `f64`, such as 1e999.
 fn float_of(cell: &str) -> Option<f64> {
     let is_word = || !cell.bytes().any(|byte| byte.is_ascii_digit());
     cell.parse::<f64>().ok().filter(|number| number.is_finite() || is_word())
 }
 
-/// Whether the whole number in a cell is written in its usual form: `7`, not `007` or `+7`.
+/// Whether the whole number in a cell has its usual form, such as `7`, not `007` or `+7`.
 fn is_plain(cell: &str) -> bool {
     let digits = cell.strip_prefix('-').unwrap_or(cell);
     cell == "0" || digits.starts_with(|first: char| ('1'..='9').contains(&first))
@@ -82,7 +82,7 @@ impl Seen {
             return;
         }
         self.any = true;
-        // After the first cell usually one type is left, so later cells are parsed once.
+        // After the first cell, usually one type is left. So later cells are parsed once.
         let int = if self.int { cell.parse::<i64>().ok() } else { None };
         self.int = int.is_some();
         self.uint = self.uint && cell.parse::<u64>().is_ok();
@@ -113,7 +113,7 @@ impl Seen {
         // Only floating-point numbers and texts have a value for an empty cell.
         let is_filled = self.missing && options.nulls == Nulls::Fill && !is_marked;
         match self {
-            // Without any value: masked columns are more often numbers than texts.
+            // If there is no value, a masked column is more often a column of numbers than of texts.
             Self { any: false, .. } if is_marked => ColumnType::Float,
             Self { any: false, .. } => ColumnType::Text,
             Self { int, uint, .. } if (int || uint) && is_code => ColumnType::Text,

@@ -1,4 +1,4 @@
-//! The parts that workers hold while they read batches through a cache that holds one part.
+//! Tests which parts workers hold while they read batches. The cache holds one part.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,7 +24,7 @@ struct Parts {
     schema: Schema,
     cache: Cache<Part>,
     bad: Option<u64>,
-    /// Parts in memory, and the max so far.
+    /// The number of parts in memory.
     live: Arc<AtomicUsize>,
     most: AtomicUsize,
 }
@@ -46,7 +46,7 @@ fn fields(sample: u64) -> [Vec<u8>; 2] {
 }
 
 impl Parts {
-    /// Has only the field of numbers if `is_fixed`; decoding part `bad` fails.
+    /// If `is_fixed` is true, samples have only the number. Decoding part `bad` fails.
     fn new(is_fixed: bool, bad: Option<u64>) -> Self {
         let number = SchemaField::fixed("number", ElementType::Number(DType::I64), &[]);
         let text = SchemaField::variable("text", ElementType::Bytes);
@@ -69,7 +69,7 @@ impl Parts {
 
 impl DecodedRows for Part {
     fn slice(&self, row: usize, field: usize) -> Option<&[u8]> {
-        // Row 5 has no slice, so it is read by itself.
+        // Row 5 has no slice, so it is read alone.
         (row != 5).then(|| &self.rows[row][field][..])
     }
 }
@@ -109,7 +109,7 @@ impl Reader for Parts {
     }
 }
 
-/// Jumps between all parts, and runs within one.
+/// Ids that jump between all parts, and runs of ids within one part.
 fn batch(seed: u64) -> Vec<u64> {
     let mut ids = Vec::new();
     while ids.len() < BATCH {
@@ -140,13 +140,13 @@ fn check(data: &dyn Dataset, parts: &Parts) {
     std::thread::scope(|scope| {
         (0..THREADS as u64).for_each(|thread| drop(scope.spawn(move || work(thread))))
     });
-    // One part in the cache; per worker, the parts that it reads and one that the cache has evicted.
+    // The cache holds one part. A worker holds the parts that it reads, and one that the cache has evicted.
     let most = parts.most.load(Ordering::SeqCst);
     assert!(most <= 1 + (MAX_HELD + 1) * THREADS, "{most} parts in memory at a time");
     assert_eq!(parts.live.load(Ordering::SeqCst), 1, "parts in memory after the batches");
 }
 
-/// A reader whose clones share their `Parts`, so that a test can inspect them.
+/// A reader whose clones share one `Parts`, so that a test can inspect it.
 #[derive(Clone, Debug)]
 struct Shared(Arc<Parts>);
 

@@ -40,7 +40,7 @@ impl Canvas {
         self.line(&line, pen);
     }
 
-    /// Straight lines from point to point; the pen's radius goes from `pen[0]` to `pen[1]`.
+    /// Straight lines from point to point. The pen's radius changes from `pen[0]` to `pen[1]`.
     pub(super) fn line(&mut self, points: &[Point], pen: [f32; 2]) {
         let segments = points.len().saturating_sub(1).max(1) as f32;
         for (index, pair) in points.windows(2).enumerate() {
@@ -72,12 +72,14 @@ impl Canvas {
         }
     }
 
-    /// Writes the grey levels: ink with soft edges, then noise of up to `noise` grey levels either way.
+    /// Writes the grey levels: ink with soft edges, and noise of up to `noise` grey levels in both
+    /// directions.
     pub(super) fn develop(&self, ink: f32, noise: f32, random: &mut Random, image: &mut [u8; IMAGE_BYTES]) {
         for (pixels, edges) in image.chunks_exact_mut(4).zip(self.edge.chunks_exact(4)) {
             let bits = random.next_u64();
             for (index, (pixel, edge)) in pixels.iter_mut().zip(edges).enumerate() {
-                // Two random bytes per pixel: their sum has a triangular distribution, here in [-1, 1].
+                // There are two random bytes per pixel. Their sum has a triangular distribution, here in [-1,
+                // 1].
                 let [low, high] = ((bits >> (16 * index)) as u16).to_le_bytes();
                 let sway = (f32::from(low) + f32::from(high)) / 255.0 - 1.0;
                 let coverage = (0.5 - edge * (0.5 / REACH)).clamp(0.0, 1.0);

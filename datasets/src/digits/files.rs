@@ -1,4 +1,4 @@
-//! The four IDX files of the set, each written completely or not at all.
+//! The four IDX files of the set. Each is written completely or not at all.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -14,9 +14,9 @@ use crate::{IdxFile, system};
 
 /// The name of the file that a process locks while it writes.
 const LOCK: &str = ".digits.lock";
-/// The prefix of an unfinished file's name; a rename turns it into a data file.
+/// The prefix of an unfinished file's name. A rename turns the file into a data file.
 const PART: &str = ".digits-part-";
-/// Images of an existing file that are drawn again to check that the file belongs to the set.
+/// The number of images in an existing file that are drawn again, to check that the file belongs to the set.
 const SAMPLES: usize = 16;
 
 /// One of the four files.
@@ -41,7 +41,7 @@ impl Part {
         }
     }
 
-    /// Images to draw for this file.
+    /// The number of images to draw for this file.
     fn images(self) -> u64 {
         match self {
             Self::Images(split) => split.images() as u64,
@@ -50,15 +50,15 @@ impl Part {
     }
 }
 
-/// Makes sure that `dir` holds the set as four plain IDX files;
-/// [`Idx::open_train`](crate::Idx::open_train) and [`Idx::open_test`](crate::Idx::open_test) read them.
+/// Makes sure that `dir` holds the set as four plain IDX files. [`Idx::open_train`](crate::Idx::open_train)
+/// and [`Idx::open_test`](crate::Idx::open_test) read them.
 ///
-/// Existing files are kept; missing ones are drawn with one thread per processor (about a second on
-/// two). `progress` is called on this thread with the number of images drawn so far and in total, and
-/// not at all if nothing is drawn. Each file appears complete, by a rename; leftovers of an interrupted
-/// run are removed by the next one.
+/// Existing files are kept. Missing files are drawn with one thread per processor (about a second on two).
+/// This thread calls `progress` with the number of images drawn so far and in total. If nothing is drawn, it
+/// is not called. Each file appears complete, by a rename. If a run is interrupted, the next run removes its
+/// leftovers.
 ///
-/// Blocks while another process writes the same folder, and then uses its files.
+/// If another process writes the same folder, blocks until it has finished, and then uses its files.
 ///
 /// ```no_run
 /// use feedline_datasets::{Idx, digits};
@@ -68,10 +68,10 @@ impl Part {
 /// ```
 ///
 /// # Errors
-/// `Data` if the folder cannot be written, or if a file with one of the four names is not of this set;
-/// such a file is never overwritten. `Unavailable` if no thread can be started.
+/// `Data` if the folder cannot be written, or if a file with one of the four names is not of this set. Such a
+/// file is never overwritten. `Unavailable` if no thread can be started.
 pub fn ensure(dir: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
-    // First without the lock: a complete folder may be read-only.
+    // Try without the lock first: a complete folder may be read-only.
     if missing(dir)?.is_empty() {
         return Ok(());
     }
@@ -104,7 +104,7 @@ fn missing(dir: &Path) -> Result<Vec<Part>> {
             ErrorKind::Data,
             "this is not the file of the digits set: give another folder, or delete it to have it drawn",
         );
-        // Only a few images are compared, so not all are read.
+        // Only a few images are compared, so the images are not all read.
         match IdxFile::open_limited(&path, 0).and_then(|file| is_ours(part, &file)) {
             Ok(true) => {}
             Ok(false) => return Err(foreign.at_path(path)),
@@ -114,7 +114,7 @@ fn missing(dir: &Path) -> Result<Vec<Part>> {
     Ok(missing)
 }
 
-/// Whether an IDX file is this part of the set. Compares all labels, and some images.
+/// Whether an IDX file is this part of the set. Compares all labels and some images.
 fn is_ours(part: Part, file: &IdxFile) -> Result<bool> {
     let (Part::Images(split) | Part::Labels(split)) = part;
     let (labels, count) = (set::labels(split), split.images());
@@ -149,13 +149,13 @@ fn content(part: Part, threads: usize, drawn: &mut dyn FnMut(usize)) -> Result<[
     })
 }
 
-/// Waits until no other process writes `dir`, then removes leftovers of interrupted ones.
+/// Waits until no other process writes `dir`. Then removes the leftovers of interrupted processes.
 ///
-/// If the file system has no locks, two processes may both draw; they write the same bytes, and each
-/// file is complete.
+/// If the file system has no locks, two processes may both draw. They write the same bytes, and each file is
+/// complete.
 fn lock(dir: &Path) -> Result<Option<File>> {
     let path = dir.join(LOCK);
-    // Checked before opening: opening a named pipe would block until it has a reader.
+    // Check this before opening: opening a named pipe would block until it has a reader.
     if path.symlink_metadata().is_ok_and(|there| !there.is_file()) {
         let why =
             "the name of the lock belongs to something that is not a file: delete it, or give another folder";
@@ -171,7 +171,7 @@ fn lock(dir: &Path) -> Result<Option<File>> {
     let entries = fs::read_dir(dir).map_err(|error| cannot("cannot list the folder", error, dir))?;
     for entry in entries.flatten() {
         if entry.file_name().to_string_lossy().starts_with(PART) {
-            // A leftover that cannot be removed only takes space.
+            // If a leftover cannot be removed, it only takes space.
             let _ = fs::remove_file(entry.path());
         }
     }
@@ -187,7 +187,7 @@ fn write(dir: &Path, name: &str, content: &[Vec<u8>]) -> io::Result<()> {
     }
     part.as_file().sync_all()?;
     part.persist(dir.join(name))?;
-    // The new name is on disk only after the folder is synced.
+    // The new name is on disk only after the folder has been synced.
     system::sync_folder(dir)
 }
 

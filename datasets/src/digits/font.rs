@@ -1,4 +1,4 @@
-//! The shapes of the ten digits as strokes, several ways to write each.
+//! The shapes of the ten digits as strokes. Each digit has several shapes.
 //!
 //! Points are `[x, y]` in a unit box: x to the right, y down. A digit is as tall as the box.
 
@@ -13,12 +13,12 @@ pub(super) enum Stroke {
     Curve(&'static [Point]),
 }
 
-/// One way to write one digit.
+/// One shape of one digit.
 pub(super) type Glyph = &'static [Stroke];
 
 use Stroke::{Curve, Line};
 
-/// The ways to write `digit`, which must be below 10.
+/// The shapes of `digit`. `digit` must be below 10.
 pub(super) fn glyphs(digit: u8) -> &'static [Glyph] {
     GLYPHS[usize::from(digit)]
 }

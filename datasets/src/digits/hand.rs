@@ -1,4 +1,4 @@
-//! One random handwriting: maps the points of a glyph to the canvas, and sets the width of the pen.
+//! One random handwriting. Maps the points of a glyph to the canvas, and sets the width of the pen.
 
 use feedline_core::Random;
 
@@ -10,8 +10,8 @@ const LATTICE: usize = 4;
 
 /// The random properties of a drawn digit, except its glyph.
 pub(super) struct Hand {
-    /// Displacement at each lattice point, in box units. Bends a glyph smoothly and keeps its
-    /// strokes connected.
+    /// Displacement at each lattice point, in box units. It bends a glyph smoothly and keeps its strokes
+    /// connected.
     wobble: [[Point; LATTICE]; LATTICE],
     /// The images of the box's x and y unit vectors and its centre, in pixels.
     x: Point,
@@ -30,7 +30,7 @@ impl Hand {
         let height = within(15.5, 22.5);
         let width = height * within(0.48, 0.95);
         let shear = within(-0.35, 0.35);
-        // The half-angle form gives an exact rotation from division alone: t is the tangent of half the
+        // The half-angle form gives an exact rotation with division alone. `t` is the tangent of half the
         // angle.
         let t = within(-0.17, 0.17);
         let (cos, sin) = ((1.0 - t * t) / (1.0 + t * t), 2.0 * t / (1.0 + t * t));
@@ -52,12 +52,12 @@ impl Hand {
         std::array::from_fn(|axis| self.centre[axis] + u * self.x[axis] + v * self.y[axis])
     }
 
-    /// [`place`](Self::place) for every point of a stroke.
+    /// Calls [`place`](Self::place) for every point of a stroke.
     pub(super) fn place_all(&self, points: &[Point]) -> Vec<Point> {
         points.iter().map(|&point| self.place(point)).collect()
     }
 
-    /// The lattice's displacements, interpolated bilinearly.
+    /// The bilinear interpolation of the lattice's displacements.
     fn wobble_at(&self, point: Point) -> Point {
         let [(column, u), (row, v)] = point.map(|p| {
             let scaled = p.clamp(0.0, 1.0) * (LATTICE - 1) as f32;

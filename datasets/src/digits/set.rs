@@ -1,4 +1,4 @@
-//! A whole split: its labels, and its images drawn by several threads.
+//! A whole split: its labels and its images. Several threads draw the images.
 
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
@@ -9,15 +9,15 @@ use feedline_core::{Error, ErrorKind, Random, Result};
 use super::{IMAGE_BYTES, SEED, draw};
 pub use crate::Split;
 
-/// Images that a thread draws per claim.
+/// The number of images that a thread draws at a time.
 const CHUNK: usize = 250;
 
 impl Split {
-    /// The two sets that are written as files.
+    /// The splits that are written as files.
     pub(super) const ALL: [Self; 2] = [Self::Train, Self::Test];
 
-    /// Number of images of the built-in digits: 60,000 to train on, 10,000 each to test on and
-    /// to validate with.
+    /// Number of images of the built-in digits: 60,000 for training, 10,000 for testing and 10,000 for
+    /// validation.
     pub const fn images(self) -> usize {
         match self {
             Self::Train => 60_000,
@@ -26,7 +26,7 @@ impl Split {
     }
 }
 
-/// The labels of a split: every digit equally often, in random order (a Fisher-Yates shuffle).
+/// The labels of a split. Every digit is equally frequent, in random order (a Fisher-Yates shuffle).
 pub fn labels(split: Split) -> Vec<u8> {
     let mut labels: Vec<u8> = (0..split.images()).map(|id| (id % 10) as u8).collect();
     let mut random = Random::from_key(key(&[SEED, split as u64]));
@@ -36,7 +36,7 @@ pub fn labels(split: Split) -> Vec<u8> {
     labels
 }
 
-/// Draws all images of a split with `threads` threads; calls `drawn` with the number of new images.
+/// Draws all images of a split with `threads` threads. Calls `drawn` with the number of new images.
 ///
 /// # Errors
 /// `Unavailable` if a thread cannot be started.
@@ -84,7 +84,7 @@ mod tests {
             let many = images(Split::Test, threads, &mut |_| {}).unwrap();
             assert!(many == one, "{threads} threads draw other bytes than 1");
         }
-        // Each image is also the one that `draw` gives for its id and label.
+        // Each image is also the image that `draw` makes for its id and label.
         let labels = labels(Split::Test);
         for id in [0, 1, CHUNK - 1, CHUNK, labels.len() - 1] {
             let mut image = [0; IMAGE_BYTES];

@@ -1,4 +1,4 @@
-//! IDX files as readers: one file of any type and rank, or MNIST's pair.
+//! IDX files as readers. A reader has one file of any type and rank, or MNIST's pair of files.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub(crate) fn of_content(path: &Path, content: crate::bytes::Content) -> Result<
     Arrays::new("idx", path, vec![content], vec![array])
 }
 
-/// One of MNIST's sets in `folder`: fields `image`, `label`.
+/// One of MNIST's sets in `folder`. Its fields are `image` and `label`.
 pub(crate) fn of_folder(folder: &Path, split: Split, limit: u64) -> Result<Arrays> {
     let [images, labels] = match split {
         Split::Train => names::TRAIN,

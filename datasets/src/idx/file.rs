@@ -37,13 +37,14 @@ pub struct IdxFile {
 impl IdxFile {
     /// Opens a file and checks that it holds exactly what its header claims.
     ///
-    /// Recognises gzip by its first bytes. Takes as much memory as the file has bytes (gzip: inflated), up to
-    /// [`MEMORY_LIMIT`](crate::MEMORY_LIMIT); a larger plain file takes none.
+    /// Recognises gzip by its first bytes. A file of up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT) bytes takes
+    /// as much memory as its size. A gzip file takes its inflated size. A larger plain file takes no memory.
     ///
     /// # Errors
-    /// `Data` for a file that is missing, empty, not a regular file, not IDX, cut short, longer than its
-    /// header says, locked or changed by another process meanwhile, or gzip that is damaged or inflates to
-    /// over 4 GiB. The error names the file and the byte (in a gzip file, the byte of the inflated content).
+    /// `Data` for a file that is missing, empty, not a regular file, not IDX, cut short, or longer than its
+    /// header says. Also for a file that is locked, or that another process changes meanwhile, and for gzip
+    /// that is damaged or inflates to over 4 GiB. The error names the file and the byte. In a gzip file, it
+    /// is the byte of the inflated content.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(path, &OpenOptions::default())
     }
@@ -63,7 +64,7 @@ impl IdxFile {
         content.and_then(|content| Self::of_content(path, content)).map_err(|error| error.at_path(path))
     }
 
-    /// The array in a mapped file, which must not be gzip.
+    /// The array in a mapped file. The file must not be gzip.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -91,18 +92,18 @@ impl IdxFile {
         self.header.dtype
     }
 
-    /// The dimensions, slowest first; at least one.
+    /// The dimensions, the slowest first. There is at least one.
     pub fn dims(&self) -> &[usize] {
         &self.header.dims
     }
 
-    /// The elements as in the file: row-major, and big-endian if an element has more than one byte.
-    /// `None` if the file is too large to be held in memory.
+    /// The elements as in the file: row-major, and big-endian if an element has more than one byte. `None` if
+    /// the file is too large to be held in memory.
     pub fn data(&self) -> Option<&[u8]> {
         self.content.bytes().map(|bytes| &bytes[self.header.bytes()..])
     }
 
-    /// The file's bytes, and the offset and type of its array in them, for a reader.
+    /// The file's bytes, and the offset and dtype of the array in them.
     pub(crate) fn into_array(self, name: &str, block: usize) -> (Content, Array) {
         let size = self.dtype().size();
         let array = Array {
@@ -129,7 +130,7 @@ impl IdxFile {
         self.header.bytes() as u64
     }
 
-    /// Refuses a file that is not `u8` of rank `rank`; `what` names the expected content.
+    /// Refuses a file that is not `u8` of rank `rank`. `what` names the expected content in errors.
     pub(super) fn expect_bytes(&self, what: &str, rank: usize) -> Result<()> {
         let refuse = |found: String, offset| {
             let message = format!("{what} are u8 of rank {rank}, this file is {found}: give the right file");

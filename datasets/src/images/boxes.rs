@@ -27,7 +27,7 @@ enum List {
         lengths: Option<usize>,
     },
     Points {
-        /// Numbers per item: two or three.
+        /// Numbers per point: two or three.
         numbers: usize,
         /// Points per item.
         group: usize,

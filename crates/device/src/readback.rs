@@ -104,6 +104,7 @@ impl<T: Element> Readback<T> {
     ///
     /// The stream, not the host, waits for the last copy out of that cell.
     ///
+    /// # Errors
     /// `Config` if there is no such cell, or if every result is in flight: then read one first. A device
     /// failure.
     #[track_caller]

@@ -12,6 +12,7 @@ use crate::header;
 /// Opens a loader of the data at `path`, or else at the path in the record. It has the fields of the run's
 /// batches. The data is a file or folder of any format that this build of `feedline-datasets` reads.
 ///
+/// # Errors
 /// `Config` if there is no `path` and the record does not say where the data is, or if a field of the batches
 /// is not in the data; `Data` if the data cannot be opened.
 pub fn open(header: &Header, path: Option<&Path>, options: &OpenOptions) -> Result<LoaderBuilder> {

@@ -98,6 +98,7 @@ impl Header {
 
     /// The sampler of the run. `own` is the caller's sampler, for a run whose sampler the record cannot hold.
     ///
+    /// # Errors
     /// `Config` if the record does not hold the sampler and `own` is `None`, or if `own` gives another order.
     fn sampler(&self, own: Option<&Sampler>) -> Result<Sampler> {
         let sampler = &self.value["sampler"];

@@ -206,6 +206,7 @@ impl DevicePart {
     /// Draws the record of a picture of `size`, and writes it to `parameters`. A record is [`WORDS`] numbers
     /// of type `u32`, in native byte order.
     ///
+    /// # Errors
     /// `Config` if the device cannot apply the list in its order. `Sample` if the result does not have the
     /// size [`size`](Self::size), if the picture does not have the size of all others, or if it is too large
     /// for the device.

@@ -113,6 +113,7 @@ impl BoxRules {
 
     /// Checks the box `number` of a decoded picture.
     ///
+    /// # Errors
     /// `Sample` for numbers that are not finite, for right or bottom before left or top, and for a box that
     /// reaches beyond the picture by more than a pixel, unless it is clipped.
     pub fn check(&self, number: usize, corners: Corners, size: Size) -> Result<Corners> {

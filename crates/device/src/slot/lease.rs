@@ -80,6 +80,7 @@ impl WriteLease {
     /// The copy stream first waits for every reader of the slot's last batch. The host slot is released at
     /// once. The host waits for its copy before the slot is filled again.
     ///
+    /// # Errors
     /// `Config` for a stream of another device, or if the sizes do not fit; a device failure. A slot whose
     /// copy failed is not used again.
     #[track_caller]
@@ -127,6 +128,7 @@ impl WriteLease {
     /// batch, and the host slot is released at once. The host slot is filled again once the gather has ended.
     /// The ring keeps the columns alive.
     ///
+    /// # Errors
     /// `Config` for a stream of another device, for another stream or other columns than the ring's first, or
     /// if the sizes do not fit; a device failure. A slot whose gather failed is not used again.
     #[track_caller]
@@ -310,6 +312,7 @@ impl Reader {
 
     /// Returns a reader on another stream. The slot is overwritten only after all its readers.
     ///
+    /// # Errors
     /// `Config` for a stream of another device, and for more than [`MAX_READERS`] readers. `Config` while the
     /// caller is recording this reader's stream, because a replay would not open the slot again. A device
     /// failure.

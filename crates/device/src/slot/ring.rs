@@ -205,7 +205,7 @@ impl SlotRing {
     /// end the wait.
     ///
     /// # Errors
-    /// `Stopped` if the ring is closed; a device failure if every slot was lost because of it.
+    /// `Stopped` if the ring is closed; a device failure if device failures have lost every slot.
     pub fn acquire(self: &Arc<Self>) -> Result<WriteLease> {
         // A wait without a limit ends with a slot or an error.
         self.take(None)?.ok_or_else(|| self.closed())
@@ -214,7 +214,7 @@ impl SlotRing {
     /// Takes a slot to write if one is free; never blocks.
     ///
     /// # Errors
-    /// `Stopped` if the ring is closed; a device failure if every slot was lost because of it.
+    /// `Stopped` if the ring is closed; a device failure if device failures have lost every slot.
     pub fn try_acquire(self: &Arc<Self>) -> Result<Option<WriteLease>> {
         self.acquire_timeout(Duration::ZERO)
     }
@@ -222,7 +222,7 @@ impl SlotRing {
     /// Like [`acquire`](Self::acquire), but blocks for at most `limit`; `None` on timeout.
     ///
     /// # Errors
-    /// `Stopped` if the ring is closed; a device failure if every slot was lost because of it.
+    /// `Stopped` if the ring is closed; a device failure if device failures have lost every slot.
     pub fn acquire_timeout(self: &Arc<Self>, limit: Duration) -> Result<Option<WriteLease>> {
         self.take(Some(limit))
     }

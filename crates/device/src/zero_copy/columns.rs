@@ -103,6 +103,7 @@ impl StridedColumns {
     ///
     /// Blocks until the samples are on the device.
     ///
+    /// # Errors
     /// `Budget` if not one sample fits. `Config` for an empty set, or a set whose reads use random numbers or
     /// the epoch. `Sample` or `Panic` for a sample that cannot be read. A device failure, for example if the
     /// device is out of memory.

@@ -108,8 +108,7 @@ impl<M: HostMemory, T> Ring<M, T> {
     ///
     /// # Errors
     /// - `Stopped`: the ring is closed.
-    /// - `Device`: every slot is lost, or the wait for the copy failed. After a failed wait, its slot is
-    /// lost.
+    /// - `Device`: every slot is lost, or the wait for the copy failed. A failed wait loses its slot.
     pub fn acquire(&self) -> Result<FillLease<M, T>> {
         let taken = self.shared.free_list.wait(None, |free_list| match free_list {
             Ok(queue) => queue.pop_front().map(Ok),

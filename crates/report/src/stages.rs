@@ -5,7 +5,7 @@ use feedline::report::{ServiceTimes, Setup};
 use crate::diagnosis::Bound;
 use crate::ratio;
 
-/// The time of each stage per batch, in nanoseconds, divided among all its workers.
+/// The time of each stage per batch, in nanoseconds, when all its workers run.
 pub(crate) struct Stages {
     times: [(Bound, f64); 5],
     bytes: usize,

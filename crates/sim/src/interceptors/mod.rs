@@ -8,9 +8,9 @@
 //! | [`SlowCopies`] | makes copies slower by a known time | `slow.rs` |
 //!
 //! Each interceptor is a [`Backend`], so they nest: `Faults::new(Count::new(Host::new()), plan)` counts the
-//! calls that do not fail. All of them are an [`Intercepted`], which sends every call of the trait through
-//! one function, [`Interceptor::intercept`]. A new interceptor implements this function. Calls that bypass
-//! the trait (cuBLAS on a cudarc stream) are not seen.
+//! calls that `Faults` passes on. All of them are an [`Intercepted`], which sends every call of the trait
+//! through one function, [`Interceptor::intercept`]. A new interceptor implements this function. Calls that
+//! bypass the trait (cuBLAS on a cudarc stream) are not seen.
 
 pub mod chaos;
 pub mod count;

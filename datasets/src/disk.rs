@@ -60,7 +60,7 @@ impl Version {
 }
 
 /// A file that stays locked for this long counts as locked. A child that the writer has just forked holds the
-/// writer's locks until it executes its program. The wait outlasts such a child.
+/// writer's locks until it executes its program.
 const LOCKED: Duration = Duration::from_secs(1);
 
 impl DiskFile {

@@ -1,9 +1,9 @@
-//! The number of items that each sample has of each field of varying size: counted by one pass over a reader,
-//! and kept in a file.
+//! The number of items per sample, for each field of varying size. One pass over a reader counts them, and a
+//! file keeps them.
 //!
-//! The file is the magic bytes, the version, the key of the reader, the number of samples and of counted
-//! fields, the counts (`u32`, field by field), and a checksum; all little-endian. If the file is damaged or
-//! belongs to other data, the items are counted anew and the file is replaced.
+//! The file has, in this order: the magic bytes, the version, the key of the reader, the number of samples,
+//! the number of counted fields, the counts (`u32`, field by field), and a checksum. All are little-endian.
+//! If the file is damaged or belongs to other data, the items are counted again, and the file is replaced.
 
 use std::fs;
 use std::io::Write;
@@ -21,21 +21,21 @@ use crate::{Reader, Values, system};
 /// The first bytes of the file.
 const MAGIC: [u8; 8] = *b"fllength";
 const VERSION: u64 = 1;
-/// Bytes before the counts, and after them.
+/// Bytes before the counts.
 const HEAD: usize = 5 * size_of::<u64>();
 const CHECKSUM: usize = size_of::<u64>();
-/// Samples that a thread counts at a time.
+/// The number of samples that a thread counts at a time.
 const CHUNK: u64 = 256;
 
-/// The counts of each field of a reader; `None` for fields of one size.
+/// The counts for each field of a reader. `None` for fields of one size.
 pub(crate) type Lengths = Vec<Option<Arc<[u32]>>>;
 
 /// The counts of `reader`, from a file or by a pass over its samples. `items` has the bytes per item of each
 /// counted field.
 ///
-/// The pass takes all cores. Without a `cache` the file is in the user's cache, which need not be writable.
-/// Nothing is written beside the data, whose folder may be shared; what an earlier version wrote there is
-/// read.
+/// The pass uses all cores. Without a `cache`, the file is in the user's cache. It need not be writable.
+/// Nothing is written beside the data, as its folder may be shared. A file that an earlier version wrote
+/// there is still read.
 pub(crate) fn counted(reader: &dyn Reader, items: &[Option<usize>], cache: Option<&Path>) -> Result<Lengths> {
     if let Some(lengths) = known(reader, items)? {
         return Ok(lengths);
@@ -59,14 +59,14 @@ pub(crate) fn counted(reader: &dyn Reader, items: &[Option<usize>], cache: Optio
     }
     let lengths = count(reader, items)?;
     if let Some(path) = own {
-        // The file only saves time.
+        // A failure is ignored: the file only saves time.
         let _ = path.parent().map(fs::create_dir_all);
         let _ = save(&path, key, reader.len(), &lengths);
     }
     Ok(lengths)
 }
 
-/// The bytes per sample of the field `field` of `reader`, which holds files.
+/// The bytes per sample of the field `field` of `reader`. The field holds files.
 #[cfg(feature = "images")]
 pub(crate) fn of_field(reader: &dyn Reader, field: usize) -> Result<Arc<[u32]>> {
     let fields = reader.schema().fields();
@@ -90,15 +90,15 @@ fn known(reader: &dyn Reader, items: &[Option<usize>]) -> Result<Option<Lengths>
     Ok(is_whole.then_some(lengths))
 }
 
-/// The path in the user's cache for data whose first sample is in the file `first`.
+/// The path in the user's cache. The file `first` holds the first sample of the data.
 fn in_the_users_cache(first: &Path, key: u64) -> Option<PathBuf> {
     let place = std::path::absolute(first).ok()?;
     let place = Fingerprint::new().bytes(place.as_os_str().as_encoded_bytes()).value();
     Some(user_cache()?.join("lengths").join(format!("{place:016x}-{key:016x}")))
 }
 
-/// The path beside the first sample's file, where earlier versions wrote. Its name begins with a dot, so that
-/// it is not a sample of the folder.
+/// The path beside the file of the first sample. Earlier versions wrote there. Its name begins with a dot, so
+/// that it is not a sample of the folder.
 fn beside(first: &Path) -> Option<PathBuf> {
     let mut name = std::ffi::OsString::from(".");
     name.push(first.file_name()?);
@@ -130,7 +130,7 @@ fn count(reader: &dyn Reader, items: &[Option<usize>]) -> Result<Lengths> {
             match count_chunk(reader, &counted, first..len.min(first + CHUNK), &mut values) {
                 Ok(chunk) => chunks.push((first, chunk)),
                 Err(error) => {
-                    // Makes the other threads end after their chunk.
+                    // This makes the other threads end after their chunk.
                     next.store(len, Ordering::Relaxed);
                     *outcome.lock().unwrap_or_else(PoisonError::into_inner) = Err(error);
                     return chunks;
@@ -140,7 +140,7 @@ fn count(reader: &dyn Reader, items: &[Option<usize>]) -> Result<Lengths> {
     };
     let threads = thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
     let threads = threads.min(len.div_ceil(CHUNK));
-    // A panic in a reader is resumed here, as on a single thread.
+    // A panic in a reader continues here, as on a single thread.
     let mut chunks = on_threads(threads as usize, "fl-lengths", one_thread).concat();
     outcome.into_inner().unwrap_or_else(PoisonError::into_inner)?;
     chunks.sort_unstable_by_key(|(first, _)| *first);
@@ -152,7 +152,7 @@ fn count(reader: &dyn Reader, items: &[Option<usize>]) -> Result<Lengths> {
     Ok(lengths)
 }
 
-/// The counts of a range of samples, sample by sample.
+/// The counts of a range of samples. The counts of one sample are side by side.
 fn count_chunk(
     reader: &dyn Reader,
     counted: &[(usize, usize)],
@@ -176,7 +176,7 @@ fn count_chunk(
     Ok(counts)
 }
 
-/// The counts in the file at `path`; `None` if it is missing, damaged or of other data.
+/// The counts in the file at `path`. `None` if the file is missing, damaged or of other data.
 fn load(path: &Path, key: u64, len: u64, items: &[Option<usize>]) -> Option<Lengths> {
     let fields = items.iter().flatten().count();
     let counts = usize::try_from(len).ok()?.checked_mul(fields)?;

@@ -1,9 +1,9 @@
-//! Data sets for feedline: readers of the file formats that training data comes in, and one set that needs no
-//! download.
+//! Data sets for feedline. This crate has readers of the file formats of training data, and one set that
+//! needs no download.
 //!
-//! [`open`] recognises a file or a folder by its content and returns a [`Reader`]; [`Fixed`] makes a data
-//! set of a reader whose samples have one size, [`Ragged`] of any reader. The README of this crate has a
-//! table of the formats.
+//! [`open`] recognises a file or a folder by its content, and returns a [`Reader`]. [`Ragged`] makes a data
+//! set of any reader. [`Fixed`] makes one of a reader whose samples have one size. The README of this crate
+//! has a table of the formats.
 //!
 //! | part | what |
 //! | --- | --- |
@@ -34,7 +34,7 @@
 //! | [`records`] | records of one size in a plain file, without a header: [`Records`] |
 //! | [`digits`] | 70,000 handwritten-looking digits, drawn by the program and written as IDX files |
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// One exception, in `bytes`: to map a file is a promise that only the caller can make.
+// There is one exception, in `bytes`: mapping a file needs a promise that only the caller can make.
 #![deny(unsafe_code)]
 
 #[cfg(feature = "annotations")]

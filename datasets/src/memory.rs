@@ -7,18 +7,18 @@ use memmap2::MmapMut;
 
 use crate::error::data;
 
-/// Private memory in whole pages: a device can pin it without pinning other data.
+/// Private memory in whole pages. So a device can pin it without pinning other data.
 pub(crate) struct Memory {
     pages: MmapMut,
     len: usize,
 }
 
 impl Memory {
-    /// Allocates `len` bytes, min 1. The system provides a page when it is first written.
+    /// Allocates `len` bytes, at least 1. The system provides a page when the page is first written.
     pub(crate) fn new(len: u64) -> Result<Self> {
         let len = usize::try_from(len).map_err(|_| no_memory(len))?;
         let pages = MmapMut::map_anon(len).map_err(|error| no_memory(len as u64).with_source(error))?;
-        // A hint: huge pages cause fewer page faults and TLB misses.
+        // This is a hint: huge pages cause fewer page faults and TLB misses.
         #[cfg(target_os = "linux")]
         let _ = pages.advise(memmap2::Advice::HugePage);
         Ok(Self { pages, len })

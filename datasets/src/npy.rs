@@ -1,7 +1,8 @@
-//! NumPy's `.npy` files: one array whose first dimension counts samples.
+//! NumPy's `.npy` files. A file has one array. Its first dimension is the number of samples.
 //!
-//! Header versions 1 to 3, every numeric type and bool, strings of bytes and of code points, C and Fortran
-//! order, both byte orders (NumPy Enhancement Proposal 1). Object arrays and structured types are refused.
+//! Reads header versions 1 to 3, every numeric type and bool, strings of bytes and of code points, C and
+//! Fortran order, and both byte orders (NumPy Enhancement Proposal 1). Refuses object arrays and structured
+//! types.
 
 use std::path::Path;
 
@@ -17,14 +18,14 @@ mod literal;
 
 use header::Header;
 
-/// Opens a `.npy` file, plain or gzip, as a set of samples with the one field `array`.
+/// Opens a `.npy` file, plain or gzip. Samples have one field, `array`.
 ///
-/// Plain files of up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT) are held in memory; larger ones stay on disk.
+/// Plain files of up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT) are held in memory. Larger files stay on disk.
 /// An array without dimensions is one sample.
 ///
 /// # Errors
 /// `Data` if the file is missing, not a `.npy` file, cut short or longer than its header says, or holds
-/// objects or a structured type; names the file and the byte.
+/// objects or a structured type. The error names the file and the byte.
 pub fn open(path: impl AsRef<Path>) -> Result<Arrays> {
     open_with(path, &OpenOptions::default())
 }
@@ -58,7 +59,7 @@ pub(crate) fn of_content(path: &Path, content: Content) -> Result<Arrays> {
     Arrays::new("npy", path, vec![content], vec![array])
 }
 
-/// The type, first byte and count of the integers in an array of one dimension.
+/// The dtype, the first byte and the number of the integers in an array of one dimension.
 pub(crate) fn numbers(content: &Content) -> Result<(DType, u64, u64)> {
     let start = content.read(0, content.len().min(header::MAX_BYTES) as usize)?;
     let header = Header::parse(&start)?;

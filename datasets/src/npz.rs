@@ -1,4 +1,4 @@
-//! NumPy's `.npz` archives: a zip file with one `.npy` file per array.
+//! NumPy's `.npz` archives. An archive is a zip file with one `.npy` file per array.
 
 use std::collections::HashSet;
 use std::io::{BufReader, Read, Seek, SeekFrom};
@@ -16,16 +16,16 @@ use crate::gzip::most_inflated;
 use crate::memory::Memory;
 use crate::npy::header::{Header, MAX_BYTES};
 
-/// Opens a `.npz` archive, compressed or not: the fields are its arrays, in the archive's order.
+/// Opens a `.npz` archive, compressed or not. Its arrays are the fields, in the order of the archive.
 ///
-/// All arrays are read into memory, and their checksums are compared. Arrays with the same first dimension
-/// are samples; otherwise the archive is one sample, see [`Arrays`].
+/// All arrays are read into memory, and their checksums are compared. If the arrays have the same first
+/// dimension, it is the number of samples. Otherwise the archive is one sample, see [`Arrays`].
 ///
 /// # Errors
-/// `Data` if the file is missing, damaged or not a zip archive, a member is not a `.npy` file, is compressed
-/// by another method than deflate, has the name of another one, or would be refused by
-/// [`npy::open`](crate::npy::open), or the archive expands to more than 32 MiB and to more than 200 times its
-/// size; names the file and the member.
+/// `Data` if the file is missing, damaged or not a zip archive, or expands to more than 32 MiB and to more
+/// than 200 times its size. Also if a member is not a `.npy` file, is compressed by another method than
+/// deflate, has the name of another member, or would be refused by [`npy::open`](crate::npy::open). The error
+/// names the file and the member.
 pub fn open(path: impl AsRef<Path>) -> Result<Arrays> {
     let path = path.as_ref();
     read(path).map_err(|error| error.at_path(path))
@@ -76,7 +76,7 @@ pub(crate) fn of_content(path: &Path, file: &Content) -> Result<Arrays> {
     Arrays::new("npz", path, blocks, arrays)
 }
 
-/// Refuses two members of the same name: the crate `zip` would keep only the last.
+/// Refuses two members of one name. The crate `zip` would keep only the last one.
 fn check_names(file: &Content, directory: u64) -> Result<()> {
     /// The bytes of a directory entry before its name, and the offsets of the lengths of its last three
     /// parts.
@@ -87,7 +87,7 @@ fn check_names(file: &Content, directory: u64) -> Result<()> {
     let mut directory_reader = BufReader::new(file.stream());
     let unreadable = |error| of_stream(error, |error| damaged(error.into()));
     directory_reader.seek(SeekFrom::Start(directory)).map_err(unreadable)?;
-    // The crate has read each entry, so other first bytes mean the end of the directory.
+    // The crate has read each entry. So other first bytes mean the end of the directory.
     while directory_reader.read_exact(&mut entry).is_ok() && entry.starts_with(b"PK\x01\x02") {
         let [name, extra, comment] =
             LENGTHS.map(|at| usize::from(entry[at]) | usize::from(entry[at + 1]) << 8);
@@ -102,7 +102,7 @@ fn check_names(file: &Content, directory: u64) -> Result<()> {
     Ok(())
 }
 
-/// Reads member `index`: the array's name, its header, and the member's bytes.
+/// Reads member `index`. Returns the array's name, its header, and the member's bytes.
 fn member(archive: &mut ZipArchive<impl Read + Seek>, index: usize) -> Result<(String, Header, Memory)> {
     let mut member = archive.by_index(index).map_err(damaged)?;
     let file = member.name().map_err(damaged)?.into_owned();
@@ -127,7 +127,7 @@ fn member(archive: &mut ZipArchive<impl Read + Seek>, index: usize) -> Result<(S
             named(data("it cannot be inflated, fetch the file again").with_source(error))
         })
     };
-    // The header first: the rest is not inflated if it is wrong.
+    // Check the header first. If it is wrong, the rest is not inflated.
     let start = size.min(MAX_BYTES) as usize;
     member.read_exact(&mut memory.bytes_mut()[..start]).map_err(cut)?;
     let header = Header::parse(&memory.bytes()[..start]).map_err(named)?;

@@ -1,4 +1,4 @@
-//! Missing values: one rule for all tables.
+//! Missing values. One rule applies to all tables.
 
 #[cfg(feature = "tabular")]
 use feedline_core::{Error, ErrorKind, internal::named};
@@ -9,21 +9,21 @@ use crate::error::one_line;
 #[cfg(any(feature = "csv", feature = "jsonl", feature = "table"))]
 use crate::{ElementType, SchemaField};
 
-/// What a missing value becomes: a null, an empty cell of a CSV column that is not text, a key that a JSON
-/// line lacks. NaN is a number, and not missing.
+/// How a missing value is read. Missing values are a null, an empty cell of a CSV column that is not text,
+/// and a key that a JSON line lacks. NaN is a number, and not missing.
 ///
-/// This rule is for all columns of a file. For single columns,
+/// This rule applies to all columns of a file. For single columns,
 /// [`OpenOptions::masks`](crate::OpenOptions::masks) marks missing values, and `Table::missing` (feature
 /// `tabular`) replaces them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Nulls {
-    /// An error that names the column and the row, when that row is read.
+    /// Reading the row is an error. The error names the column and the row.
     #[default]
     Refuse,
-    /// NaN among floating-point numbers, zero among others, nothing where the size varies.
+    /// NaN for floating-point numbers, zero for other numbers, and nothing if the size varies.
     ///
-    /// CSV and JSON Lines have no types of their own: a column of whole numbers with missing values becomes
-    /// `f64` with NaN, one of `true` and `false` becomes text.
+    /// CSV and JSON Lines have no types of their own. So a column of whole numbers with missing values
+    /// becomes `f64` with NaN. A column of `true` and `false` with missing values becomes text.
     Fill,
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn missing(column: &str, row: u64) -> Error {
 /// Max columns that an error names.
 const NAMED: usize = 20;
 
-/// The error for requested columns that do not exist; lists them, and the columns that do.
+/// The error for requested columns that do not exist. It lists them, and the columns that exist.
 #[cfg(feature = "tabular")]
 pub(crate) fn no_columns<'a>(
     asked: impl IntoIterator<Item = &'a str>,

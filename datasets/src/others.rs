@@ -1,4 +1,4 @@
-//! The field of a reader that holds pictures or sounds, and the fields beside it, such as labels.
+//! The field of a reader that holds pictures or sounds, and its other fields, such as labels.
 
 use feedline_core::internal::named;
 use feedline_core::{DType, Error, ErrorKind, Result, Row, Spec};
@@ -6,8 +6,8 @@ use feedline_core::{DType, Error, ErrorKind, Result, Row, Spec};
 use crate::reader::at_file;
 use crate::{ElementType, Reader, Schema, SchemaField};
 
-/// The other fields of one size, copied unchanged, except WebDataset's `cls`, a number as text: it becomes
-/// the field `label` (`i64`).
+/// The other fields of one size. They are copied unchanged, except WebDataset's `cls`, a number as text. It
+/// becomes the field `label` (`i64`).
 #[derive(Debug)]
 pub(crate) struct Others {
     /// The index of each field in the reader, and whether the field is a number as text.
@@ -17,7 +17,7 @@ pub(crate) struct Others {
 }
 
 impl Others {
-    /// Adds the fields of `reader` to `spec`, without those that are `taken`.
+    /// Adds the fields of `reader` to `spec`, except the fields `taken`.
     pub(crate) fn add(
         reader: &dyn Reader,
         spec: Spec,
@@ -43,7 +43,7 @@ impl Others {
         Ok((Self { fields, first }, spec))
     }
 
-    /// Writes the reader's field `index`, if it is one of these fields.
+    /// If the reader's field `index` is one of these fields, writes it.
     pub(crate) fn write(
         &self,
         reader: &dyn Reader,
@@ -78,8 +78,8 @@ pub(crate) fn is_bytes(field: &SchemaField) -> bool {
     field.element == ElementType::Bytes && field.shape == [None]
 }
 
-/// The name of the reader's field that holds files: the first of `names` that exists, or the only field of
-/// bytes. `what` describes the files in errors.
+/// The name of the reader's field that holds files. It is the first of `names` that exists, or else the only
+/// field of bytes. `what` describes the files in errors.
 pub(crate) fn file_field(reader: &dyn Reader, names: &[&str], what: &str) -> Result<String> {
     let fields = reader.schema().fields();
     let found = names.iter().find(|name| fields.iter().any(|field| field.name == **name && is_bytes(field)));
@@ -93,7 +93,7 @@ pub(crate) fn file_field(reader: &dyn Reader, names: &[&str], what: &str) -> Res
     })
 }
 
-/// The index of the reader's field `name`, which holds files.
+/// The index of the reader's field `name`. The field must hold files.
 pub(crate) fn find_files(reader: &dyn Reader, name: &str) -> Result<usize> {
     let found = reader.schema().fields().iter().position(|field| field.name == name && is_bytes(field));
     found.ok_or_else(|| {

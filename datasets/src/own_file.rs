@@ -1,4 +1,4 @@
-//! Files of this library in a folder that other users may write to: a planted link is never followed.
+//! Files of this library in a folder that other users may write to. A planted link is never followed.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -18,7 +18,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a file to read and write it, without truncating; creates it if there is none.
+/// Opens a file to read and write it, without truncating it. Creates the file if there is none.
 pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
     let existing = || -> io::Result<File> {
         check(path, None)?;
@@ -32,7 +32,7 @@ pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
             created => return created,
         }
         match existing() {
-            // Another process has just removed it.
+            // Another process has just removed the file.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             opened => return opened,
         }
@@ -40,7 +40,7 @@ pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
     Err(io::Error::other("other processes remove the file"))
 }
 
-/// Creates a file, after removing any file of that name.
+/// Creates a file. Removes any file of that name first.
 #[cfg(feature = "object-store")]
 pub(crate) fn create(path: &Path) -> io::Result<File> {
     let create = || File::options().read(true).write(true).create_new(true).open(path);
@@ -53,12 +53,12 @@ pub(crate) fn create(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Refuses a file that is not regular, has several names, or is not the one at `path`.
+/// Refuses a file that is not regular, has several names, or is not the file at `path`.
 ///
-/// Checked before opening, because opening a pipe blocks, and after it, because a link may have been created
-/// meanwhile.
+/// Call this before opening, because opening a pipe blocks. Call it again after opening, because a link may
+/// have been created meanwhile.
 fn check(path: &Path, file: Option<&File>) -> io::Result<()> {
-    // Does not follow a link at `path`.
+    // This does not follow a link at `path`.
     let there = fs::symlink_metadata(path)?;
     let opened = file.map(File::metadata).transpose()?;
     let inode = Inode::new(&there);

@@ -1,7 +1,7 @@
 //! The header of an IDX file (Y. LeCun, "The MNIST database of handwritten digits").
 //!
-//! Two zero bytes, one byte for the element type, one for the number of dimensions, then each dimension
-//! as a big-endian `u32`. The elements follow, also big-endian, in row-major order.
+//! The header has two zero bytes, one byte for the element type, one byte for the number of dimensions, and
+//! each dimension as a big-endian `u32`. The elements follow. They are big-endian too, in row-major order.
 
 use std::cmp::Ordering;
 
@@ -9,7 +9,7 @@ use feedline_core::{DType, Error, ErrorKind, Result};
 
 const LONGER: &str = "the file is longer than its header says";
 
-/// A header whose claims are possible; [`check`](Self::check) compares them with the file.
+/// A header whose claims are possible. [`check`](Self::check) compares them with the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) dtype: DType,
@@ -18,7 +18,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Bytes of the longest header, with 255 dimensions.
+    /// Bytes of the longest header. It has 255 dimensions.
     pub(super) const MAX_BYTES: usize = 4 + 4 * 255;
 
     /// Reads the header at the start of `bytes`.
@@ -44,7 +44,7 @@ impl Header {
         };
         let (dims, _) = dims.as_chunks::<4>();
         let dims: Vec<_> = dims.iter().map(|&dim| u32::from_be_bytes(dim)).collect();
-        // A product with a zero in it is zero, however large the others are.
+        // A product with a zero factor is zero, however large the other factors are.
         let elements = if dims.contains(&0) {
             Some(0)
         } else {
@@ -68,7 +68,8 @@ impl Header {
         self.data_bytes.saturating_add(self.bytes() as u64)
     }
 
-    /// Compares the claim with the size of the file; with `or_more` the file may be larger than `file_bytes`.
+    /// Compares the claim with the size of the file. If `or_more` is true, the file may be larger than
+    /// `file_bytes`.
     pub(super) fn check(&self, file_bytes: u64, or_more: bool) -> Result<()> {
         let found = file_bytes - self.bytes() as u64;
         let (wrong, at_least, offset) = match found.cmp(&self.data_bytes) {
@@ -87,7 +88,7 @@ impl Header {
     }
 }
 
-/// The header of a file of bytes with these dimensions.
+/// The header of a file of `u8` elements with these dimensions.
 pub(crate) fn of_bytes(dims: &[u32]) -> Vec<u8> {
     let mut header = vec![0, 0, 0x08, dims.len() as u8];
     for dim in dims {

@@ -1,22 +1,22 @@
-//! The names of MNIST's files, and how they are found in a folder.
+//! The names of MNIST's files. Finds the files in a folder.
 
 use std::path::{Path, PathBuf};
 
 use feedline_core::internal::named;
 use feedline_core::{Error, ErrorKind, Result};
 
-/// Images and labels to train on.
+/// Images and labels of the training set.
 pub(crate) const TRAIN: [&str; 2] = ["train-images-idx3-ubyte", "train-labels-idx1-ubyte"];
-/// Images and labels to test on.
+/// Images and labels of the test set.
 pub(crate) const TEST: [&str; 2] = ["t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"];
 
-/// The spellings of `name`, a plain file first: it need not be inflated.
+/// The spellings of `name`. Plain files come first, as they need not be inflated.
 fn spellings(name: &str) -> [String; 4] {
     let dotted = name.replace("-idx", ".idx");
     [name.to_owned(), dotted.clone(), format!("{name}.gz"), format!("{dotted}.gz")]
 }
 
-/// The file of that name in `dir`, in any spelling; `None` when there is none.
+/// The file called `name` in `dir`, in any spelling. `None` if there is none.
 pub(crate) fn find(dir: &Path, name: &str) -> Result<Option<PathBuf>> {
     for spelling in spellings(name) {
         let path = dir.join(spelling);
@@ -38,7 +38,7 @@ pub(crate) fn has_set(dir: &Path) -> Result<bool> {
     Ok(find(dir, TRAIN[0])?.is_some() || find(dir, TEST[0])?.is_some())
 }
 
-/// The file of that name in `dir`, in any spelling.
+/// The file called `name` in `dir`, in any spelling. An error if there is none.
 pub(crate) fn require(dir: &Path, name: &str) -> Result<PathBuf> {
     let missing = |message: String| Error::new(ErrorKind::Data, message).at_path(dir);
     match std::fs::metadata(dir) {
@@ -51,7 +51,7 @@ pub(crate) fn require(dir: &Path, name: &str) -> Result<PathBuf> {
     }
     find(dir, name)?.ok_or_else(|| {
         let names = spellings(name).join(", ");
-        // No fallback to the other split: training on the test set would look like a good result.
+        // Do not fall back to the other split: training on the test set would look like a good result.
         let other = if TRAIN.contains(&name) { ("test", TEST[0]) } else { ("training", TRAIN[0]) };
         let beside = match find(dir, other.1) {
             Ok(Some(_)) => {

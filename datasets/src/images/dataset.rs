@@ -8,7 +8,7 @@ use crate::others::{Others, file_field, find_files};
 use crate::reader::{check_not_empty, samples_of_reader};
 use crate::{Reader, Values};
 
-/// Names of fields with encoded pictures; the first one in the schema is decoded.
+/// Names of fields with encoded pictures. The first field in the schema with such a name is decoded.
 const NAMES: [&str; 12] = [
     "image",
     "data",
@@ -24,14 +24,16 @@ const NAMES: [&str; 12] = [
     "bytes",
 ];
 
-/// The data set of a reader with a field of encoded pictures: a folder, a tar archive, a table.
+/// The data set of a reader with a field of encoded pictures. The reader may be a folder, a tar archive or a
+/// table.
 ///
-/// A sample has the field `image`, as the [`Transforms`] make it, `image.parameters` if some of them run on
-/// the device, and every other field of the reader that has one size, such as `label`. WebDataset's `cls`, a
-/// number as text, becomes the field `label` (`i64`). Fields that vary in size are left out.
+/// A sample has the field `image`, as the [`Transforms`] make it. If some transforms run on the device, it
+/// has `image.parameters`. It also has every other field of the reader that has one size, such as `label`.
+/// WebDataset's `cls`, a number as text, becomes the field `label` (`i64`). Fields that vary in size are left
+/// out.
 ///
-/// The random numbers of a sample come from [`Context::random`]: workers, ranks and a resume do not change
-/// the pictures of an epoch, and a picture that occurs several times in it is cropped anew each time.
+/// The random numbers of a sample come from [`Context::random`]. So workers, ranks and a resume do not change
+/// the pictures of an epoch. A picture that comes several times in an epoch gets a new crop each time.
 ///
 /// ```no_run
 /// use feedline_datasets::{ImageDataset, open};
@@ -49,7 +51,7 @@ pub struct ImageDataset {
     encoded: Option<Checked>,
     /// The reader's field that holds the picture.
     image: usize,
-    /// The fields after the picture's own.
+    /// The fields that follow the fields of the picture.
     others: Others,
     spec: Spec,
 }
@@ -62,12 +64,12 @@ struct Memory {
 }
 
 impl ImageDataset {
-    /// The pictures in the reader's field called `image`, `data`, `jpg`, `jpeg`, `png` or the like, or in its
-    /// only field of bytes.
+    /// The pictures in the reader's field called `image`, `data`, `jpg`, `jpeg`, `png` or the like. If there
+    /// is none, the pictures in its only field of bytes.
     ///
     /// # Errors
-    /// `Config` when no field holds bytes under such a name, the transforms leave pictures in sizes of their
-    /// own, or a batch cannot hold another field.
+    /// `Config` if no field of bytes has such a name, the transforms leave pictures in different sizes, or a
+    /// batch cannot hold another field.
     pub fn new(reader: Box<dyn Reader>, transforms: Transforms) -> Result<Self> {
         let name = picture_field(&*reader)?;
         Self::with_field(reader, &name, transforms)
@@ -76,17 +78,18 @@ impl ImageDataset {
     /// The pictures in the reader's field called `name`.
     ///
     /// # Errors
-    /// As [`new`](Self::new); `Config` when there is no such field, or it does not hold bytes.
+    /// As [`new`](Self::new). `Config` if there is no such field, or it does not hold bytes.
     pub fn with_field(reader: Box<dyn Reader>, name: &str, transforms: Transforms) -> Result<Self> {
         Self::build(reader, name, transforms, None)
     }
 
     /// The data set of pictures that lanes of the loader decode (`PictureStage` of the crate
-    /// `feedline-pictures`): the field `image` is ragged and holds the encoded bytes, up to `max_bytes` per
+    /// `feedline-pictures`). The field `image` is ragged. It holds the encoded bytes, up to `max_bytes` per
     /// picture. The list must have no transforms on the host.
     ///
-    /// A picture that cannot be decoded is a bad sample, as with workers that decode. The check runs when a
-    /// picture is first read: quickly for a JPEG, by an additional decode for another format.
+    /// A picture that cannot be decoded is a bad sample, as it is when workers decode. The first read of a
+    /// picture checks it. The check of a JPEG is quick. The check of another format decodes the picture once
+    /// more.
     ///
     /// # Errors
     /// As [`new`](Self::new), and as [`Transforms::add_encoded_fields`].

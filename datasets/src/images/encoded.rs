@@ -1,4 +1,4 @@
-//! Pictures that lanes of a loader decode: their lengths, and which have passed the check.
+//! Pictures that lanes of a loader decode. Holds their lengths, and which pictures have passed the check.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,17 +16,17 @@ pub(super) struct Encoded {
 }
 
 impl Encoded {
-    /// The pictures in field `field` of `reader`; reads each once to measure it.
+    /// The pictures in field `field` of `reader`. Reads each picture once to measure it.
     pub(super) fn measured(reader: &dyn Reader, field: usize) -> Result<Self> {
         Ok(Self { checked: Checked::new(reader.len()), bytes: lengths::of_field(reader, field)? })
     }
 
-    /// The bytes of each picture.
+    /// The length of each picture in bytes.
     pub(super) fn bytes(&self) -> &[u32] {
         &self.bytes
     }
 
-    /// The bytes of the longest picture, at least 1.
+    /// The length of the longest picture in bytes, at least 1.
     pub(super) fn max_bytes(&self) -> usize {
         self.bytes.iter().max().map_or(1, |&max| max.max(1) as usize)
     }
@@ -37,7 +37,7 @@ impl Encoded {
     }
 }
 
-/// A bit for each sample that has passed the check.
+/// One bit per sample: whether the sample has passed the check.
 #[derive(Debug)]
 pub(super) struct Checked(Vec<AtomicU64>);
 

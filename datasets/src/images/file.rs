@@ -14,18 +14,18 @@ use crate::{ElementType, Reader, Schema, SchemaField, Values};
 #[derive(Debug)]
 pub(crate) struct ImageFile {
     path: PathBuf,
-    /// The file's bytes, if it is in a store and not read again.
+    /// The file's bytes, if the file is in a store. It is not read again.
     encoded: Option<Vec<u8>>,
     format: Format,
     size: Size,
     schema: Schema,
-    /// The version of a file on disk, which is read for each sample.
+    /// The version of a file on disk. The file is read for each sample.
     version: Option<Version>,
     fingerprint: u64,
 }
 
 impl ImageFile {
-    /// Opens a picture of a known format; reads the file, and decodes its header.
+    /// Opens a picture of a known format. Reads the file and decodes its header.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let mut bytes = Vec::new();
         let version = read_whole(path, &mut bytes)?;
@@ -33,7 +33,7 @@ impl ImageFile {
         Ok(Self { version: Some(version), ..file })
     }
 
-    /// The picture in a content that is read as a whole.
+    /// The picture in `content`. It is read as a whole.
     #[cfg(feature = "object-store")]
     pub(crate) fn of_content(path: &Path, content: &crate::bytes::Content) -> Result<Self> {
         let mut memory = crate::memory::Memory::new(content.len())?;

@@ -1,4 +1,4 @@
-//! Pictures with masks, depth, boxes and points, which are moved together.
+//! Pictures with masks, depth, boxes and points. All parts of a sample are moved together.
 
 use feedline_core::internal::named;
 use feedline_core::{Context, DType, Dataset, Error, ErrorKind, Fingerprint, Result, Row, Spec};
@@ -11,11 +11,12 @@ use crate::others::Others;
 use crate::reader::{check_not_empty, samples_of_reader};
 use crate::{Reader, Values};
 
-/// Pictures with what belongs to them: one list of transforms moves all parts of a sample, by one draw.
+/// Pictures with their masks, boxes and other parts. One list of transforms, drawn once, moves all parts of a
+/// sample.
 ///
-/// A sample has the field `image`, then its masks, depth, boxes, points and the fields beside them under the
-/// reader's names, and every other field of one size, such as `label`. [`Parts`] names them. Colour
-/// transforms change only the picture.
+/// A sample begins with the field `image`. Its masks, depth, boxes, points and the fields with an item per
+/// box follow, under the reader's names. Every other field of one size, such as `label`, comes last.
+/// [`Parts`] names the parts. Colour transforms change only the picture.
 ///
 /// ```no_run
 /// use feedline_datasets::{JointDataset, Paired, Parts};
@@ -34,7 +35,7 @@ pub struct JointDataset {
     encoded: Option<Encoded>,
     parts: Parts,
     found: Found,
-    /// The field of the first mask or depth.
+    /// The index of the first field of a mask or depth.
     first_plane: usize,
     lists: Lists,
     others: Others,
@@ -54,12 +55,12 @@ struct Memory {
 }
 
 impl JointDataset {
-    /// The data set of `reader`; `parts` names its fields.
+    /// The data set of `reader`. `parts` names the fields of the parts.
     ///
     /// # Errors
-    /// `Config` for a field that is not there or cannot be that part, for transforms whose moves are not
-    /// known ([`Transforms::check_moves`]), and as [`ImageDataset::new`](crate::ImageDataset::new); `Data` if
-    /// there are no samples; as [`Reader::read`] while boxes are counted.
+    /// `Config` for a field that does not exist or cannot be that part, for transforms whose moves are not
+    /// known ([`Transforms::check_moves`]), and as [`ImageDataset::new`](crate::ImageDataset::new). `Data` if
+    /// there are no samples. As [`Reader::read`] if boxes cannot be counted.
     pub fn new(reader: Box<dyn Reader>, parts: Parts, transforms: Transforms) -> Result<Self> {
         if transforms.is_on_device() {
             let how = named(
@@ -72,12 +73,13 @@ impl JointDataset {
         Self::build(reader, parts, transforms)
     }
 
-    /// The same data set for lanes of the loader that decode the pictures (`PictureStage` of the crate
-    /// `feedline-pictures`); the list begins with [`Transforms::on_device`]. The field `image` is ragged and
-    /// holds the encoded bytes, beside `image.parameters`. The workers draw the transforms, and move masks,
-    /// boxes and points; their values, and the bad samples, are the same as with [`new`](Self::new).
+    /// The same data set for pictures that lanes of the loader decode (`PictureStage` of the crate
+    /// `feedline-pictures`). The list must begin with [`Transforms::on_device`]. The field `image` is ragged
+    /// and holds the encoded bytes. The field `image.parameters` is beside it. The workers draw the
+    /// transforms, and move masks, boxes and points. The values and the bad samples are the same as with
+    /// [`new`](Self::new).
     ///
-    /// The first time, every picture is read to find the longest, as by
+    /// The first time, every picture is read to find the longest one, as by
     /// [`Ragged::measured`](crate::Ragged::measured). Pictures are checked as by
     /// [`ImageDataset::encoded`](crate::ImageDataset::encoded).
     ///
@@ -92,8 +94,8 @@ impl JointDataset {
     /// ```
     ///
     /// # Errors
-    /// As [`new`](Self::new), and as [`Transforms::add_encoded_fields`]; as [`Reader::read`] where pictures
-    /// are measured.
+    /// As [`new`](Self::new), and as [`Transforms::add_encoded_fields`]. As [`Reader::read`] if pictures
+    /// cannot be measured.
     pub fn encoded(reader: Box<dyn Reader>, parts: Parts, transforms: Transforms) -> Result<Self> {
         if !transforms.is_on_device() {
             let why = "the lanes of a loader transform the pictures that they decode: put on_device() first";
@@ -132,7 +134,7 @@ impl JointDataset {
         &*self.reader
     }
 
-    /// The bytes of each encoded picture; none if the workers decode.
+    /// The length of each encoded picture in bytes. Empty if the workers decode.
     pub fn picture_bytes(&self) -> &[u32] {
         self.encoded.as_ref().map_or(&[], Encoded::bytes)
     }

@@ -14,7 +14,7 @@ pub(super) fn are_numbers(element: ElementType) -> bool {
     }
 }
 
-/// The numbers in `bytes`, the value of `field`, rounded to `f32`.
+/// Reads the numbers in `bytes`, the value of `field`. They are rounded to `f32`.
 pub(super) fn read(field: &SchemaField, bytes: &[u8], to: &mut Vec<f32>) -> Result<()> {
     macro_rules! extend {
         ($type:ty) => {
@@ -44,7 +44,7 @@ pub(super) fn read(field: &SchemaField, bytes: &[u8], to: &mut Vec<f32>) -> Resu
     )))
 }
 
-/// Replaces `to` by the numbers in `bytes`; returns whether `bytes` is a whole number of elements.
+/// Replaces `to` by the numbers in `bytes`. Returns whether `bytes` is a whole number of elements.
 fn extend<const N: usize>(bytes: &[u8], to: &mut Vec<f32>, number: impl Fn([u8; N]) -> f32) -> bool {
     let (numbers, rest) = bytes.as_chunks::<N>();
     to.clear();

@@ -1,4 +1,4 @@
-//! The files of two folders, such as photographs and their masks, by their names.
+//! Pairs the files of two folders by their names, such as photographs and their masks.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use crate::error::{data, one_line};
 use crate::reader::at_file;
 use crate::{ElementType, Folder, OpenOptions, Reader, Schema, SchemaField, Values};
 
-/// Photographs with the masks of the same names in another folder: `a/7.jpg` with `a/7.png`.
+/// Photographs, and masks of the same names in another folder: `a/7.jpg` has `a/7.png`.
 ///
-/// A sample has the fields `image` and `mask`, the bytes of both files, and `label` if the photographs lie in
-/// one folder per class. The extensions may differ.
+/// A sample has the fields `image` and `mask`, the bytes of both files. If the photographs are in one folder
+/// per class, it also has `label`. The extensions of the two files may differ.
 ///
 /// ```
 /// use feedline_datasets::{Paired, Reader};
@@ -40,7 +40,7 @@ impl Paired {
     /// Pairs the files below two folders.
     ///
     /// # Errors
-    /// As [`Folder::open`]; `Data` for a photograph without a mask, a mask without a photograph, and two
+    /// As [`Folder::open`]. `Data` for a photograph without a mask, a mask without a photograph, and two
     /// masks of one name.
     pub fn open(images: impl AsRef<Path>, masks: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(images, masks, &OpenOptions::default())
@@ -89,7 +89,7 @@ impl Paired {
         if let Some(first) = fields.first_mut() {
             first.name = "image".to_owned();
         }
-        // The last field, so that the pictures' fields keep their indices.
+        // It is the last field, so that the fields of the photographs keep their indices.
         fields.push(SchemaField::variable("mask", ElementType::Bytes));
         Ok(Self { images, masks, mask_of, schema: Schema::new(fields) })
     }

@@ -1,4 +1,4 @@
-//! Which fields of a reader move with its pictures.
+//! Which fields of a reader are moved together with its pictures.
 
 use feedline_core::{Error, ErrorKind, Result};
 use feedline_images::{BoxFormat, BoxRules};
@@ -9,8 +9,8 @@ use crate::others::is_bytes;
 use crate::reader::at_file;
 use crate::{Reader, SchemaField};
 
-/// The parts of a sample: a picture, and what moves with it. A [`JointDataset`](crate::JointDataset) reads
-/// them.
+/// The parts of a sample: a picture, and the fields that are moved with it. A
+/// [`JointDataset`](crate::JointDataset) reads them.
 ///
 /// ```
 /// use feedline_datasets::Parts;
@@ -24,7 +24,7 @@ use crate::{Reader, SchemaField};
 #[derive(Clone, Debug)]
 pub struct Parts {
     pub(super) image: Option<String>,
-    /// Masks, and depth.
+    /// The fields of masks and of depth.
     pub(super) planes: Vec<(String, Depth)>,
     pub(super) boxes: Option<(String, BoxFormat)>,
     pub(super) points: Vec<String>,
@@ -36,7 +36,7 @@ pub struct Parts {
     pub(super) reports_moves: bool,
 }
 
-/// The type of a picture of numbers.
+/// The type of the values of a mask or depth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Depth {
     /// A mask.
@@ -62,19 +62,19 @@ impl Default for Parts {
 }
 
 impl Parts {
-    /// A picture alone, in the reader's field called `image`, `data`, `jpg`, `jpeg`, `png` or the like.
+    /// Only a picture, in the reader's field called `image`, `data`, `jpg`, `jpeg`, `png` or the like.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The picture is in the reader's field `name`.
+    /// Sets the field of the picture to `name`.
     pub fn image(self, name: &str) -> Self {
         Self { image: Some(name.to_owned()), ..self }
     }
 
-    /// The field `name` holds masks as encoded pictures. The batch has their values, `u8` `[height, width]`,
+    /// The field `name` holds masks as encoded pictures. A batch has their values, `u8` `[height, width]`,
     /// see [`Decoder::decode_plane`](feedline_images::Decoder::decode_plane). A resize takes the nearest
-    /// pixel; a border is 0.
+    /// pixel. A border is 0.
     pub fn mask(mut self, name: &str) -> Self {
         self.planes.push((name.to_owned(), Depth::U8));
         self
@@ -86,68 +86,69 @@ impl Parts {
         self
     }
 
-    /// The field `name` holds the boxes of a picture in this format, such as lists of four numbers. In a
-    /// batch they are ragged `f32` items of four numbers, in the format of [`box_format`](Self::box_format).
+    /// The field `name` holds the boxes of a picture in the format `format`, such as lists of four numbers.
+    /// In a batch, they are ragged `f32` items of four numbers, in the format of
+    /// [`box_format`](Self::box_format).
     ///
-    /// A box is clamped to the picture and left out if less than [`min_size`](Self::min_size) of it remains,
-    /// as by torchvision's `SanitizeBoundingBoxes`. A sample is bad if one of its boxes has a number that is
-    /// not finite, ends before it begins, or is more than a pixel outside the decoded picture.
+    /// A box is clamped to the picture. If less than [`min_size`](Self::min_size) of it remains, it is left
+    /// out, as by torchvision's `SanitizeBoundingBoxes`. A sample is bad if one of its boxes has a number
+    /// that is not finite, ends before it begins, or is more than a pixel outside of the decoded picture.
     pub fn boxes(self, name: &str, format: BoxFormat) -> Self {
         Self { boxes: Some((name.to_owned(), format)), ..self }
     }
 
-    /// The format of boxes in a batch. Default: [`BoxFormat::xyxy`].
+    /// Sets the format of boxes in a batch. Default: [`BoxFormat::xyxy`].
     pub fn box_format(self, format: BoxFormat) -> Self {
         Self { format, ..self }
     }
 
-    /// The fields `names` have an item per box, such as its class; an item is left out with its box. Without
-    /// boxes, an item per point or group of [`points`](Self::points).
+    /// The fields `names` have one item per box, such as its class. If a box is left out, its item is left
+    /// out too. Without boxes, the fields have one item per point or group of [`points`](Self::points).
     pub fn beside<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.beside.extend(names.into_iter().map(Into::into));
         self
     }
 
-    /// The field `name` holds points of a picture, `x` and `y` of each in pixels: `[?, 2]`, or `[?, n, 2]`
-    /// for groups of `n` points. A point that leaves the picture is left out, and so is a group with such a
-    /// point, as by torchvision's `SanitizeKeyPoints`.
+    /// The field `name` holds points of a picture, `x` and `y` in pixels. It is `[?, 2]`, or `[?, n, 2]` for
+    /// groups of `n` points. A point that leaves the picture is left out, as by torchvision's
+    /// `SanitizeKeyPoints`. A group with such a point is left out too.
     ///
-    /// Points may have a third number, as in COCO's keypoints. It is kept, and a point that leaves the
-    /// picture, or whose third number is zero, becomes three zeros: not visible, but not left out. A flip
-    /// does not exchange the left and right of a body. Name the field in [`beside`](Self::beside) too if it
-    /// has an item for each box: then it is left out with its box only.
+    /// Points may have a third number, as in COCO's keypoints. The number is kept. If such a point leaves the
+    /// picture or its third number is zero, it is not left out: it becomes three zeros, which means that it
+    /// is not visible. A flip does not exchange the left and right of a body. If the field has one item per
+    /// box, name it in [`beside`](Self::beside) too. An item is then left out only with its box.
     pub fn points(mut self, name: &str) -> Self {
         self.points.push(name.to_owned());
         self
     }
 
-    /// Boxes of less width or height, in pixels of the finished picture, or of less than a pixel's area, are
-    /// left out. Default: 1.
+    /// Sets the min width and height of a box, in pixels of the finished picture. Smaller boxes are left out,
+    /// and so are boxes with an area of less than a pixel. Default: 1.
     pub fn min_size(mut self, pixels: f32) -> Self {
         self.rules.min_size = pixels;
         self
     }
 
-    /// Cuts boxes to their decoded picture. By default a box beyond it makes a bad sample.
+    /// Clips boxes to their decoded picture. By default, a box beyond the picture makes a bad sample.
     pub fn clip(mut self) -> Self {
         self.rules.clip = true;
         self
     }
 
-    /// The max number of boxes or points per sample. By default every sample is read once to find it, unless
-    /// the reader knows it, and the result is kept in the user's cache as by
+    /// Sets the max number of boxes or points per sample. By default, every sample is read once to find it,
+    /// unless the reader knows it. The result is kept in the user's cache, as by
     /// [`Ragged::measured`](crate::Ragged::measured).
     pub fn max_boxes(self, items: usize) -> Self {
         Self { max_boxes: Some(items), ..self }
     }
 
-    /// Adds the ragged field `moves` (`i32`, items of five): how the transforms moved the sample, see
-    /// [`Move::words`](feedline_images::Move::words).
+    /// Adds the ragged field `moves` (`i32`, items of five). It states how the transforms moved the sample,
+    /// see [`Move::words`](feedline_images::Move::words).
     pub fn report_moves(self) -> Self {
         Self { reports_moves: true, ..self }
     }
 
-    /// The index in `reader` of each part.
+    /// Finds the index of each part in `reader`.
     pub(super) fn find(&self, reader: &dyn Reader) -> Result<Found> {
         let fields = reader.schema().fields();
         let refuse = |why: String| at_file(reader, 0, Error::new(ErrorKind::Config, why));
@@ -169,7 +170,7 @@ impl Parts {
         let image = find(&image, "the picture, which is encoded bytes", &is_bytes)?;
         let planes =
             self.planes.iter().map(|(name, _)| find(name, "a mask, which is encoded bytes", &is_bytes));
-        // Lists of lists are read flat, with the lengths of the inner lists.
+        // Lists of lists are read flat. The lengths of the inner lists are read too.
         let lengths_of = |field: &SchemaField| {
             let name = format!("{}.lengths", field.name);
             fields.iter().position(|other| other.name == name)
@@ -221,10 +222,10 @@ pub(super) struct Found {
     pub(super) image: usize,
     pub(super) planes: Vec<usize>,
     pub(super) boxes: Option<usize>,
-    /// The field with the lengths of the inner lists, if boxes are lists of any length.
+    /// If boxes are lists of any length, the field with the lengths of the inner lists.
     pub(super) lengths: Option<usize>,
     pub(super) points: Vec<usize>,
-    /// The fields beside the boxes, without points.
+    /// The fields with one item per box, without the points.
     pub(super) beside: Vec<usize>,
 }
 

@@ -33,8 +33,8 @@ impl Views {
         Self::default()
     }
 
-    /// Adds `count` views made by one list, each with its own random numbers. Limits and chroma upsampling
-    /// are those of the first list.
+    /// Adds `count` views. All use the list `transforms`, each with its own random numbers. Limits and chroma
+    /// upsampling are those of the first list.
     pub fn add(mut self, count: usize, transforms: Transforms) -> Self {
         self.lists.extend(std::iter::repeat_n(transforms, count));
         self
@@ -56,8 +56,8 @@ impl Views {
     }
 }
 
-/// Random views of each picture, for contrastive and self-supervised learning: a picture is read and decoded
-/// once, and each view transforms it with its own random numbers.
+/// Random views of each picture, for contrastive and self-supervised learning. A picture is read and decoded
+/// once. Each view transforms it with its own random numbers.
 ///
 /// A sample has the fields `view0`, `view1` and so on, and every other field of one size, such as `label`.
 ///
@@ -72,7 +72,7 @@ impl Views {
 #[derive(Debug)]
 pub struct ViewsDataset {
     reader: Box<dyn Reader>,
-    /// The pictures, and the transforms of the views, if lanes of the loader decode.
+    /// If lanes of the loader decode, the pictures and the transforms of the views.
     on_lanes: Option<(Encoded, Vec<DevicePart>)>,
     /// The reader's field of pictures.
     image: usize,
@@ -90,35 +90,34 @@ struct Memory {
 }
 
 impl ViewsDataset {
-    /// The views of the pictures in the reader's field called `image`, `data`, `jpg`, `jpeg`, `png` or the
-    /// like.
+    /// Views of the pictures in the reader's field called `image`, `data`, `jpg`, `jpeg`, `png` or the like.
     ///
     /// # Errors
-    /// `Config` without views, and for a list that cannot share a decoded picture
-    /// ([`Transforms::check_shared_decode`]); as [`ImageDataset::new`](crate::ImageDataset::new).
+    /// `Config` if there are no views, and for a list that cannot share a decoded picture
+    /// ([`Transforms::check_shared_decode`]). As [`ImageDataset::new`](crate::ImageDataset::new).
     pub fn new(reader: Box<dyn Reader>, views: Views) -> Result<Self> {
         let name = picture_field(&*reader)?;
         Self::with_field(reader, &name, views)
     }
 
-    /// The views of the pictures in the reader's field called `name`.
+    /// Views of the pictures in the reader's field called `name`.
     ///
     /// # Errors
-    /// As [`new`](Self::new); `Config` when there is no such field, or it does not hold bytes.
+    /// As [`new`](Self::new). `Config` if there is no such field, or it does not hold bytes.
     pub fn with_field(reader: Box<dyn Reader>, name: &str, views: Views) -> Result<Self> {
         Self::build(reader, name, views, false)
     }
 
-    /// The same views for lanes of the loader that decode each picture once (`PictureStage::views` of the
-    /// crate `feedline-pictures`, with the same [`lists`](Views::lists)); each list begins with
-    /// [`Transforms::on_device`]. The field `image` is ragged and holds the encoded bytes, beside
-    /// `view0.parameters` and so on.
+    /// The same views for pictures that lanes of the loader decode, each once. (`PictureStage::views` of the
+    /// crate `feedline-pictures`, with the same [`lists`](Views::lists).) Each list must begin with
+    /// [`Transforms::on_device`]. The field `image` is ragged and holds the encoded bytes. The fields
+    /// `view0.parameters` and so on are beside it.
     ///
-    /// The first time, every picture is read to find the longest, as by
+    /// The first time, every picture is read to find the longest one, as by
     /// [`Ragged::measured`](crate::Ragged::measured).
     ///
     /// # Errors
-    /// As [`new`](Self::new), and as [`Transforms::device_part`]; as [`Reader::read`] where pictures are
+    /// As [`new`](Self::new), and as [`Transforms::device_part`]. As [`Reader::read`] if pictures cannot be
     /// measured.
     pub fn encoded(reader: Box<dyn Reader>, views: Views) -> Result<Self> {
         let name = picture_field(&*reader)?;
@@ -157,7 +156,7 @@ impl ViewsDataset {
         Ok(Self { reader, on_lanes, image, lists: views.lists, others, spec })
     }
 
-    /// The bytes of each encoded picture; none if the workers decode.
+    /// The length of each encoded picture in bytes. Empty if the workers decode.
     pub fn picture_bytes(&self) -> &[u32] {
         self.on_lanes.as_ref().map_or(&[], |(files, _)| files.bytes())
     }
@@ -179,7 +178,7 @@ impl ViewsDataset {
             if index != self.image {
                 return self.others.write(&*self.reader, index, bytes, row);
             }
-            // The first list's limits and chroma upsampling apply.
+            // The limits and the chroma upsampling of the first list apply.
             let Some(first) = self.lists.first() else { return Ok(()) };
             if let Some((files, parts)) = &self.on_lanes {
                 files.check(id, || first.check(bytes, scratch))?;

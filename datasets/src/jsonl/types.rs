@@ -9,7 +9,7 @@ use crate::column_type::{ColumnType, unfit};
 use crate::schema::{is_exact, is_small};
 use crate::{ElementType, Nulls};
 
-/// Appends the value of `json`, little-endian; `None` if it is of another type.
+/// Appends the value of `json`, little-endian. `None` if the value is of another type.
 pub(super) fn write(kind: ColumnType, json: &str, to: &mut Vec<u8>) -> Option<()> {
     match kind {
         ColumnType::Int => to.extend(parse::<i64>(json)?.to_le_bytes()),
@@ -30,13 +30,13 @@ fn parse<'a, T: serde::Deserialize<'a>>(json: &'a str) -> Option<T> {
     serde_json::from_str(json).ok()
 }
 
-/// The finite number in `json`, rounded once: `serde_json` may be off by the last bit.
+/// The finite number in `json`, rounded once. `serde_json` may be off by the last bit.
 fn float(json: &str) -> Option<f64> {
     let is_number = json.starts_with(|first: char| first == '-' || first.is_ascii_digit());
     is_number.then(|| json.parse().ok())?.filter(|number: &f64| number.is_finite())
 }
 
-/// Calls `to` with each number of the list `json`; `None` if it is not a list of numbers.
+/// Calls `to` with each number of the list `json`. `None` if it is not a list of numbers.
 fn floats(json: &str, mut to: impl FnMut(f64)) -> Option<()> {
     let list = json.strip_prefix('[')?.strip_suffix(']')?.trim_ascii();
     if list.is_empty() {
@@ -50,12 +50,12 @@ fn is_string(json: &str) -> bool {
     json.starts_with('"')
 }
 
-/// Facts about a column from the lines read so far.
+/// What the lines read so far say about a column.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     /// Values other than `null`.
     pub(super) values: u64,
-    /// The last line that had the key, from 1 on; 0 if none had.
+    /// The last line with the key, counted from 1. 0 if no line has it.
     last: u64,
     /// Whether each type holds all values.
     int: bool,
@@ -64,9 +64,9 @@ pub(super) struct Seen {
     bool: bool,
     ints: bool,
     floats: bool,
-    /// Whether `f64` holds all whole numbers, also those in lists.
+    /// Whether `f64` holds all whole numbers, including those in lists.
     exact: bool,
-    /// The first line with a list or an object, from 1 on; 0 if none has.
+    /// The first line with a list or an object, counted from 1. 0 if there is none.
     pub(super) nested: u64,
     min_len: usize,
     max_len: usize,
@@ -88,7 +88,7 @@ impl Seen {
         max_len: 0,
     };
 
-    /// Adds the value of line `line`, counted from 1; an error says why it is refused.
+    /// Adds the value of line `line`, counted from 1. The error says why the value is refused.
     pub(super) fn add(&mut self, line: u64, json: &str) -> Result<(), &'static str> {
         if std::mem::replace(&mut self.last, line) == line {
             return Err("is there twice: keep one");
@@ -137,11 +137,11 @@ impl Seen {
         }
     }
 
-    /// The first type that fits, and its shape. `full`: no missing value is filled; `marked`: the column has
-    /// a mask.
+    /// The first type that fits, and its shape. `full`: no missing value has to be filled. `marked`: the
+    /// column has a mask.
     pub(super) fn decide(self, full: bool, marked: bool) -> (ColumnType, Vec<Option<usize>>) {
         let kind = match self {
-            // Without any value: masked columns are more often numbers than texts.
+            // If there is no value, a masked column is more often a column of numbers than of texts.
             Self { values: 0, .. } if marked => ColumnType::Float,
             Self { values: 0, .. } => ColumnType::Text,
             Self { int: true, .. } if full => ColumnType::Int,
@@ -166,7 +166,7 @@ impl Seen {
     }
 
     /// Whether no missing value of column `key` in `len` lines has to be filled. Only floating-point numbers,
-    /// lists and texts have a value to fill in.
+    /// lists and texts have a value for it.
     pub(super) fn is_full(self, key: &String, len: u64, options: &JsonLinesOptions) -> bool {
         self.values == len || options.nulls == Nulls::Refuse || options.masks.contains(key)
     }
@@ -181,7 +181,7 @@ impl Seen {
         self.values > 0 && !self.exact && matches!(kind, ColumnType::Float | ColumnType::Floats)
     }
 
-    /// The stated type of column `name` and its shape, if it fits.
+    /// The stated type of column `name` and its shape. An error if the values do not fit.
     pub(super) fn check(
         self,
         name: &str,

@@ -1,4 +1,4 @@
-//! Decodes encoded pictures and scales them to one size, since the model is small. Needs the feature
+//! Decodes encoded pictures, and scales them to one size, since the model is small. Needs the feature
 //! `images`.
 
 use feedline_core::{Context, Result, Spec};
@@ -15,7 +15,7 @@ pub struct Pictures(feedline_images::Transforms);
 
 #[cfg(feature = "images")]
 impl Pictures {
-    /// The decoder, and a spec with the field `name` of its pictures.
+    /// The decoder, and a spec with a field `name` for its pictures.
     pub fn new(name: &str) -> Result<(Self, Spec)> {
         let transforms = feedline_images::Transforms::new().resize(SIDE);
         let spec = transforms.field(name)?;

@@ -9,9 +9,9 @@ use feedline_core::{Dataset, Error, ErrorKind, Result};
 use super::{Labelled, LabelledOptions};
 use crate::{Idx, cifar, open};
 
-/// The share of the samples that is held out for the test, where the data has no test set.
+/// If the data has no test set, this share of the samples is held out as test set.
 const HELD_OUT: f64 = 0.1;
-/// The seed of the choice of held-out samples. It is the same for every run, so that a resumed run is not
+/// The seed that chooses the held-out samples. All runs have the same seed, so that a resumed run is not
 /// tested on its training samples.
 const SPLIT_SEED: u64 = 1;
 
@@ -21,17 +21,17 @@ pub struct LabelledSets {
     pub train: Box<dyn Dataset>,
     /// The test set.
     pub test: Box<dyn Dataset>,
-    /// The file or folder that holds the training set as a whole; `None` if a part of it is held out.
+    /// The file or folder that holds the whole training set. `None` if a part of it is held out.
     pub train_path: Option<PathBuf>,
-    /// Pixels of an image, of all colours.
+    /// The number of values of an image, over all colours.
     pub pixels: usize,
-    /// Files beside those that the sets name.
+    /// Files that the two sets do not name.
     pub files: Vec<PathBuf>,
 }
 
 impl LabelledSets {
-    /// Opens the sets of `path`: a folder of MNIST's files, or what [`open`] reads, with a tenth held out
-    /// unless there are entries called `train` and `test`. Checks labels that are in memory.
+    /// Opens the sets of `path`. It is a folder of MNIST's files, or data that [`open`] reads. Unless it has
+    /// entries called `train` and `test`, a tenth is held out. Checks labels that are in memory.
     ///
     /// # Errors
     /// As [`open`] and [`Labelled::new`].
@@ -111,14 +111,14 @@ impl LabelledSets {
     }
 }
 
-/// Whether `path` is a folder with one of MNIST's files, or with a file that was probably meant as one.
+/// Whether `path` is a folder with one of MNIST's files, or with a file that was probably meant to be one.
 fn has_mnist_names(path: &Path) -> bool {
     let entries = path.read_dir().into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
     names.into_iter().any(|name| name.contains("idx3-ubyte") || name.contains("idx1-ubyte"))
 }
 
-/// The entries of a folder called `train` and `test`, whatever their extensions, if it has both.
+/// The entries `train` and `test` of a folder, with any extension. `None` if one of them is missing.
 ///
 /// # Errors
 /// `Data` for a folder that cannot be listed.
@@ -140,7 +140,7 @@ pub fn parts(path: &Path) -> Result<Option<[PathBuf; 2]>> {
     Ok(train.zip(test).map(<[PathBuf; 2]>::from))
 }
 
-/// Whether `path` is CIFAR's folder or archive, which hold a test set too.
+/// Whether `path` is CIFAR's folder or archive. These hold a test set too.
 fn is_whole_cifar(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.is_dir() || name.contains(".tar") || name.ends_with(".tgz")

@@ -1,4 +1,4 @@
-//! Finds the columns of a manifest that name files, and the one that names the class.
+//! Finds the columns of a manifest that name files, and the column that names the class.
 
 use feedline_core::internal::named;
 use feedline_core::{Error, ErrorKind, Result};
@@ -10,7 +10,7 @@ use crate::open::{is_picture, is_sound, is_url};
 use crate::reader::at_file;
 use crate::{ElementType, Reader, SchemaField, Values};
 
-/// What the files of a manifest hold.
+/// The kind of the files of a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holds {
     Pictures,
@@ -34,10 +34,10 @@ impl Holds {
     }
 }
 
-/// Rows that are read to tell whether a column names files.
+/// The number of rows that are read to tell whether a column names files.
 const LOOKED_AT: u64 = 64;
 
-/// Names of columns that hold the class of a picture or a sound, the likeliest first.
+/// Names of columns that hold the class of a picture or a sound. The likeliest come first.
 const LABELS: [&str; 8] = ["label", "labels", "class", "class_name", "category", "target", "cls", "y"];
 
 /// Whether a column holds one text per row.
@@ -49,7 +49,8 @@ fn all(fields: &[SchemaField]) -> String {
     quoted(&Vec::from_iter(fields.iter().map(|field| field.name.as_str())))
 }
 
-/// The columns of files: those of these `names`, or those whose first values are names of such files.
+/// The columns of files. They are the columns `names`, or the columns whose first values are names of such
+/// files.
 pub(super) fn choose_files(rows: &dyn Reader, names: &[String], holds: Holds) -> Result<Vec<usize>> {
     let fields = rows.schema().fields();
     if !names.is_empty() {
@@ -59,7 +60,7 @@ pub(super) fn choose_files(rows: &dyn Reader, names: &[String], holds: Holds) ->
     let (mut named_any, mut is_other) = (vec![false; texts.len()], vec![false; texts.len()]);
     let mut values = Values::new();
     for row in 0..rows.len().min(LOOKED_AT) {
-        // A row that is damaged says nothing; it is an error when its sample is read.
+        // A damaged row is skipped here. It is an error when its sample is read.
         let visited = rows.visit(row, &mut values, &mut |field, bytes| {
             if let Ok(at) = texts.binary_search(&field)
                 && let text = String::from_utf8_lossy(bytes)
@@ -100,8 +101,8 @@ fn text_named(fields: &[SchemaField], name: &str) -> Result<usize> {
     Err(Error::new(ErrorKind::Config, why))
 }
 
-/// The column whose texts are the classes; `None` if there is none, or it holds numbers. A single other
-/// column of texts is the class for pictures, but not for sounds, where it is the sentence spoken.
+/// The column whose texts are the classes. `None` if there is none, or if it holds numbers. For pictures, a
+/// single other column of texts is the class. For sounds it is not: it is the spoken sentence.
 pub(super) fn choose_label(
     rows: &dyn Reader,
     files: &[usize],
@@ -132,11 +133,12 @@ pub(super) fn choose_label(
     Ok(found.filter(|&found| is_text(&fields[found])))
 }
 
-/// The texts of the columns `texts`, which are sorted, in each row; `None` where the row is damaged or the
-/// cell is empty.
+/// The texts of the columns `texts` in each row. `texts` is sorted. `None` if the row is damaged or the cell
+/// is empty.
 ///
 /// # Errors
-/// That of a row that the store or the disk does not give: without its texts there would be other classes.
+/// The error of a row that the store or the disk does not return. Without its texts, the classes would
+/// differ.
 pub(super) fn read(rows: &dyn Reader, texts: &[usize]) -> Result<Vec<Vec<Option<String>>>> {
     let mut cells: Vec<Vec<Option<String>>> = texts.iter().map(|_| Vec::new()).collect();
     let mut values = Values::new();
@@ -156,7 +158,7 @@ pub(super) fn read(rows: &dyn Reader, texts: &[usize]) -> Result<Vec<Vec<Option<
     Ok(cells)
 }
 
-/// The error of a row, unless the row itself is damaged: that error is found again when its sample is read.
+/// The error of a row, unless the row itself is damaged. Reading its sample finds that error again.
 fn unless_damaged(rows: &dyn Reader, row: u64, visited: Result<()>) -> Result<()> {
     match visited {
         Err(error) if may_pass(&error) => Err(at_file(rows, row, error.at_sample(row))),
@@ -172,7 +174,7 @@ mod tests {
     use crate::Schema;
     use crate::error::{Unanswered, data};
 
-    /// Rows of a class, of which row 3 cannot be read.
+    /// Rows of a class. Row 3 cannot be read.
     #[derive(Debug)]
     struct Failing {
         schema: Schema,

@@ -1,4 +1,4 @@
-//! Where the files of a manifest lie.
+//! Finds the files of a manifest.
 
 use std::path::{Path, PathBuf};
 
@@ -10,19 +10,19 @@ use crate::Remote;
 use crate::open::is_url;
 use crate::sample_file::SampleFile;
 
-/// The folder of the manifest, or the root that is stated.
+/// The folder of the manifest, or the stated root.
 pub(super) struct Places<'a> {
     rows: &'a dyn Reader,
-    /// The URL of the manifest with its query, which files beside it may need.
+    /// The URL of the manifest with its query. Files beside the manifest may need the query.
     url: Option<String>,
     root: Option<&'a Path>,
-    /// Made for the first URL.
+    /// The first URL creates it.
     #[cfg(feature = "object-store")]
     remote: Option<Remote>,
 }
 
 impl<'a> Places<'a> {
-    /// The places of the manifest `rows`, which was opened at `path`.
+    /// The places for the manifest `rows`. It was opened at `path`.
     pub(super) fn new(rows: &'a dyn Reader, path: &Path, root: Option<&'a Path>) -> Self {
         let url = path.to_str().filter(|path| is_url(path)).map(str::to_owned);
         Self {
@@ -34,7 +34,7 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// The file that `name` stands for in row `row`.
+    /// The file that `name` in row `row` stands for.
     pub(super) fn file(&mut self, row: u64, name: &str) -> Result<SampleFile> {
         if is_url(name) {
             return self.at_url(name.to_owned());
@@ -69,7 +69,7 @@ impl<'a> Places<'a> {
     }
 }
 
-/// The URL of the folder that holds the object at `url`, with its query.
+/// The URL of the folder of the object at `url`. Keeps the query.
 fn folder_of(url: &str) -> String {
     let (path, query) = url.split_at(url.find(['?', '#']).unwrap_or(url.len()));
     let folder = path.rsplit_once('/').map_or(path, |(folder, _)| folder);
@@ -82,7 +82,7 @@ fn in_folder(url: &str, name: &str) -> String {
     crate::remote::in_folder(url, "", name)
 }
 
-/// Without the feature a URL is only named in an error.
+/// Without the feature, a URL is only named in an error.
 #[cfg(not(feature = "object-store"))]
 fn in_folder(url: &str, name: &str) -> String {
     format!("{url}/{name}")

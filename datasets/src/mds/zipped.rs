@@ -1,4 +1,4 @@
-//! Compressed shards, inflated when one of their samples is read.
+//! Compressed shards. A shard is inflated when one of its samples is read.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ pub(super) enum Codec {
 }
 
 impl Codec {
-    /// The codec of this name, with or without a level: `zstd:7`.
+    /// The codec called `name`. The name may have a level: `zstd:7`.
     pub(super) fn named(name: &str) -> Result<Self> {
         match name.split(':').next() {
             Some("zstd") => Ok(Self::Zstd),
@@ -39,7 +39,7 @@ impl Codec {
         }
     }
 
-    /// Inflates `file` into `to`, which it must fill exactly.
+    /// Inflates `file` into `to`. It must fill `to` exactly.
     fn inflate(self, file: &Content, to: &mut [u8]) -> Result<()> {
         let failed = |why: String| {
             data("the shard cannot be inflated to the size that the index says: fetch both again")
@@ -84,7 +84,7 @@ pub(super) struct Zip {
 
 #[derive(Debug)]
 enum Source {
-    /// A file that is opened for each read, and must keep this version.
+    /// A file that is opened for each read. It must keep this version.
     OnDisk(Version),
     /// A file that stays open.
     #[cfg(feature = "object-store")]
@@ -124,7 +124,7 @@ pub(super) struct Zipped {
     bytes: u64,
     samples: u64,
     schema: Schema,
-    /// The number of the shard in the folder.
+    /// The index of the shard in the folder.
     number: usize,
     /// The inflated shards of the folder.
     inflated: Arc<Cache<Mds>>,
@@ -164,7 +164,7 @@ impl Zipped {
 }
 
 impl Zipped {
-    /// The inflated shard, for reading `sample`.
+    /// The inflated shard. Errors name `sample`.
     fn shard(&self, sample: u64) -> Result<Arc<Mds>> {
         inside(sample, self.samples, &self.zip.path)?;
         let shard = self.inflated.get(self.number, || self.inflate());

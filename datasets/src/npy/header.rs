@@ -9,10 +9,10 @@ use crate::error::{data, one_line};
 
 /// The first bytes of a `.npy` file.
 pub(crate) const MAGIC: &[u8] = b"\x93NUMPY";
-/// Max bytes of a header; the header of a plain array has about 100.
+/// Max bytes of a header. The header of a plain array has about 100 bytes.
 pub(crate) const MAX_BYTES: u64 = 64 << 10;
 
-/// A valid header; [`check`](Self::check) compares it with the size of the file.
+/// A valid header. [`check`](Self::check) compares it with the size of the file.
 #[derive(Debug)]
 pub(crate) struct Header {
     element: ElementType,
@@ -43,7 +43,7 @@ impl Header {
         };
         let end = start + len.ok_or_else(short)? as usize;
         let text = bytes.get(start..end).ok_or_else(short)?;
-        // Versions 1 and 2 are Latin-1, in which only the names of structured types use more than ASCII.
+        // Versions 1 and 2 are Latin-1. Only the names of structured types use more than ASCII.
         let text = String::from_utf8_lossy(text);
         let literal = parse(&text).map_err(|(expected, at)| {
             let why = format!("the header is damaged, {expected} was expected: fetch the file again");
@@ -112,7 +112,7 @@ impl Header {
         Err(data(why).at_offset(file_bytes.min(self.file_bytes())))
     }
 
-    /// The type, first byte and count of the elements of a little-endian array of one dimension.
+    /// The dtype, the first byte and the number of the elements in a little-endian array of one dimension.
     pub(crate) fn numbers(&self) -> Result<(DType, u64, u64)> {
         let why = match (self.element, &self.coding, &self.dims[..]) {
             (ElementType::Number(dtype), Coding::Plain, &[len]) => {
@@ -134,7 +134,7 @@ impl Header {
         Err(data(why).at_offset(0))
     }
 
-    /// The array, in `block`; `None` if it exceeds the address space.
+    /// The array in block `block`. `None` if it exceeds the address space.
     pub(crate) fn array(self, name: String, block: usize) -> Option<Array> {
         let Self { element, coding, item, dims, fortran, first, data_bytes } = self;
         usize::try_from(first.checked_add(data_bytes)?).ok()?;
@@ -142,7 +142,7 @@ impl Header {
     }
 }
 
-/// Parses NumPy's `descr`: the element type, its encoding, and its bytes in the file.
+/// Parses NumPy's `descr`. Returns the element type, its encoding, and its bytes in the file.
 fn element(descr: &str) -> Result<(ElementType, Coding, usize)> {
     let unknown = |why: &str| data(format!("the array is of type \"{}\": {why}", one_line(descr)));
     let (big_endian, rest) = match descr.as_bytes().first() {

@@ -12,10 +12,10 @@ pub(super) enum Literal {
     Dict(Vec<(Literal, Literal)>),
 }
 
-/// Max nesting; headers of plain arrays have two levels.
+/// Max nesting. Headers of plain arrays have two levels.
 const MAX_LEVELS: usize = 8;
 
-/// Parses one literal; an error is the expected item and the byte.
+/// Parses one literal. The error has the expected item and the byte.
 pub(super) fn parse(text: &str) -> Result<Literal, (&'static str, usize)> {
     let mut parser = Parser { text, at: 0 };
     let literal = parser.literal(MAX_LEVELS)?;
@@ -43,7 +43,7 @@ impl Parser<'_> {
         self.at += self.rest().len() - self.rest().trim_start().len();
     }
 
-    /// Consumes `word` if it comes next; returns whether it did.
+    /// Consumes `word` if it comes next. Returns whether it did.
     fn take(&mut self, word: &str) -> bool {
         self.skip_space();
         let is_next = self.rest().starts_with(word);
@@ -89,7 +89,7 @@ impl Parser<'_> {
                 if !self.take(end) {
                     return self.expected("a comma or the end of a tuple");
                 }
-                // Without a comma the brackets group: `(3)` is a number, `(3,)` a tuple.
+                // Without a comma, parentheses only group: `(3)` is a number, `(3,)` is a tuple.
                 if end == ")" && items.is_empty() {
                     return Ok(item);
                 }
@@ -119,7 +119,7 @@ impl Parser<'_> {
         Ok(Literal::Dict(items))
     }
 
-    /// A string without escapes: the headers that are read here have none.
+    /// A string without escapes. The supported headers have no escapes.
     fn text(&mut self, quote: &str) -> Parsed<Literal> {
         let Some(len) = self.rest().find(quote) else {
             return self.expected("a closing quote");

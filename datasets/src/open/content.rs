@@ -8,7 +8,7 @@ use super::kind::Kind;
 use crate::bytes::Content;
 use crate::{Lines, OpenOptions, Reader, TokenDocuments, cifar, idx, npy};
 
-/// Opens a content of a known kind; `None` if no format reads this kind.
+/// Opens a content of a known kind. `None` if no format reads this kind.
 pub(super) fn open(
     kind: Kind,
     path: &Path,

@@ -27,7 +27,7 @@ pub(super) fn safetensors(_: &Path, _: &OpenOptions) -> Result<Box<dyn Reader>> 
     Err(super::needs("safetensors"))
 }
 
-/// Opens a picture: decodes it if this build can, else returns its bytes.
+/// Opens a picture. Decodes it if this build can. Otherwise returns its bytes.
 pub(super) fn image(path: &Path, _start: &[u8]) -> Result<Box<dyn Reader>> {
     #[cfg(feature = "images")]
     if feedline_images::Format::detect(_start).is_some() {
@@ -72,7 +72,7 @@ pub(super) fn arrow(_: &Path, _: &OpenOptions) -> Result<Box<dyn Reader>> {
     Err(super::needs("arrow"))
 }
 
-/// Opens the folder of an index that `pack` wrote.
+/// Opens a folder by the index that `pack` wrote.
 #[cfg(feature = "arrow")]
 pub(super) fn packed(index: &Path, limit: u64) -> Result<Box<dyn Reader>> {
     Ok(Box::new(crate::pack::open_folder(index.parent().unwrap_or(index), limit)?))
@@ -137,7 +137,7 @@ pub(super) fn jsonl(_: &Path, _: &OpenOptions) -> Result<Box<dyn Reader>> {
     Err(super::needs("jsonl"))
 }
 
-/// Opens a text: as a table if its rows have equally many cells.
+/// Opens a text. If its rows have equally many cells, opens it as a table.
 pub(super) fn text(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
     let content = Content::open_unclaimed(path)?;
     if is_table(&content)? { csv(path, options) } else { Ok(Box::new(Lines::of_content(path, content)?)) }
@@ -154,7 +154,7 @@ pub(super) fn is_table(_: &Content) -> Result<bool> {
     Ok(false)
 }
 
-/// Opens a shard, or the folder of an index.
+/// Opens a shard, or a folder by its index.
 #[cfg(feature = "mds")]
 pub(super) fn mds(path: &Path, is_index: bool) -> Result<Box<dyn Reader>> {
     if is_index {

@@ -17,7 +17,7 @@ use crate::Reader;
 const DICT: &str = "dataset_dict.json";
 const STATE: &str = "state.json";
 
-/// Opens a folder that `save_to_disk` wrote; `None` for another folder.
+/// Opens a folder that `save_to_disk` wrote. `None` for any other folder.
 pub(super) fn saved(path: &Path, options: &OpenOptions) -> Option<Result<Box<dyn Reader>>> {
     let (dict, state) = (path.join(DICT), path.join(STATE));
     if dict.is_file() {
@@ -26,8 +26,8 @@ pub(super) fn saved(path: &Path, options: &OpenOptions) -> Option<Result<Box<dyn
     state.is_file().then(|| files::state(path, &state, options))
 }
 
-/// The folder of Parquet shards in a repository of the hub: the only folder, if all files beside it are about
-/// the set.
+/// The folder of Parquet shards in a repository of the hub. It must be the only folder, and all files beside
+/// it must describe the set.
 pub(super) fn shards(folders: &[PathBuf], files: &[PathBuf]) -> Result<Option<PathBuf>> {
     let [folder] = folders else { return Ok(None) };
     if !files.iter().all(|file| is_about(file)) {
@@ -37,7 +37,7 @@ pub(super) fn shards(folders: &[PathBuf], files: &[PathBuf]) -> Result<Option<Pa
     Ok(inside.iter().any(|file| is_parquet(file)).then(|| folder.clone()))
 }
 
-/// `files` without those that describe the set, if the others are Parquet shards.
+/// `files`. If some are Parquet shards, the files that describe the set are left out.
 pub(super) fn without_about(mut files: Vec<PathBuf>) -> Vec<PathBuf> {
     if files.iter().any(|file| is_parquet(file)) {
         files.retain(|file| !is_about(file));
@@ -66,7 +66,7 @@ mod files {
     use crate::{Shards, Values};
     use serde_json::Value as Json;
 
-    /// Opens one of the sets of a `DatasetDict`.
+    /// Opens one set of a `DatasetDict`.
     pub(super) fn dict(path: &Path, dict: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
         let json = read(dict)?;
         let names: Option<Vec<String>> = json["splits"]
@@ -84,7 +84,7 @@ mod files {
     }
 
     /// Opens the files of a `Dataset`, in order. Old versions of `datasets` also kept a list of rows, and
-    /// transforms to be applied later.
+    /// transforms that are applied when rows are read.
     pub(super) fn state(path: &Path, state: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
         let json = read(state)?;
         let wrong = |why: &str| data(format!("{why}: save the set again")).at_path(state);
@@ -117,7 +117,7 @@ mod files {
         Ok(Box::new(Rows::new(rows, list)))
     }
 
-    /// The row numbers in `list`; each must be below `rows`.
+    /// The row numbers in `list`. Each must be below `rows`.
     fn list_of_rows(list: &dyn Reader, rows: u64) -> Result<Vec<u64>> {
         let at = |error: feedline_core::Error| {
             list.path(0).map_or(error.clone(), |path| error.clone().at_path(path))
@@ -144,7 +144,7 @@ mod files {
         list.as_array().is_some_and(|files| !files.is_empty())
     }
 
-    /// The file names in a list; `None` if it is empty, or if a name leads out of this folder.
+    /// The file names in a list. `None` if the list is empty, or if a name leads out of this folder.
     fn names(list: &Json) -> Option<Vec<String>> {
         let names = list.as_array()?.iter().map(|file| plain(file["filename"].as_str()?));
         names.collect::<Option<Vec<_>>>().filter(|names| !names.is_empty())
@@ -159,7 +159,7 @@ mod files {
         })
     }
 
-    /// A file name without a path.
+    /// A file name that has no path.
     fn plain(name: &str) -> Option<String> {
         let is_plain = Path::new(name).file_name().is_some_and(|file| file == name);
         is_plain.then(|| name.to_owned())

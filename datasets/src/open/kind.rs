@@ -1,4 +1,4 @@
-//! The kind of a file, by its first bytes or its name.
+//! Tells the kind of a file by its first bytes or its name.
 
 use std::io::Read;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::token_files::index;
 use crate::token_files::llm_c::is_llm_c;
 use crate::{gzip, npy};
 
-/// Bytes at the beginning of a file that are inspected.
+/// The number of bytes at the beginning of a file that are inspected.
 pub(super) const START: usize = 512;
 
 /// The kind of a file.
@@ -33,11 +33,11 @@ pub(super) enum Kind {
     Csv,
     JsonLines,
     Text,
-    /// The index of a `.bin` of token ids.
+    /// The index beside a `.bin` of token ids.
     TokenIndex,
     /// Token ids after the header of llm.c.
     LlmC,
-    /// Known but unsupported, for this reason.
+    /// A known but unsupported kind, with the reason.
     Refused(&'static str),
     Unknown,
 }
@@ -57,7 +57,7 @@ pub(super) fn kind(start: &[u8], len: u64) -> Kind {
         (b"\x89HDF\r\n\x1A\n", "this is HDF5, which is not read: save arrays as .npy or .npz"),
     ];
     let images = [&b"\xFF\xD8\xFF"[..], b"\x89PNG\r\n\x1A\n", b"GIF8", b"II*\0", b"MM\0*"];
-    // A bitmap's second header begins with its length; the letters alone may begin a text.
+    // A bitmap's second header begins with its length. The letters alone may begin a text.
     let is_bitmap = start.starts_with(b"BM") && matches!(start.get(14..18), Some([12..=124, 0, 0, 0]));
     let is_webp = start.starts_with(b"RIFF") && start.get(8..12) == Some(b"WEBP");
     if start.starts_with(npy::header::MAGIC) {
@@ -94,13 +94,13 @@ pub(super) fn kind(start: &[u8], len: u64) -> Kind {
     }
 }
 
-/// The kind by content and name. The name decides if the content is ambiguous, so that an error comes from
-/// the format that was meant.
+/// The kind by content and name. If the content is ambiguous, the name decides. So an error comes from the
+/// format that the name states.
 pub(super) fn named(kind: Kind, path: &Path) -> Kind {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     match kind {
         Kind::Unknown | Kind::Text | Kind::JsonLines => match kind_by_name(path) {
-            // A text in any script.
+            // It is a text in any script.
             Kind::Unknown
                 if kind == Kind::Unknown && (name.ends_with(".txt") || name.ends_with(".txt.gz")) =>
             {
@@ -136,13 +136,13 @@ fn kind_by_name(path: &Path) -> Kind {
     }
 }
 
-/// Whether `start` begins an object, possibly after a byte order mark.
+/// Whether `start` begins a JSON object. A byte order mark may come before it.
 fn is_json(start: &[u8]) -> bool {
     start.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(start).starts_with(b"{\"")
 }
 
-/// Whether `start` begins a text: UTF-8, possibly cut within a character, without the control characters that
-/// only binary files have.
+/// Whether `start` begins a text. The text is UTF-8, and may be cut within a character. It has no control
+/// characters that only binary files have.
 pub(crate) fn is_text(start: &[u8]) -> bool {
     let text = match std::str::from_utf8(start) {
         Ok(text) => text,
@@ -151,8 +151,8 @@ pub(crate) fn is_text(start: &[u8]) -> bool {
         }
         Err(_) => return false,
     };
-    // Control characters of texts: bell to carriage return, escape, the four separators, delete, and those
-    // beyond ASCII.
+    // Texts may have these control characters: bell to carriage return, escape, the four separators, delete,
+    // and all control characters beyond ASCII.
     let is_of_text =
         |char: char| !char.is_control() || matches!(char, '\x07'..='\x0D' | '\x1B'..='\x1F' | '\x7F'..);
     !text.is_empty() && text.chars().all(is_of_text)
@@ -187,7 +187,7 @@ impl Start {
 #[cfg(feature = "tar")]
 pub(crate) use crate::tar::is_header as is_tar_header;
 
-/// Without the feature such files are known by their name alone.
+/// Without the feature, only the name tells such files.
 #[cfg(not(feature = "tar"))]
 pub(crate) fn is_tar_header(_: &[u8]) -> bool {
     false
@@ -196,7 +196,7 @@ pub(crate) fn is_tar_header(_: &[u8]) -> bool {
 #[cfg(feature = "tfrecord")]
 pub(crate) use crate::tfrecord::is_tfrecord;
 
-/// Without the feature such files are known by their name alone.
+/// Without the feature, only the name tells such files.
 #[cfg(not(feature = "tfrecord"))]
 pub(crate) fn is_tfrecord(_: &[u8]) -> bool {
     false
@@ -205,7 +205,7 @@ pub(crate) fn is_tfrecord(_: &[u8]) -> bool {
 #[cfg(feature = "arrow")]
 pub(crate) use crate::arrow::is_stream as is_arrow_stream;
 
-/// Without the feature such files are known by their name alone.
+/// Without the feature, only the name tells such files.
 #[cfg(not(feature = "arrow"))]
 pub(crate) fn is_arrow_stream(_: &[u8]) -> bool {
     false

@@ -1,4 +1,4 @@
-//! The files that match a pattern, and the folder of their paths that is the class.
+//! Finds the files that match a pattern, and the folder in their paths that is the class.
 
 use std::path::{Path, PathBuf};
 
@@ -34,8 +34,8 @@ fn ends_with(name: &str, endings: &[&str]) -> bool {
     ending.is_some_and(|ending| endings.contains(&ending.as_str()))
 }
 
-/// The files on disk that match `pattern`, in the order of its braces; the matches of a star are sorted by
-/// name, folder by folder.
+/// The files on disk that match `pattern`. They are in the order of its braces. The matches of a star are
+/// sorted by name, folder by folder.
 pub(super) fn files(pattern: &str) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for name in expand(pattern)? {
@@ -58,7 +58,7 @@ pub(super) fn files(pattern: &str) -> Result<Vec<PathBuf>> {
 fn walk(folder: &Path, parts: &[&str], levels: usize, to: &mut Vec<PathBuf>) -> Result<()> {
     let Some((part, rest)) = parts.split_first() else { return Ok(()) };
     let listed = || list(if folder == Path::new("") { Path::new(".") } else { folder });
-    // Without the leading `./`, as in the pattern.
+    // Keep the pattern's form, without the leading `./`.
     let place = |path: &Path| folder.join(path.file_name().unwrap_or_default());
     let fitting = |paths: Vec<PathBuf>| {
         let name = |path: &PathBuf| path.file_name().is_some_and(|name| fits(&name.to_string_lossy(), part));
@@ -84,7 +84,7 @@ fn walk(folder: &Path, parts: &[&str], levels: usize, to: &mut Vec<PathBuf>) -> 
     Ok(())
 }
 
-/// Whether `name`, a path below the first star's folder, matches the parts of a pattern.
+/// Whether `name` matches the parts of a pattern. `name` is a path below the folder of the first star.
 #[cfg(feature = "object-store")]
 pub(super) fn fits_below(name: &[&str], parts: &[&str]) -> bool {
     match (name.split_first(), parts.split_first()) {
@@ -97,8 +97,8 @@ pub(super) fn fits_below(name: &[&str], parts: &[&str]) -> bool {
     }
 }
 
-/// The level of the class folder above a file of `pattern`: 1 is the folder that holds the file. `None`
-/// without classes.
+/// The level of the class folder above a file of `pattern`. Level 1 is the folder that holds the file. `None`
+/// if there are no classes.
 pub(super) fn class_level(pattern: &str, options: &OpenOptions) -> Result<Option<usize>> {
     let parts = parts(pattern);
     let folders = &parts[..parts.len().saturating_sub(1)];
@@ -131,7 +131,7 @@ fn is_of_sets(part: &str) -> bool {
     inside.is_some_and(|(inside, _)| inside.split(',').all(|name| set(name).is_some()))
 }
 
-/// The parts of a pattern between its slashes; those within braces do not split it.
+/// The parts of a pattern between its slashes. A slash within braces does not split.
 fn parts(pattern: &str) -> Vec<&str> {
     let mut depth = 0;
     let is_split = |char: char| {
@@ -155,7 +155,7 @@ pub(super) fn class_of(path: &Path, level: usize) -> Result<String> {
     })
 }
 
-/// The folder above all files of a pattern: its path up to the first part with a star or braces.
+/// The folder above all files of a pattern. It ends before the first part with a star or braces.
 pub(super) fn root(pattern: &str) -> &str {
     let open = pattern.find(['*', '{']).unwrap_or(pattern.len());
     &pattern[..pattern[..open].rfind('/').unwrap_or(0)]

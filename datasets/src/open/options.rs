@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::row_memory::CACHE_BYTES;
 use crate::{ElementType, MEMORY_LIMIT, Nulls};
 
-/// How files and folders are opened. Each reader's `open_with` says which options it takes.
+/// How files and folders are opened. The `open_with` of each reader documents the options that it uses.
 ///
 /// ```
 /// use feedline_datasets::{OpenOptions, Split};
@@ -15,50 +15,50 @@ use crate::{ElementType, MEMORY_LIMIT, Nulls};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// Plain files of up to this many bytes are held in memory; larger ones are read sample by sample.
+    /// Plain files of up to this many bytes are held in memory. Larger files are read sample by sample.
     /// Default: [`MEMORY_LIMIT`].
     pub memory_limit: u64,
-    /// The set to open, where a folder or an archive holds several with different file names. `None` opens
-    /// the training set of MNIST and CIFAR, and refuses any other folder with several sets.
+    /// The set to open, if a folder or an archive holds several sets with different file names. `None` opens
+    /// the training set of MNIST and CIFAR. It refuses any other folder with several sets.
     pub split: Option<Split>,
-    /// The classes of a [`Folder`](crate::Folder): the label of a class is its index in this list. A folder
-    /// that the list lacks is an error; a class without a folder has no samples. `None` uses the existing
-    /// folders, sorted by name. A set with its own list ([`Reader::classes`](crate::Reader::classes)) must
-    /// have the same one.
+    /// The classes of a [`Folder`](crate::Folder). The label of a class is its index in this list. A folder
+    /// that the list lacks is an error. A class without a folder has no samples. `None` uses the existing
+    /// folders, sorted by name. If a set has its own list ([`Reader::classes`](crate::Reader::classes)), both
+    /// lists must be the same.
     pub classes: Option<Vec<String>>,
-    /// For a pattern whose files are a sample each, the folder that names a file's class: 1 is the folder
-    /// that holds the file, 2 the one above it. `None` uses the only folder of the pattern with a star, as in
-    /// `p/*/*.jpg`; a pattern without one has no classes.
+    /// The folder that names the class of a file, for a pattern whose files are a sample each. 1 is the
+    /// folder that holds the file, and 2 is the folder above it. `None` uses the only folder of the pattern
+    /// with a star, as in `p/*/*.jpg`. If no folder has a star, there are no classes.
     pub class_from: Option<usize>,
-    /// Whether a sample of a [`WebDataset`](crate::WebDataset) may lack a member that other samples have; the
+    /// Whether a sample of a [`WebDataset`](crate::WebDataset) may lack a member that other samples have. The
     /// field is then empty. By default this is an error.
     pub empty_members: bool,
-    /// The columns of a table to read, in the file's order; `None` reads all. Tables are CSV, JSON Lines,
-    /// Arrow and Parquet; other formats are read with all of their fields.
+    /// The columns of a table to read, in the order of the file. `None` reads all. Tables are CSV, JSON
+    /// Lines, Arrow and Parquet. Other formats are read with all of their fields.
     pub columns: Option<Vec<String>>,
     /// Types for single columns of CSV and JSON Lines instead of the inferred ones: `i64`, `u64`, `f64`,
     /// `bool` or `text`.
     pub types: Vec<(String, ElementType)>,
-    /// Columns of a table that may lack values: each is followed by the field `NAME.present` (`bool`). A
-    /// missing value is read as zero or empty, and `NAME.present` is false. A column without any value is
+    /// Columns of a table that may lack values. The field `NAME.present` (`bool`) follows each of them. A
+    /// missing value is read as zero or empty, and its `NAME.present` is false. A column without any value is
     /// `f64`.
     pub masks: Vec<String>,
-    /// What a missing value becomes in other columns of a table.
+    /// How missing values in other columns of a table are read.
     pub nulls: Nulls,
-    /// Max bytes of a table's decoded rows in memory; default 512 MiB. If all rows fit and have one size,
+    /// Max bytes of a table's decoded rows in memory. Default: 512 MiB. If all rows fit and have one size,
     /// they are decoded once and copied from memory. For a larger table, Arrow and Parquet cache up to this
-    /// many bytes of decoded batches and row groups, see `TableOptions::cache_bytes`; CSV and JSON Lines are
+    /// many bytes of decoded batches and row groups, see `TableOptions::cache_bytes`. CSV and JSON Lines are
     /// read from their files.
     pub cache_bytes: u64,
-    /// Columns of codes, of CSV and JSON Lines: whole numbers such as `007` are text, and lists are refused.
+    /// Columns of codes in CSV and JSON Lines. Whole numbers such as `007` are text, and lists are refused.
     pub codes: Vec<String>,
-    /// The max age of a kept listing, for a folder in a store whose objects are a sample each, such as
-    /// pictures. Zero, the default, lists the folder anew at each start.
+    /// The max age of a kept listing. It applies to a folder in a store whose objects are a sample each, such
+    /// as pictures. Zero, the default, lists the folder again at each start.
     ///
-    /// Otherwise the listing is kept in the [user's cache](feedline_core::user_cache), in the folder
-    /// `listings`, and reused by the next start, so that 100,000 objects are not listed again. New objects
-    /// are missed until the listing is older than this. An object that was replaced or removed is an error of
-    /// its sample that says so; the next start then lists the folder again.
+    /// With an age above zero, the listing is kept in the [user's cache](feedline_core::user_cache), in the
+    /// folder `listings`. The next start reuses it, so that 100,000 objects are not listed again. New objects
+    /// are missed until the listing is older than this age. If an object was replaced or removed, reading its
+    /// sample is an error that says so. The next start then lists the folder again.
     pub listing_age: Duration,
 }
 
@@ -110,20 +110,19 @@ impl Default for OpenOptions {
     }
 }
 
-/// The set that a file belongs to, by its name.
+/// The set that a file belongs to. The file's name states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Split {
-    /// The set to train on.
+    /// The training set.
     Train,
-    /// The set to test on. For files and folders that differ by name, the validation set if there is no test
-    /// set.
+    /// The test set. If there is none among files and folders that differ by name, the validation set.
     Test,
-    /// The set to validate with.
+    /// The validation set.
     Validation,
 }
 
 impl Split {
-    /// The split that a folder or file name states: one of its words is `train`, `val`, `test`, ...
+    /// The split that a folder or file name states: one of its words is `train`, `val`, `test` or the like.
     pub(crate) fn named(name: &str) -> Option<Self> {
         name.split(|char: char| !char.is_ascii_alphabetic()).find_map(|word| {
             match word.to_ascii_lowercase().as_str() {

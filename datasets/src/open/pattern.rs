@@ -1,4 +1,5 @@
-//! Patterns that stand for several file names: ranges and lists in braces, and `*` for any part of a name.
+//! Patterns that stand for several file names. They have ranges and lists in braces, and `*` for any part of
+//! a name.
 
 use feedline_core::{Error, ErrorKind, Result};
 
@@ -10,8 +11,8 @@ pub(super) fn is_pattern(text: &str) -> bool {
     text.contains('*') || text.split_once('{').is_some_and(|(_, rest)| rest.contains('}'))
 }
 
-/// The names that `text` stands for: `a{0..2}` are `a0`, `a1` and `a2`, `a{00..10}` have two digits each, and
-/// `{x,y}.tar` are `x.tar` and `y.tar`. A `*` stays as it is.
+/// The names that `text` stands for. `a{0..2}` is `a0`, `a1` and `a2`. The numbers of `a{00..10}` have two
+/// digits. `{x,y}.tar` is `x.tar` and `y.tar`. A `*` stays unchanged.
 pub(super) fn expand(text: &str) -> Result<Vec<String>> {
     let Some((before, rest)) = text.split_once('{') else { return Ok(vec![text.to_owned()]) };
     let refuse = |why: &str| Err(Error::new(ErrorKind::Config, format!("the pattern \"{{{rest}\" {why}")));
@@ -38,7 +39,7 @@ pub(super) fn expand(text: &str) -> Result<Vec<String>> {
     Ok(all.collect())
 }
 
-/// Whether the file name `name` fits `pattern`, in which `*` stands for any characters.
+/// Whether the file name `name` matches `pattern`. A `*` in the pattern stands for any characters.
 pub(super) fn fits(name: &str, pattern: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return name == pattern };
     let Some(mut name) = name.strip_prefix(start) else { return false };

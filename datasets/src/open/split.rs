@@ -18,7 +18,7 @@ pub(super) fn choose(names: &[String], split: Option<Split>) -> Result<Vec<usize
     let is = |at: usize, split| sets[at].and_then(Split::named) == Some(split);
     let of = |split| (0..names.len()).filter(|&at| is(at, split)).collect::<Vec<_>>();
     let chosen = match split {
-        // The validation set serves as the test set if there is no other.
+        // If there is no test set, use the validation set.
         Some(Split::Test) if of(Split::Test).is_empty() => of(Split::Validation),
         Some(split) => of(split),
         None => Vec::new(),
@@ -43,8 +43,8 @@ pub(super) fn choose(names: &[String], split: Option<Split>) -> Result<Vec<usize
     Ok(chosen)
 }
 
-/// The split that a file name states. In a shard of the hub, such as `train-00000-of-00002`, it is the part
-/// before the number. In any other name it is the word for a split.
+/// The split that a file name states. In the name of a shard of the hub, such as `train-00000-of-00002`, it
+/// is the part before the number. In any other name, it is the word that names a split.
 fn set(name: &str) -> Option<&str> {
     let is_number = |part: &str| part.len() == 5 && part.bytes().all(|byte| byte.is_ascii_digit());
     if let Some((before, after)) = name.split_once("-of-")
@@ -57,7 +57,7 @@ fn set(name: &str) -> Option<&str> {
     Split::named(name).map(Split::name)
 }
 
-/// The first name of each split among `chosen`, the training set first.
+/// The first name of each split among `chosen`. The training set comes first.
 fn first_of_each<'a>(names: &'a [String], sets: &[Option<&str>], chosen: &[usize]) -> Vec<&'a str> {
     let mut first: Vec<(&str, &str)> = Vec::new();
     for &at in chosen {

@@ -1,9 +1,9 @@
-//! Packs the samples of any reader into Arrow files, which are read fastest.
+//! Packs the samples of any reader into Arrow files. These are the fastest to read.
 //!
-//! A set whose fields have one size each becomes one record batch per file, whose columns begin at multiples
-//! of 64 bytes: held in memory or mapped, they are ready for zero-copy loading. Other sets become batches of
-//! about 64 MiB. For a field that Arrow has no type for, the metadata holds type and shape, so that it is
-//! read back unchanged.
+//! If each field of a set has one size, each file has one record batch. Its columns begin at multiples of 64
+//! bytes. Held in memory or mapped, they are ready for zero-copy loading. Other sets become batches of about
+//! 64 MiB. If Arrow has no type for a field, the metadata holds dtype and shape, so that the field is read
+//! back unchanged.
 
 use std::fs;
 use std::path::Path;
@@ -42,9 +42,9 @@ pub struct PackOptions {
 /// Outcome of [`pack`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackSummary {
-    /// Samples, in all files.
+    /// Samples in all files.
     pub samples: u64,
-    /// Files, without the index.
+    /// The number of files, without the index.
     pub files: u64,
     /// Bytes of these files.
     pub bytes: u64,
@@ -57,11 +57,12 @@ pub struct PackSummary {
 /// Writes every sample of `reader` to the file `to`, or to shards in the folder `to`. Calls `progress` with
 /// the number of samples written so far.
 ///
-/// A file is called `NAME.partial` until it is complete and synced to disk. An interrupted run is resumed by
-/// the next one of the same source: shards of the same size after the last complete one; a single file at the
-/// position in `NAME.progress`, if the checksums of the bytes on disk match. The footer of each file holds
-/// the CRC-32C of all bytes before it, and so does the index, `_index.json`. The footer also has the names of
-/// the classes; a list of more than 64 KiB is once in the folder of shards, in `_classes.json`.
+/// A file is called `NAME.partial` until it is complete and synced to disk. If a run is interrupted, the next
+/// run of the same source resumes it. Shards of the same size resume after the last complete shard. A single
+/// file resumes at the position in `NAME.progress`, if the checksums of the bytes on disk match. The footer
+/// of each file holds the CRC-32C of all bytes before it. The index, `_index.json`, holds it too. The footer
+/// also has the names of the classes. In a folder of shards, a list of more than 64 KiB is stored once, in
+/// `_classes.json`.
 ///
 /// ```
 /// use feedline_datasets::{PackOptions, Reader, open, pack};
@@ -78,8 +79,9 @@ pub struct PackSummary {
 /// ```
 ///
 /// # Errors
-/// `Config` for a source without samples or with a field of two dimensions that vary, a target that exists,
-/// and shards of size zero; `Data` when a sample cannot be read, or a file not be written; names the file.
+/// `Config` for a source without samples, a field of two dimensions that vary, a target that exists, and
+/// shards of size zero. `Data` if a sample cannot be read, or a file cannot be written. The error names the
+/// file.
 pub fn pack(
     reader: &dyn Reader,
     to: impl AsRef<Path>,
@@ -91,7 +93,7 @@ pub fn pack(
     if reader.is_empty() {
         return Err(at(refuse("the source has no samples: give one that has some")));
     }
-    // Checked before anything is written, because `open` would refuse the packed file.
+    // Check this before anything is written: `open` would refuse the packed file.
     reader.schema().check_names().map_err(at)?;
     let columns = Columns::new(reader.schema()).map_err(at)?;
     match options.shard_bytes {
@@ -107,7 +109,7 @@ pub(crate) fn open_folder(folder: &Path, limit: u64) -> Result<Shards> {
     Index::read(&folder.join(INDEX))?.open(folder, limit)
 }
 
-/// Opens a folder of shards in an object store by its index: `url` names the folder or the index.
+/// Opens a folder of shards in an object store by its index. `url` names the folder or the index.
 #[cfg(feature = "object-store")]
 pub(crate) fn open_remote(remote: &crate::Remote, url: &str) -> Result<Shards> {
     let open = |name: &str| remote.file(&crate::remote::in_folder(url, INDEX, name));
@@ -161,7 +163,7 @@ fn shards(
     Ok(PackSummary { samples: index.samples(), files: index.shards.len() as u64, bytes, kept, kept_samples })
 }
 
-/// Writes the samples from `first` on, about `bytes` of them, to a file.
+/// Writes samples to a file, from `first` on. Stops after about `bytes` bytes.
 fn file(
     reader: &dyn Reader,
     columns: &Columns,

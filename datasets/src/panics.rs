@@ -8,16 +8,16 @@ use feedline_core::{Result, catch_panic};
 use crate::error::{data, one_line};
 
 thread_local! {
-    /// Whether this thread turns a panic into an error, without printing it.
+    /// Whether a panic of this thread becomes an error. It is then not printed.
     static QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `parse`, which reads `what`. A panic becomes an error, and is not printed.
+/// Runs `parse`. A panic becomes an error about `what`, and is not printed.
 ///
-/// The Parquet crate checks lengths within pages by panics. Other sizes are checked before it runs.
+/// The Parquet crate panics if lengths within a page are wrong. Other sizes are checked before it runs.
 pub(crate) fn catch_panics<T>(what: &str, parse: impl FnOnce() -> Result<T>) -> Result<T> {
     static HOOK: Once = Once::new();
-    // A thread that unwinds cannot set the hook.
+    // A thread that is unwinding cannot set the hook.
     if !std::thread::panicking() {
         HOOK.call_once(|| {
             let before = std::panic::take_hook();

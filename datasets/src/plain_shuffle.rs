@@ -1,22 +1,23 @@
-//! How a shuffle goes by blocks, where samples are decoded in groups.
+//! How a plain shuffle uses blocks, if samples are decoded in groups.
 
 use crate::Reader;
 
-/// Max bytes of decoded samples that a plain shuffle mixes as a whole; it shuffles larger sets by blocks.
-/// The limit does not depend on the size of the cache, so that a seed gives the same order on every machine.
+/// A plain shuffle mixes up to this many bytes of decoded samples as a whole. It shuffles larger sets by
+/// blocks. The limit does not depend on the size of the cache, so that a seed gives the same order on every
+/// machine.
 const SHUFFLED_AT_ONCE: u64 = 512 << 20;
 
-/// Block and window of a plain shuffle of `reader`, which depend on its files alone; `None` if all samples
-/// are shuffled at once.
+/// The block and the window of a plain shuffle of `reader`. They depend only on its files. `None` if all
+/// samples are shuffled as a whole.
 pub(crate) fn blocks(reader: &dyn Reader) -> Option<(u64, u64)> {
     let block = reader.together()?;
     let groups = reader.len().div_ceil(block.max(1));
     block_shuffle(block, groups, reader.decoded_bytes(), SHUFFLED_AT_ONCE)
 }
 
-/// Block and window of a block shuffle over `groups` groups of up to `block` samples, of which a cache
-/// holds `cache_bytes` of `bytes`; `None` if it holds all of them. The cache holds two windows, because
-/// batches at the end of one are read beside those of the next.
+/// The block and the window of a block shuffle. There are `groups` groups of up to `block` samples, with
+/// `bytes` bytes in all. A cache holds `cache_bytes` of them. `None` if it holds all of them. The cache holds
+/// two windows: batches at the end of a window are read beside batches of the next window.
 pub(crate) fn block_shuffle(block: u64, groups: u64, bytes: u64, cache_bytes: u64) -> Option<(u64, u64)> {
     if bytes <= cache_bytes || block == 0 {
         return None;

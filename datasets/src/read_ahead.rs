@@ -1,4 +1,4 @@
-//! A worker's read-ahead buffer: neighbours in a file are read together.
+//! A worker's read-ahead buffer. Neighbours in a file are read together.
 
 use std::sync::{Arc, Weak};
 
@@ -8,40 +8,41 @@ use crate::bytes::Content;
 use crate::disk::DiskFile;
 use crate::error::data;
 
-/// Bytes of the first read-ahead; they double while reads are sequential.
+/// Bytes of the first read-ahead. They double while reads are sequential.
 const MIN: usize = 4 << 10;
 /// Max bytes of a read-ahead, unless a sample is longer.
 const MAX: usize = 128 << 10;
 /// Max bytes between two sequential reads: headers and padding.
 const MAX_GAP: u64 = 4 << 10;
 
-/// A worker's read-ahead buffer, of one file.
+/// A worker's read-ahead buffer. It holds bytes of one file.
 ///
-/// Each read checks that the file is unchanged. [Grouped](Self::group) reads of single samples are checked
-/// once, at the end of the group.
+/// Each read checks that the file is unchanged. Reads in a [group](Self::group) are checked once, at the end
+/// of the group.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReadAhead {
-    /// Weak: a worker outlives the data sets that it reads.
+    /// The reference is weak, because a worker outlives the data sets that it reads.
     file: Weak<DiskFile>,
     /// Offset of the bytes in the file.
     start: u64,
-    /// Valid bytes of `bytes`, whose length never shrinks, so that a read need not zero it.
+    /// The number of valid bytes in `bytes`. The length of `bytes` never shrinks, so that a read need not
+    /// zero it.
     held: usize,
     bytes: Vec<u8>,
     /// End of the last read.
     end: u64,
-    /// Bytes of the last read-ahead; 0 if the last read was not sequential.
+    /// Bytes of the last read-ahead. 0 if the last read was not sequential.
     stretch: usize,
     is_grouped: bool,
-    /// Whether a read of the group is not checked yet.
+    /// Whether a read of the group has not been checked yet.
     is_unchecked: bool,
 }
 
 impl ReadAhead {
-    /// `len` bytes of `content` from `offset` on; the caller has checked that they are in the file.
+    /// Reads `len` bytes of `content` from `offset` on. The caller has checked that the file has these bytes.
     ///
     /// # Errors
-    /// `Data` when they cannot be read, or the file was changed since it was opened.
+    /// `Data` if the bytes cannot be read, or the file was changed since it was opened.
     pub(crate) fn read<'a>(&'a mut self, content: &'a Content, offset: u64, len: usize) -> Result<&'a [u8]> {
         if let Content::OnDisk(file) = content {
             self.read_file(file, offset, len)?;
@@ -59,20 +60,20 @@ impl ReadAhead {
         Ok(to)
     }
 
-    /// Defers the checks of the reads up to [`end_group`](Self::end_group).
+    /// Begins a group. The reads are checked at [`end_group`](Self::end_group).
     pub(crate) fn group(&mut self) {
         self.is_grouped = true;
     }
 
     /// # Errors
-    /// `Data` if a file of the group's reads was changed since it was opened; the bytes read are then
+    /// `Data` if a file of the group was changed since it was opened. The bytes that were read are then
     /// invalid.
     pub(crate) fn end_group(&mut self) -> Result<()> {
         self.is_grouped = false;
         self.check()
     }
 
-    /// Reads the range into the buffer, unless it is there.
+    /// Reads the range into the buffer, unless the buffer holds it.
     fn read_file(&mut self, file: &Arc<DiskFile>, offset: u64, len: usize) -> Result<()> {
         let end = offset.saturating_add(len as u64);
         if self.holds(file, offset, len) {
@@ -102,13 +103,13 @@ impl ReadAhead {
         self.is_of(file) && self.start <= offset && end <= self.start + self.held as u64
     }
 
-    /// Bytes to read ahead from `offset` on; 0 if the read is not sequential.
+    /// The number of bytes to read ahead from `offset` on. 0 if the read is not sequential.
     fn next_stretch(&self, file: &Arc<DiskFile>, offset: u64) -> usize {
         let follows = self.is_of(file) && offset.checked_sub(self.end).is_some_and(|gap| gap <= MAX_GAP);
         if follows { (self.stretch * 2).clamp(MIN, MAX) } else { 0 }
     }
 
-    /// Empties the buffer before a read of `file`; checks grouped reads of another file.
+    /// Empties the buffer before a read of `file`. If the grouped reads were of another file, checks them.
     fn empty_for(&mut self, file: &Arc<DiskFile>) -> Result<()> {
         if !self.is_of(file) {
             self.check()?;
@@ -128,13 +129,13 @@ impl ReadAhead {
         checked
     }
 
-    /// Empties the buffer. Pending checks of earlier reads stay pending.
+    /// Empties the buffer. Reads that are not checked yet stay unchecked.
     fn forget(&mut self) {
         (self.start, self.held, self.end, self.stretch) = (0, 0, 0, 0);
     }
 }
 
-/// The first `len` bytes of a buffer that grows as needed.
+/// The first `len` bytes of a buffer. The buffer grows if necessary.
 fn room(bytes: &mut Vec<u8>, len: usize) -> &mut [u8] {
     if bytes.len() < len {
         bytes.resize(len, 0);
@@ -164,7 +165,7 @@ mod tests {
         let mut state = 7u64;
         for round in 0..4000u64 {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            // Sequential runs and jumps, and another file between them.
+            // There are sequential runs, jumps, and reads of another file between them.
             let len = (state >> 33) as usize % 3000;
             let offset = if round % 50 < 40 { ahead.end.max(1) } else { (state >> 20) % 590_000 };
             let offset = offset.min(bytes.len() as u64 - 3000);
@@ -188,7 +189,7 @@ mod tests {
                 stretches.push(ahead.start);
             }
         }
-        // 100 bytes, 4 KiB, 8 KiB, 16 KiB, and so on.
+        // The lengths are 100 bytes, 4 KiB, 8 KiB, 16 KiB and so on.
         assert_eq!(stretches.len(), 6, "{stretches:?}");
         ahead.read(&file, 900_000, 100).unwrap();
         assert_eq!((ahead.start, ahead.held), (900_000, 100));
@@ -204,7 +205,7 @@ mod tests {
         ahead.read(&file, 20, 10).unwrap();
         let error = ahead.end_group().unwrap_err();
         assert!(error.to_string().contains("was cut while it was in use"), "{error}");
-        // A single read is checked at once, and stale bytes are never returned.
+        // A single read is checked at once. Stale bytes are never returned.
         assert!(ahead.read(&file, 20, 10).is_err());
         let (_other, good) = content(&[7; 100]);
         assert_eq!(ahead.read(&good, 20, 3).unwrap(), [7; 3]);

@@ -7,7 +7,7 @@ use feedline_core::{Fingerprint, Prefetched, Result};
 use crate::reader::{Visit, inside};
 use crate::{FieldStream, Reader, Schema, Values};
 
-/// The samples of a reader that a list names, in the list's order; a sample may come twice.
+/// The samples of a reader that a list names, in the order of the list. A sample may come twice.
 #[derive(Debug)]
 pub(crate) struct Rows {
     reader: Box<dyn Reader>,
@@ -15,13 +15,13 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// The samples `rows` of `reader`; all must exist.
+    /// The samples `rows` of `reader`. All of them must exist.
     pub(crate) fn new(reader: Box<dyn Reader>, rows: Vec<u64>) -> Self {
         debug_assert!(rows.iter().all(|row| *row < reader.len()));
         Self { reader, rows }
     }
 
-    /// The sample of the reader that is sample `sample` here.
+    /// The reader's number of sample `sample`.
     fn find(&self, sample: u64) -> Result<u64> {
         inside(sample, self.len(), self.reader.path(0).unwrap_or(Path::new("")))?;
         Ok(self.rows[sample as usize])

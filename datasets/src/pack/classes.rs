@@ -1,4 +1,4 @@
-//! A long list of classes, stored once in a file beside the shards instead of in each shard.
+//! A long list of classes. One file beside the shards stores it, instead of each shard.
 
 use std::io::Write;
 use std::path::Path;
@@ -13,10 +13,10 @@ use crate::error::one_line;
 
 /// Name of the file.
 pub(super) const CLASSES: &str = "_classes.json";
-/// Max bytes of a list that is stored in each shard, so that a shard can be opened alone.
+/// Max bytes of a list that is stored in each shard. It lets a shard be opened alone.
 const MAX_IN_SHARD: usize = if cfg!(test) { 64 } else { 64 << 10 };
 
-/// The index's entry for the file, which holds the names as a JSON list.
+/// The index's entry for the file. The file holds the names as a JSON list.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(super) struct Classes {
     bytes: u64,
@@ -24,7 +24,7 @@ pub(super) struct Classes {
 }
 
 impl Classes {
-    /// Writes the list into `folder`, if it is too long to be in each shard.
+    /// If the list is too long to be in each shard, writes it into `folder`.
     pub(super) fn write(classes: Option<&[String]>, folder: &Path) -> Result<Option<Self>> {
         let Some(text) = classes.map(|names| serde_json::json!(names).to_string()) else { return Ok(None) };
         if text.len() <= MAX_IN_SHARD {

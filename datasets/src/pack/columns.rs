@@ -17,7 +17,7 @@ use crate::{ElementType, Schema, SchemaField};
 pub(super) struct Columns {
     pub(super) columns: Vec<Column>,
     pub(super) schema: SchemaRef,
-    /// The schema with the names of the classes, which only the footer has.
+    /// The schema with the names of the classes. Only the footer has these names.
     pub(super) described: SchemaRef,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Columns {
 #[derive(Debug)]
 pub(super) struct Column {
     pub(super) field: Field,
-    /// Bytes of a row; if rows vary in size, bytes of one item.
+    /// Bytes of a row. If rows vary in size, bytes of one item.
     pub(super) width: usize,
     pub(super) varies: bool,
     /// Numbers per row, if a row is a list of a fixed size.
@@ -104,10 +104,11 @@ impl Column {
     }
 }
 
-/// The Arrow type of the numbers in an element, and their count; `None` if the element is stored as bytes.
+/// The Arrow type of the numbers in an element, and how many there are. `None` if the element is stored as
+/// bytes.
 fn number(element: ElementType) -> (Option<DataType>, usize) {
     let kind = match element {
-        // A byte each: single bits could not be read in place.
+        // Store one byte each: single bits could not be read in place.
         ElementType::Bool => DataType::UInt8,
         ElementType::U64 => DataType::UInt64,
         ElementType::Complex64 => return (Some(DataType::Float32), 2),

@@ -1,4 +1,4 @@
-//! Samples of one size: one batch, whose columns are written side by side.
+//! Samples of one size. They are one batch, and its columns are written side by side.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -12,21 +12,21 @@ use super::journal::{self, Journal, Part, Whole, Written};
 use super::{cannot, data};
 use crate::{Reader, Values};
 
-/// Bytes of a column that are collected before they are written.
+/// The number of bytes of a column that are collected before they are written.
 const COLLECTED: usize = 1 << 20;
-/// Samples between two reports of progress.
+/// The number of samples between two reports of progress.
 const REPORT: u64 = 256;
 
 /// A column that is being written.
 struct Place {
-    /// Offset of its next bytes in the file.
+    /// Offset of the column's next bytes in the file.
     at: u64,
     collected: Vec<u8>,
     crc: u32,
     length: u64,
 }
 
-/// Writes the samples to `file`; returns their number and the checksum. With a journal, resumes an
+/// Writes the samples to `file`. Returns their number and the checksum. With a journal, resumes an
 /// interrupted run.
 pub(super) fn write(
     reader: &dyn Reader,
@@ -116,8 +116,8 @@ pub(super) fn write(
     Ok(Whole { samples: rows, kept: done, crc32c: crc })
 }
 
-/// Moves `places` past the bytes of an earlier run; returns the number of its samples, or `None` if its
-/// layout differs.
+/// Moves `places` past the bytes of an earlier run. Returns the number of its samples. `None` if its layout
+/// differs.
 fn go_on(found: &Written, head: Part, places: &mut [Place], columns: &[Column]) -> Option<u64> {
     let (first, parts) = found.parts.split_first()?;
     let fits = |((place, part), column): ((&Place, &Part), &Column)| {
@@ -133,7 +133,7 @@ fn go_on(found: &Written, head: Part, places: &mut [Place], columns: &[Column]) 
 }
 
 impl Place {
-    /// The written part of the column.
+    /// The part of the column that has been written.
     fn part(&self) -> Part {
         Part { at: self.at - self.length, bytes: self.length, crc32c: self.crc }
     }

@@ -1,4 +1,4 @@
-//! The parts of an Arrow file around its columns: schema, head of a batch, footer.
+//! The parts of an Arrow file around its columns: the schema, the head of a batch, and the footer.
 
 use arrow_ipc::convert::IpcSchemaEncoder;
 use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
@@ -9,9 +9,9 @@ use arrow_ipc::{
 use arrow_schema::Schema;
 use flatbuffers::FlatBufferBuilder;
 
-/// Messages and buffers begin at multiples of this.
+/// Messages and buffers begin at multiples of this number of bytes.
 pub(super) const ALIGNMENT: usize = 64;
-/// The end of the messages.
+/// Marks the end of the messages.
 const END: [u8; 8] = [0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0];
 
 /// The value of [`CHECKSUM`](crate::arrow::CHECKSUM).
@@ -31,7 +31,7 @@ pub(super) fn start(schema: &Schema) -> Vec<u8> {
     bytes
 }
 
-/// The head of a batch of `rows` rows; `buffers` has the offset and length of each buffer in the body.
+/// The head of a batch of `rows` rows. `buffers` has the offset and the length of each buffer in the body.
 pub(super) fn batch(rows: u64, nodes: &[u64], buffers: &[(u64, u64)], body: u64) -> Vec<u8> {
     let mut builder = FlatBufferBuilder::new();
     let nodes: Vec<_> = nodes.iter().map(|&length| FieldNode::new(length as i64, 0)).collect();
@@ -52,7 +52,7 @@ pub(super) fn batch(rows: u64, nodes: &[u64], buffers: &[(u64, u64)], body: u64)
     message(builder.finished_data())
 }
 
-/// The bytes after the batches; `blocks` has the offset, head length and body length of each.
+/// The bytes after the batches. `blocks` has the offset, the head length and the body length of each batch.
 pub(super) fn end(schema: &Schema, blocks: &[[u64; 3]], metadata: &[(&str, &str)]) -> Vec<u8> {
     let mut builder = FlatBufferBuilder::new();
     let mut tracker = DictionaryTracker::new(true);

@@ -39,7 +39,7 @@ pub(super) struct Index {
     pub(super) shards: Vec<Shard>,
 }
 
-/// One file.
+/// One file of the index.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct Shard {
     pub(super) name: String,
@@ -68,7 +68,7 @@ impl Shard {
 const FORMAT: &str = "feedline-pack";
 
 impl Index {
-    /// The index of an earlier run to resume, or an empty one.
+    /// The index of an earlier run, if it can be resumed. Otherwise an empty index.
     pub(super) fn resume_or_new(folder: &Path, reader: &dyn Reader, shard_bytes: u64) -> Result<Self> {
         let new = Self {
             format: FORMAT.into(),
@@ -90,7 +90,7 @@ impl Index {
                 let why = "the folder holds shards of another source or size: choose an empty folder";
                 return Err(refuse(why).at_path(path));
             }
-            // The first missing or cut file is written again, and so are all files after it.
+            // The first missing or cut file is written again. All files after it are written again too.
             let whole = |shard: &Shard| {
                 fs::metadata(folder.join(&shard.name)).is_ok_and(|file| file.len() == shard.bytes)
             };
@@ -101,7 +101,7 @@ impl Index {
         for file in files {
             let name = file.map_err(|error| cannot("read the folder", error))?.file_name();
             let name = name.to_string_lossy();
-            // Files of an earlier run that has completed no shard.
+            // These are files of an earlier run that has completed no shard.
             if !name.ends_with(".partial") && !["_lock", CLASSES, "000000.arrow"].contains(&&*name) {
                 return Err(refuse("the folder holds other files: choose an empty one"));
             }
@@ -131,7 +131,7 @@ impl Index {
         if (index.format.as_str(), index.version) != (FORMAT, 1) {
             return Err(data("the index is of another program or version: pack the set again"));
         }
-        // `pack` puts shards into the folder itself.
+        // A shard must lie in the folder itself, as `pack` puts it there.
         let is_plain = |name: &str| {
             let mut parts = Path::new(name).components();
             matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None))
@@ -145,7 +145,8 @@ impl Index {
         }
     }
 
-    /// Names the file of the classes. Shards that were written with their own list are written again.
+    /// Adds the file of the classes to the index. Shards that were written with their own list are written
+    /// again.
     pub(super) fn name_classes(&mut self, classes: Option<Classes>) {
         if self.classes != classes {
             self.shards.clear();
@@ -153,12 +154,12 @@ impl Index {
         self.classes = classes;
     }
 
-    /// Samples of all shards.
+    /// The number of samples in all shards.
     pub(super) fn samples(&self) -> u64 {
         self.shards.iter().map(|shard| shard.samples).fold(0, u64::saturating_add)
     }
 
-    /// The shards as one set.
+    /// Opens the shards as one set.
     pub(super) fn open(&self, folder: &Path, limit: u64) -> Result<Shards> {
         let mut readers = Vec::<Box<dyn Reader>>::new();
         for shard in &self.shards {
@@ -177,7 +178,7 @@ impl Index {
         Ok(shards.with_classes(names.map_err(|error| error.at_path(&path))?))
     }
 
-    /// The shards as one set, each opened by its name.
+    /// Opens the shards as one set. `open` opens a shard by its name.
     #[cfg(feature = "object-store")]
     pub(super) fn open_remote(&self, open: impl Fn(&str) -> Result<RemoteFile>) -> Result<Shards> {
         let mut readers = Vec::<Box<dyn Reader>>::new();
@@ -201,7 +202,7 @@ impl Index {
         self.save(folder, PROGRESS)
     }
 
-    /// Writes the final index, once the set is complete.
+    /// Writes the final index. Call this when the set is complete.
     pub(super) fn finish(&self, folder: &Path) -> Result<()> {
         self.save(folder, INDEX)?;
         match fs::remove_file(folder.join(PROGRESS)) {

@@ -1,4 +1,5 @@
-//! The journal of a file: the bytes that are written and synced, so that the next run resumes there.
+//! The journal of a file. It lists the bytes that are written and synced, so that the next run resumes after
+//! them.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -13,7 +14,7 @@ use super::{cannot, footer};
 use crate::Reader;
 use crate::error::one_line;
 
-/// Approximate bytes between two entries of a journal, and of a batch in memory.
+/// Approximate bytes between two entries of a journal. Also the approximate bytes of a batch in memory.
 pub(super) const EVERY: u64 = if cfg!(test) { 300 } else { 64 << 20 };
 /// Max bytes of a journal.
 const MAX_BYTES: u64 = 64 << 20;
@@ -24,14 +25,14 @@ pub(super) struct Written {
     pub(super) samples: u64,
     /// The parts of the file, in order.
     pub(super) parts: Vec<Part>,
-    /// The offset, head length and body length of each batch.
+    /// The offset, the head length and the body length of each batch.
     pub(super) blocks: Vec<[u64; 3]>,
 }
 
 /// The result of writing a file.
 pub(super) struct Whole {
     pub(super) samples: u64,
-    /// The number of samples among them that an earlier run wrote.
+    /// The number of samples that an earlier run wrote.
     pub(super) kept: u64,
     /// The checksum of all bytes before the footer.
     pub(super) crc32c: u32,
@@ -48,7 +49,7 @@ pub(super) struct Part {
 /// The journal of one file: `NAME.progress`, beside `NAME.partial`.
 pub(super) struct Journal {
     path: PathBuf,
-    /// The source and the layout of the file, as hashes.
+    /// Hashes of the source and of the layout of the file.
     source: [u64; 3],
 }
 
@@ -66,14 +67,14 @@ impl Journal {
         Ok(Self::of_source(to, [fingerprint, reader.len(), form.into()]))
     }
 
-    /// The journal of the file `to`, made of this source in this layout.
+    /// The journal of the file `to`. The file has this source and layout.
     pub(super) fn of_source(to: &Path, source: [u64; 3]) -> Self {
         let mut name = to.file_name().unwrap_or_default().to_owned();
         name.push(".progress");
         Self { path: to.with_file_name(name), source }
     }
 
-    /// Records `written`, after `file` is synced to disk.
+    /// Syncs `file` to disk, then records `written`.
     pub(super) fn save(&self, file: &File, written: &Written) -> Result<()> {
         self.save_of(&[file], written)
     }
@@ -92,12 +93,12 @@ impl Journal {
         partial.finish().map(drop)
     }
 
-    /// The part of `file` that the journal lists; empty if a checksum differs.
+    /// The part of `file` that the journal lists. Empty if a checksum differs.
     pub(super) fn find(&self, file: &mut File) -> Written {
         self.read().filter(|written| written.parts.iter().all(|part| part.is_in(file))).unwrap_or_default()
     }
 
-    /// The parts that the journal lists, one in each of `files`; empty if a checksum differs.
+    /// The parts that the journal lists, one in each of `files`. Empty if a checksum differs.
     pub(super) fn find_in(&self, files: &mut [&mut File]) -> Written {
         let has_all = |written: &Written| {
             let parts = written.parts.iter();
@@ -119,7 +120,7 @@ impl Journal {
         (source == self.source).then_some(written)
     }
 
-    /// Removes the journal of a complete file.
+    /// Removes the journal. Call this when the file is complete.
     pub(super) fn end(&self) -> Result<()> {
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -131,7 +132,7 @@ impl Journal {
 }
 
 impl Part {
-    /// Whether `file` holds these bytes.
+    /// Whether `file` holds the bytes of this part.
     fn is_in(&self, file: &mut File) -> bool {
         let (mut crc, mut left) = (0, self.bytes);
         let mut buffer = vec![0; (1 << 20).min(self.bytes) as usize];

@@ -1,4 +1,4 @@
-//! Files that get their final name only when they are complete and synced to disk.
+//! Files that get their final name when they are complete and synced to disk.
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use feedline_core::{Error, Result};
 use super::{cannot, data};
 use crate::{own_file, system};
 
-/// File that a run locks while it packs into a folder.
+/// The name of the file that a run locks while it packs into a folder.
 const LOCK: &str = "_lock";
 
-/// A file under another name, `NAME.partial`, until it is finished.
+/// A file that is called `NAME.partial` until it is finished.
 #[derive(Debug)]
 pub(super) struct Partial {
     file: File,
@@ -20,16 +20,16 @@ pub(super) struct Partial {
 }
 
 impl Partial {
-    /// An empty file.
+    /// Creates an empty file.
     pub(super) fn create(to: PathBuf) -> Result<Self> {
         let partial = Self::open(to)?;
-        // An earlier run may have left bytes in it.
+        // An earlier run may have left bytes in the file.
         let emptied = partial.file.set_len(0);
         emptied.map_err(|error| cannot("write the file", error).at_path(&partial.temporary))?;
         Ok(partial)
     }
 
-    /// Opens the file with the bytes of an earlier run.
+    /// Opens the file. Keeps the bytes of an earlier run.
     pub(super) fn open(to: PathBuf) -> Result<Self> {
         let mut name = to.file_name().unwrap_or_default().to_owned();
         name.push(".partial");
@@ -53,13 +53,13 @@ impl Partial {
             .map_err(|error| cannot("remove the file", error).at_path(&self.temporary))
     }
 
-    /// Gives the file its name; returns its bytes.
+    /// Gives the file its final name. Returns its length in bytes.
     pub(super) fn finish(self) -> Result<u64> {
         let io = |error| cannot("write the file", error).at_path(&self.to);
         self.file.sync_all().map_err(io)?;
         let bytes = self.file.metadata().map_err(io)?.len();
         fs::rename(&self.temporary, &self.to).map_err(io)?;
-        // The name is an entry of the folder, so the folder must be synced too.
+        // The name is an entry of the folder. So the folder must be synced too.
         if let Some(folder) = self.to.parent() {
             let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
             system::sync_folder(folder).map_err(io)?;
@@ -83,7 +83,7 @@ pub(super) fn lock(folder: &Path) -> Result<Lock> {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // A failure is harmless: the lock ends with the file's handle.
+        // A failure is harmless: the lock ends when the file is closed.
         let _ = fs::remove_file(&self.path);
     }
 }

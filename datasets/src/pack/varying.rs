@@ -1,4 +1,4 @@
-//! Samples that vary in size, written as batches one after another.
+//! Samples that vary in size. They are written as batches, one after another.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
@@ -21,12 +21,12 @@ use crate::{Reader, Values};
 struct Collected<'a> {
     column: &'a Column,
     bytes: Vec<u8>,
-    /// For a column that varies, the cumulative item counts of the rows, from 0 on.
+    /// If the column varies, the cumulative item counts of the rows, from 0 on.
     ends: Vec<i64>,
     rows: usize,
 }
 
-/// Writes the samples from `first` on, up to about `bytes`; returns their number and the checksum. With a
+/// Writes samples from `first` on, up to about `bytes` bytes. Returns their number and the checksum. With a
 /// journal, resumes an interrupted run.
 pub(super) fn write(
     reader: &dyn Reader,
@@ -86,7 +86,7 @@ pub(super) fn write(
     Ok(Whole { samples: sample - first, kept, crc32c: crc })
 }
 
-/// Writes a batch; returns its offset, head length and body length.
+/// Writes a batch. Returns its offset, its head length and its body length.
 fn write_batch(to: &mut Checked<'_>, columns: &Columns, batch: &mut [Collected<'_>]) -> Result<[u64; 3]> {
     let at = to.bytes;
     let arrays = batch.iter_mut().map(Collected::take).collect::<Result<Vec<_>, _>>();
@@ -122,7 +122,7 @@ impl<'a> Collected<'a> {
         Ok(())
     }
 
-    /// The rows so far, as an array.
+    /// Takes the rows collected so far as an array.
     fn take(&mut self) -> std::result::Result<ArrayRef, ArrowError> {
         let Self { column, rows, .. } = *self;
         let bytes = Buffer::from_vec(std::mem::take(&mut self.bytes));
@@ -144,7 +144,7 @@ impl<'a> Collected<'a> {
     }
 }
 
-/// Values of one size, contiguous.
+/// An array of contiguous values of one size.
 fn fixed(kind: &DataType, rows: usize, bytes: Buffer) -> std::result::Result<ArrayData, ArrowError> {
     let array = ArrayData::builder(kind.clone()).len(rows);
     let array = match kind {

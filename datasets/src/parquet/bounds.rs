@@ -1,4 +1,4 @@
-//! Checks the sizes that a row group states, before it is decoded.
+//! Checks the sizes that a row group states before it is decoded.
 
 use std::io::{BufReader, Read};
 
@@ -14,19 +14,19 @@ use crate::gzip::most_inflated;
 
 /// Max rows of a decoded batch.
 const MAX_ROWS: usize = 8192;
-/// Max bytes of a decoded batch, if the size of a page does not bound them.
+/// Max bytes of a decoded batch, if the size of a page does not limit them.
 const AT_ONCE: u64 = 16 << 20;
 
 /// Limits for decoding a row group.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// Rows of a batch.
+    /// Max rows of a batch.
     pub(super) rows: usize,
     /// Max bytes of the decoded row group.
     pub(super) bytes: u64,
 }
 
-/// Compares the sizes in the page headers of `columns` with the bytes of the file.
+/// Checks the sizes in the page headers of `columns` against the bytes of the file.
 pub(super) fn check(input: &Input, group: &RowGroupMetaData, columns: &[usize]) -> Result<Bounds> {
     let stored: u64 =
         columns.iter().map(|&column| group.column(column).compressed_size().max(0) as u64).sum();
@@ -124,10 +124,11 @@ impl Claims {
     }
 }
 
-/// Checks that a gzip page inflates to the size in its header: the crate would inflate all of it.
+/// Checks that a gzip page inflates to the size in its header. Otherwise the crate would inflate all of it.
 fn inflates_to(page: Part, claimed: u64) -> Result<()> {
     let mut inflated = MultiGzDecoder::new(BufReader::new(page)).take(claimed.saturating_add(1));
-    // Damage, which decoding reports; or a data page of version 2, with levels before its gzip stream.
+    // The page is damaged, and decoding reports it. Or it is a data page of version 2, with levels before its
+    // gzip stream.
     match std::io::copy(&mut inflated, &mut std::io::sink()) {
         Ok(bytes) if bytes > claimed => Err(data(format!(
             "a page inflates to more than the {claimed} bytes that it claims: fetch the file again"
@@ -136,19 +137,19 @@ fn inflates_to(page: Part, claimed: u64) -> Result<()> {
     }
 }
 
-/// Bytes of a decoded value with its level.
+/// Bytes of a decoded value and its level.
 fn width(column: &ColumnChunkMetaData) -> u64 {
     4 + match column.column_type() {
         Type::BOOLEAN => 1,
         Type::INT32 | Type::FLOAT => 4,
         Type::INT64 | Type::DOUBLE | Type::INT96 => 8,
-        // A view: the bytes of the value stay in the page.
+        // A view has 16 bytes. The bytes of the value stay in the page.
         Type::BYTE_ARRAY => 16,
         Type::FIXED_LEN_BYTE_ARRAY => column.column_descr().type_length().max(0) as u64,
     }
 }
 
-/// The bytes of a row group in memory, estimated from its metadata.
+/// The bytes that a row group takes in memory, estimated from its metadata.
 pub(super) fn decoded_bytes(group: &RowGroupMetaData, columns: &[usize]) -> u64 {
     let bytes = |&column: &usize| {
         let column = group.column(column);
@@ -158,7 +159,7 @@ pub(super) fn decoded_bytes(group: &RowGroupMetaData, columns: &[usize]) -> u64 
             _ => 0,
         };
         let values = column.num_values().max(0) as u64;
-        // Levels are not kept.
+        // Levels are not kept, so they do not count.
         pages.saturating_add(values.saturating_mul(width(column).saturating_sub(4)))
     };
     columns.iter().map(bytes).fold(0, u64::saturating_add)

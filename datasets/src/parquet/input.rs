@@ -1,4 +1,4 @@
-//! A file as the Parquet crate reads it.
+//! A file in the form in which the Parquet crate reads it.
 
 use std::io::{self, BufReader, Read};
 use std::sync::{Arc, OnceLock};
@@ -10,8 +10,8 @@ use parquet::file::reader::{ChunkReader, Length};
 
 use crate::bytes::Content;
 
-/// The content of a file, and the error of a failed read, because the Parquet crate keeps only the error's
-/// text.
+/// The content of a file, and the error of a failed read. The error is kept here, because the Parquet crate
+/// keeps only its text.
 #[derive(Clone, Debug)]
 pub(super) struct Input {
     pub(super) content: Arc<Content>,
@@ -27,12 +27,12 @@ impl Input {
         self.content.len()
     }
 
-    /// The bytes from `start` to `end`, as a stream.
+    /// The bytes from `start` to `end` as a stream.
     pub(super) fn part(&self, start: u64, end: u64) -> Part {
         Part { input: self.clone(), at: start, end: end.min(self.len()) }
     }
 
-    /// The error of the first read that failed, or of a file that was changed; otherwise `damaged`.
+    /// The error of the first read that failed, or of a file that was changed. If there is none, `damaged`.
     pub(super) fn cause_or(&self, damaged: impl FnOnce() -> Error) -> Error {
         let failed = self.failed.get().cloned();
         failed.or_else(|| self.content.check_unchanged().err()).unwrap_or_else(damaged)
@@ -44,7 +44,7 @@ impl Input {
     }
 }
 
-/// Some bytes of a content, as a stream.
+/// A range of bytes of a content as a stream.
 #[derive(Debug)]
 pub(super) struct Part {
     input: Input,

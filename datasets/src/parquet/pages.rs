@@ -1,10 +1,10 @@
-//! Reads the headers of a column's pages, before a page is decoded.
+//! Reads the headers of a column's pages before a page is decoded.
 //!
 //! A header is a struct of Thrift's compact protocol (Parquet, `parquet.thrift`: `PageHeader`).
 
 use std::io::{Error, ErrorKind, Read, Result};
 
-/// One page's header.
+/// The header of one page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Page {
     pub(super) is_dictionary: bool,
@@ -13,7 +13,7 @@ pub(super) struct Page {
     /// Bytes in the file.
     pub(super) stored: u64,
     pub(super) values: u64,
-    /// Whether each value is stored as the difference to the previous one, so that a page may decode to far
+    /// Whether each value is stored as the difference to the previous value. Such a page may decode to far
     /// more than its size.
     pub(super) is_incremental: bool,
 }
@@ -38,11 +38,11 @@ mod kind {
     pub(super) const STRUCT: u8 = 12;
 }
 
-/// Max nesting of structs; a header has three levels.
+/// Max nesting of structs. A header has three levels.
 const MAX_DEPTH: u32 = 8;
 
 impl Page {
-    /// Reads a header, and no byte beyond it.
+    /// Reads a header. Reads no byte after it.
     pub(super) fn read(mut from: impl Read) -> Result<Self> {
         let mut page = Self::default();
         fields(&mut from, 0, &mut Vec::new(), &mut |path, number| {
@@ -51,7 +51,7 @@ impl Page {
                 [1] => page.is_dictionary = number == DICTIONARY,
                 [2] => page.bytes = size()?,
                 [3] => page.stored = size()?,
-                // The number of values is the first field of the header of each kind of page.
+                // In the header of each kind of page, the first field is the number of values.
                 [5, 1] | [7, 1] | [8, 1] => page.values = page.values.max(size()?),
                 [5, 2] | [8, 4] => page.is_incremental |= number == INCREMENTAL,
                 _ => {}
@@ -62,7 +62,7 @@ impl Page {
     }
 }
 
-/// Called with the field path of each integer in a header, and the integer.
+/// The callback for each integer in a header. It gets the field path and the integer.
 type Numbers<'a> = &'a mut dyn FnMut(&[i64], i64) -> Result<()>;
 
 /// Reads a struct, and calls `to` with each integer in it.
@@ -107,7 +107,7 @@ fn value(from: &mut dyn Read, kind: u8, depth: u32, path: &mut Vec<i64>, to: Num
                 match head & 0x0F {
                     // A bool in a list takes a byte.
                     kind::TRUE | kind::FALSE => skip(from, 1)?,
-                    // Integers in lists are not sizes.
+                    // Integers in lists are no sizes.
                     kind => value(from, kind, depth + 1, path, &mut |_, _| Ok(()))?,
                 }
             }
@@ -128,7 +128,7 @@ fn skip(from: &mut dyn Read, bytes: u64) -> Result<()> {
     if skipped == bytes { Ok(()) } else { Err(ErrorKind::UnexpectedEof.into()) }
 }
 
-/// A variable-length number: seven bits per byte, lowest first.
+/// A number of variable length: seven bits per byte, the lowest first.
 fn unsigned(from: &mut dyn Read) -> Result<u64> {
     let mut number = 0;
     for shift in (0..64).step_by(7) {
@@ -141,7 +141,7 @@ fn unsigned(from: &mut dyn Read) -> Result<u64> {
     Err(damaged("a number without an end"))
 }
 
-/// A zigzag number: its lowest bit is the sign.
+/// A zigzag number. Its lowest bit is the sign.
 fn signed(from: &mut dyn Read) -> Result<i64> {
     let number = unsigned(from)?;
     Ok((number >> 1) as i64 ^ -((number & 1) as i64))
@@ -157,7 +157,8 @@ mod tests {
 
     #[test]
     fn a_header_is_read_up_to_its_end() {
-        // type 0, 50 bytes, 20 stored, field 5: 7 values and a struct of statistics with texts; then a page.
+        // The header has type 0, 50 bytes, 20 stored bytes, and field 5: 7 values and a struct of statistics
+        // with texts. Then the page begins.
         let header =
             [0x15, 0, 0x15, 100, 0x15, 40, 0x2C, 0x15, 14, 0x15, 0, 0x3C, 0x18, 2, 9, 9, 0, 0, 0, 0xAA];
         let mut rest = &header[..];
@@ -177,7 +178,7 @@ mod tests {
         assert!(
             Page::read(&[0x15, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0][..]).is_err()
         );
-        // A list of more elements than there are bytes, and a byte string of more.
+        // A list states more elements than there are bytes. A byte string does so too.
         assert!(Page::read(&[0x19, 0xF8, 0xFF, 0xFF, 0x7F, 0][..]).is_err());
         assert!(Page::read(&[0x18, 0xFF, 0xFF, 0x7F, 0][..]).is_err());
     }

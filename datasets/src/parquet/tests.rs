@@ -1,4 +1,4 @@
-//! Row groups: their size in memory, and batches of their rows.
+//! Tests of row groups: their size in memory, and batches of their rows.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use crate::{Fixed, Nulls, Shards};
 /// Bytes of a row.
 const ROW: usize = 1000;
 
-/// A column of rows.
+/// A column with the rows `rows`.
 fn bytes(rows: Range<usize>) -> ArrayRef {
     let values = rows.map(|row| vec![row as u8; ROW]);
     Arc::new(FixedSizeBinaryArray::try_from_iter(values).unwrap())
 }
 
-/// A file in row groups of ten rows.
+/// Writes a file. Each row group has ten rows.
 fn write(path: &Path, columns: impl IntoIterator<Item = (&'static str, ArrayRef)>) {
     let batch = RecordBatch::try_from_iter(columns).unwrap();
     let properties = WriterProperties::builder()
@@ -56,7 +56,7 @@ fn a_row_group_takes_the_memory_of_its_own_rows() {
 fn batches_of_any_order_are_the_samples_that_are_read_one_by_one() {
     const ROWS: usize = 73;
     let dir = tempfile::tempdir().unwrap();
-    // Nulls in a single row group, and a column whose rows are not contiguous.
+    // One row group has nulls, and the rows of one column are not contiguous.
     let number = |row: usize| (row / 10 != 3 || !row.is_multiple_of(4)).then_some(row as i64 * 7);
     let numbers = |rows: Range<usize>| -> ArrayRef { Arc::new(Int64Array::from_iter(rows.map(number))) };
     let bits = |rows: Range<usize>| Arc::new(BooleanArray::from_iter(rows.map(|row| Some(row % 3 == 0))));
@@ -79,7 +79,7 @@ fn batches_of_any_order_are_the_samples_that_are_read_one_by_one() {
             let (mut slab, mut one, mut context) =
                 (vec![0; layout.bytes()], vec![0; layout.bytes()], Context::new(0, 0));
             for first in 0..40 {
-                // Neighbours, and jumps between row groups and shards.
+                // The ids have neighbours, and jumps between row groups and shards.
                 let random = |at| splitmix64(thread << 16 | first << 8 | at);
                 let id = |at| if first % 2 == 0 { first * 29 + at } else { random(at) };
                 let ids = Vec::from_iter((0..16).map(|at| id(at) % data.len()));
@@ -95,7 +95,7 @@ fn batches_of_any_order_are_the_samples_that_are_read_one_by_one() {
         std::thread::scope(|scope| (0..4).for_each(|thread| drop(scope.spawn(move || work(thread)))));
         let has = |id| data.reader().decoded(id).unwrap().unwrap().has(id);
         assert!((0..data.len()).all(has));
-        // Row 2 of the second shard is row 32 here, and has a null.
+        // Row 2 of the second shard is row 32 here. It has a null.
         let mut slab = vec![0; layout.bytes()];
         let mut rows = internal::rows::new(&layout, &mut slab, 3);
         let read = open(Nulls::Refuse).read_many(&[74, 76, 75], &mut rows, &mut Context::new(0, 0));
@@ -122,7 +122,7 @@ fn a_time_that_64_bits_cannot_hold_is_an_error_of_its_row() {
     let schema = Arc::new(parse_message_type(schema).unwrap());
     let file = std::fs::File::create(&path).unwrap();
     let mut writer = SerializedFileWriter::new(file, schema, Default::default()).unwrap();
-    // 1970-01-01, the first and the last nanosecond of 64 bits, and their neighbours.
+    // The times are 1970-01-01, the first and the last nanosecond of 64 bits, and their neighbours.
     let first = || time(2_440_588 - 106_752, 763_145_224_192);
     let last = || time(2_440_588 + 106_751, 85_636_854_775_807);
     let (below, above) =
@@ -137,7 +137,7 @@ fn a_time_that_64_bits_cannot_hold_is_an_error_of_its_row() {
         let times = if group == 0 { [first(), last(), above, good, good] } else { [good; 5] };
         column.typed::<Int96Type>().write_batch(&times, Some(&[1, 0, 1, 1, 1, 1]), None).unwrap();
         column.close().unwrap();
-        // Rows of 1, 0, 2, 1, 1 and 1 items.
+        // The rows have 1, 0, 2, 1, 1 and 1 items.
         let mut column = rows.next_column().unwrap().unwrap();
         let times = if group == 0 { [good, good, good, good, below, last()] } else { [good; 6] };
         let (defined, repeated) = ([2, 1, 2, 2, 2, 2, 2], [0, 0, 0, 1, 0, 0, 0]);
@@ -171,7 +171,7 @@ fn a_time_that_64_bits_cannot_hold_is_an_error_of_its_row() {
     let read = data.read_many(&[0, 1, 2, 3, 4, 5], &mut rows, &mut Context::new(0, 0));
     let (index, error) = read.unwrap_err();
     assert!(index == 3 && error.to_string().contains("that 64 bits cannot hold"), "{index}: {error}");
-    // So do batches without a missing value, whose rows are copied.
+    // Batches without a missing value copy their rows. They see the same errors.
     let mut slab = vec![0; layout.bytes()];
     let mut rows = internal::rows::new(&layout, &mut slab, 3);
     let (index, error) = data.read_many(&[2, 3, 5], &mut rows, &mut Context::new(0, 0)).unwrap_err();
@@ -183,7 +183,7 @@ fn a_codec_that_is_not_read_is_refused_at_the_opening_with_its_name() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.parquet");
     write(&path, [("x", bytes(0..10)), ("y", bytes(0..10))]);
-    // The writer lacks this codec, so only the metadata name it.
+    // The writer lacks this codec. So only the metadata is changed to name it.
     let bytes = std::fs::read(&path).unwrap();
     let file = ParquetFile::open(&path).unwrap();
     let metadata = file.metadata.metadata();
@@ -220,7 +220,7 @@ fn a_file_that_is_cut_while_it_is_open_is_not_a_damaged_page() {
     let error = file.read(99, &mut Values::new()).unwrap_err().to_string();
     assert!(error.starts_with("the file was cut while it was in use"), "{error}");
     assert_eq!(error.matches("x.parquet").count(), 1, "{error}");
-    // Zeros instead of pages; the error must say changed, not damaged.
+    // Replace the pages by zeros. The error must say changed, not damaged.
     writer.set_len(200_000).unwrap();
     let error = file.read(99, &mut Values::new()).unwrap_err().to_string();
     assert!(error.starts_with("the file was written to while it was in use"), "{error}");

@@ -1,4 +1,4 @@
-//! Finds times of 96 bits (INT96, a day and nanoseconds) that 64 bits cannot hold; the Parquet crate would
+//! Finds times of 96 bits (INT96: a day and nanoseconds) that 64 bits cannot hold. The Parquet crate would
 //! wrap them.
 
 use std::collections::BTreeMap;
@@ -18,10 +18,10 @@ use super::input::Input;
 /// The Julian day of 1970-01-01.
 const EPOCH: i128 = 2_440_588;
 const SECONDS_PER_DAY: i128 = 86_400;
-/// Rows that are checked at a time.
+/// The number of rows that are checked at a time.
 const ROWS: usize = 8192;
 
-/// The INT96 columns among `columns`, with their units per second.
+/// The INT96 columns among `columns`, each with its units per second.
 pub(super) fn int96(metadata: &ArrowReaderMetadata, columns: &[usize]) -> Vec<(usize, i128)> {
     let mut kinds = Vec::new();
     leaves(metadata.schema().fields(), &mut kinds);
@@ -36,7 +36,7 @@ pub(super) fn int96(metadata: &ArrowReaderMetadata, columns: &[usize]) -> Vec<(u
     columns.iter().filter(is_int96).map(per_second).collect()
 }
 
-/// The types of the stored columns: a struct or a list has one per leaf.
+/// The types of the stored columns. A struct or a list has one stored column per leaf.
 fn leaves(fields: &Fields, to: &mut Vec<DataType>) {
     for field in fields {
         match field.data_type() {
@@ -50,7 +50,7 @@ fn leaves(fields: &Fields, to: &mut Vec<DataType>) {
     }
 }
 
-/// The rows of a row group with a time that 64 bits cannot hold, each with the name of the column.
+/// The rows of a row group with a time that 64 bits cannot hold. Each has the name of the column.
 pub(super) fn too_large(
     input: &Input,
     group: &RowGroupMetaData,

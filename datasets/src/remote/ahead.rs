@@ -1,8 +1,9 @@
-//! Fetches the objects of later batches' samples.
+//! Prefetches the objects of samples of later batches.
 //!
-//! Each fetch is a task on the thread of [`Remote`], so that requests go on while all workers wait for their
-//! samples. A task first waits for a permit, in the order of the calls; there are as many permits as requests
-//! may be in flight. Then it waits until its block fits in memory beside those that are not read yet.
+//! Each fetch is a task on the thread of [`Remote`]. So requests go on while all workers wait for their
+//! samples. A task first waits for a permit, in the order of the calls. There are as many permits as requests
+//! may be in flight. Then the task waits until its block fits in memory beside the blocks that are not read
+//! yet.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -20,7 +21,7 @@ use super::{Object, Remote, RemoteFile, Shared, fetch_block, first_block};
 /// Max objects that are queued at a time.
 const MAX_WANTED: usize = 1024;
 
-/// The outcome of a call to fetch ahead.
+/// The outcome of a call to prefetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// The object is in memory, in flight or queued.
@@ -44,7 +45,7 @@ impl Ahead {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues a block; `None` if it is in the queue already.
+    /// Queues a block. `None` if the queue has it already.
     fn add(&self, key: Key) -> Option<Wanted> {
         let mut waiting = self.waiting();
         if waiting.len() >= MAX_WANTED {
@@ -54,11 +55,11 @@ impl Ahead {
     }
 }
 
-/// Waits for its turn, then fetches a block by `fetch`, unless a reader was faster.
+/// Waits for a permit, then calls `fetch` to fetch a block. Does nothing if a reader was faster.
 async fn in_turn(shared: Arc<Shared>, key: Key, bytes: u64, fetch: impl AsyncFnOnce(Delivery)) {
     let permit = shared.ahead.permits.clone().acquire_owned().await;
     let started = loop {
-        // Registered before the check, so that no block read in between is missed.
+        // Register before the check, so that no block read in between is missed.
         let room = shared.blocks.room.notified();
         match shared.blocks.prefetch(key, bytes) {
             Prefetch::Start(delivery) => break Some(delivery),
@@ -74,12 +75,12 @@ async fn in_turn(shared: Arc<Shared>, key: Key, bytes: u64, fetch: impl AsyncFnO
 }
 
 impl RemoteFile {
-    /// Fetches the whole object ahead.
+    /// Prefetches the whole object.
     pub(crate) fn want(&self) -> Result<Wanted> {
         self.want_blocks(0..self.blocks())
     }
 
-    /// Fetches the first and the last block ahead.
+    /// Prefetches the first and the last block.
     pub(crate) fn want_ends(&self) -> Result<Wanted> {
         let last = self.blocks().saturating_sub(1);
         self.want_blocks([0, last].into_iter().take(if last == 0 { 1 } else { 2 }))
@@ -121,7 +122,7 @@ impl RemoteFile {
 pub(crate) struct Opening(mpsc::Receiver<Object>);
 
 impl Remote {
-    /// Starts to open the object at `url`, and to fetch its first block; `None` if the queue is full.
+    /// Starts to open the object at `url`, and to fetch its first block. `None` if the queue is full.
     pub(crate) fn want(&self, url: &str) -> Result<Option<Opening>> {
         let inner = &self.0;
         inner.thread.check()?;
@@ -135,7 +136,7 @@ impl Remote {
         let fetch = {
             let shared = shared.clone();
             async move |delivery: Delivery| {
-                // After a failure the reader opens the object anew, and reports the error.
+                // After a failure, the reader opens the object again, and reports the error.
                 match first_block(&shared, &place).await {
                     Ok((bytes, tag, is_whole)) if tag.len > 0 => {
                         let (place, changed) = (Arc::new(place), OnceLock::new());
@@ -152,7 +153,7 @@ impl Remote {
         Ok(Some(Opening(opening)))
     }
 
-    /// Blocks until the object is open; `None` if that failed.
+    /// Blocks until the object is open. `None` if opening it failed.
     pub(crate) fn opened(&self, opening: Opening) -> Option<RemoteFile> {
         let object: Object = opening.0.recv().ok()?;
         let path = PathBuf::from(&object.place.shown);

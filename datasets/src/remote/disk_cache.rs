@@ -1,8 +1,9 @@
-//! Blocks on disk, in a folder that several processes share.
+//! Blocks on disk. Several processes share their folder.
 //!
-//! A block is one file. It has a line that names the format; the length of the block's key, and the key; the
-//! length and CRC-32C of the content, and the content. A file is renamed to its name when it is complete. The
-//! file `_lock` holds the total bytes, and is locked while files are added or removed; reads take no lock.
+//! A file holds one block. It has a line that names the format, the length of the block's key, the key, the
+//! length and the CRC-32C of the content, and the content. When a file is complete, it is renamed to its
+//! final name. The file `_lock` holds the total bytes. It is locked while files are added or removed. Reads
+//! take no lock.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{Read, Seek, Write};
@@ -21,7 +22,7 @@ const MAGIC: &[u8] = b"feedline block 1\n";
 const LOCK: &str = "_lock";
 const BLOCK: &str = "block";
 const PARTIAL: &str = "partial";
-/// Attempts to take the lock before a block is not cached, and the wait between them.
+/// Max attempts to take the lock, and the wait between them. After them, the block is not cached.
 const TRIES: (u32, Duration) = (100, Duration::from_millis(10));
 
 /// The folder.
@@ -31,7 +32,7 @@ pub(super) struct DiskCache(Arc<RemoteCache>);
 /// Outcome of a look-up.
 pub(super) enum Found {
     Block(Bytes),
-    /// A truncated, changed or foreign file; it was removed.
+    /// A truncated, changed or foreign file. It was removed.
     Damaged,
     None,
 }
@@ -45,14 +46,14 @@ impl DiskCache {
         Ok(Self(Arc::new(options.clone())))
     }
 
-    /// Looks up the block of `key`, of `bytes` bytes.
+    /// Looks up the block of `key`. It has `bytes` bytes.
     pub(super) async fn get(&self, key: String, bytes: u64) -> Found {
         let cache = self.0.clone();
         let found = tokio::task::spawn_blocking(move || cache.read(&key, bytes)).await;
         found.unwrap_or(Found::None)
     }
 
-    /// Caches a block. Ignores a failure: the block is fetched again.
+    /// Caches a block. A failure is ignored: the block is then fetched again.
     pub(super) async fn put(&self, key: String, content: Bytes) {
         let cache = self.0.clone();
         let _ = tokio::task::spawn_blocking(move || cache.write(&key, &content)).await;
@@ -70,7 +71,8 @@ impl RemoteCache {
         let Ok(mut file) = own_file::open(&path) else { return Found::None };
         match content(&mut file, key, bytes) {
             Some(content) => {
-                // Sets the time of the last use. Fails in a read-only folder, which can still be read.
+                // Set the time of the last use. This fails in a read-only folder, but the folder can still be
+                // read.
                 let _ = file.set_modified(SystemTime::now());
                 Found::Block(content)
             }
@@ -81,7 +83,7 @@ impl RemoteCache {
         }
     }
 
-    /// Adds a block; evicts others if there is no room.
+    /// Adds a block. If there is no room, evicts other blocks.
     fn write(&self, key: &str, content: &[u8]) -> std::io::Result<()> {
         let path = self.path(key);
         let mut head = MAGIC.to_vec();
@@ -98,18 +100,18 @@ impl RemoteCache {
             return Ok(());
         }
         let mut total = [0; 8];
-        // A new or partially written file holds no number.
+        // A file that is new or partially written holds no number.
         let known = lock.read_exact(&mut total).is_ok().then(|| u64::from_le_bytes(total));
         let mut total = match known {
             Some(total) => total,
             None => self.remove_until(self.bytes)?,
         };
         if total.saturating_add(bytes) > self.bytes {
-            // Evicts a tenth more than needed, so that the folder is not listed for every block.
+            // Evict a tenth more than needed, so that the folder is not listed for every block.
             total = self.remove_until((self.bytes - bytes).min(self.bytes / 10 * 9))?;
         }
-        // Counted first: if the process ends here, the number is too large, which the next listing of the
-        // folder corrects.
+        // Count the bytes first. If the process ends here, the number is too large. The next listing of the
+        // folder corrects it.
         lock.rewind()?;
         lock.write_all(&(total + bytes).to_le_bytes())?;
         let partial = path.with_extension(PARTIAL);
@@ -119,7 +121,7 @@ impl RemoteCache {
         fs::rename(&partial, &path)
     }
 
-    /// Takes the lock, if it is free in time. Dropping the file releases it.
+    /// Takes the lock. `None` if it does not become free in time. Dropping the file releases it.
     fn lock(&self) -> std::io::Result<Option<File>> {
         let path = self.folder.join(LOCK);
         let file = own_file::open_or_create(&path)?;
@@ -133,8 +135,9 @@ impl RemoteCache {
         Ok(None)
     }
 
-    /// Evicts the least recently used blocks until they have `limit` bytes; returns their bytes. The caller
-    /// holds the lock, so partial files are left over from ended processes.
+    /// Evicts the least recently used blocks until the others have at most `limit` bytes. Returns the bytes
+    /// of the others. The caller holds the lock, so partial files are left over from processes that have
+    /// ended.
     fn remove_until(&self, limit: u64) -> std::io::Result<u64> {
         let (mut blocks, mut total) = (Vec::new(), 0);
         for entry in fs::read_dir(&self.folder)? {
@@ -169,7 +172,7 @@ fn remove(path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// The content of a block's file, if the file is complete and belongs to this key.
+/// The content of a block's file. `None` if the file is incomplete or belongs to another key.
 fn content(file: &mut File, key: &str, bytes: u64) -> Option<Bytes> {
     let before = MAGIC.len() + 4 + key.len();
     let head = before + 8 + 4;

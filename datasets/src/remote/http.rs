@@ -8,10 +8,10 @@ use object_store::client::{
 };
 use rustls::crypto::{CryptoProvider, ring};
 
-/// Makes ring the TLS provider, unless the program has chosen one; the HTTP client has no default.
+/// Makes ring the TLS provider, unless the program has chosen a provider. The HTTP client has no default.
 pub(super) fn choose_tls() {
     if CryptoProvider::get_default().is_none() {
-        // Fails where another thread was faster.
+        // This fails if another thread was faster.
         let _ = ring::default_provider().install_default();
     }
 }
@@ -26,11 +26,11 @@ impl HttpConnector for WebServers {
     }
 }
 
-/// Marks an answer without a stated length whose end can still be detected.
+/// Marks an answer without a stated length. The end of such an answer can still be detected.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WithoutLength;
 
-/// A client that asks for unencoded bytes, and accepts chunked answers.
+/// A client that requests unencoded bytes and accepts chunked answers.
 #[derive(Debug)]
 struct Web(HttpClient);
 
@@ -54,9 +54,9 @@ impl HttpService for Web {
     }
 }
 
-/// Gives a chunked answer the length of its range, since the crate refuses answers without a length.
+/// Gives a chunked answer the length of its range. The crate refuses answers without a length.
 fn state_length(answer: &mut HttpResponse) {
-    // Other bodies, and all bodies of HTTP/1.0, end with the connection, which may be too early.
+    // Other bodies, and all bodies of HTTP/1.0, end when the connection ends. That may be too early.
     let header = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok());
     let is_chunked =
         header("transfer-encoding").is_some_and(|coding| coding.to_lowercase().contains("chunked"));

@@ -1,8 +1,8 @@
-//! Listings of folders, kept in the user's cache between runs.
+//! Listings of folders. The user's cache keeps them between runs.
 //!
-//! A file is the magic bytes, the version, the key of the folder, the time of the listing, the number of
-//! objects, the objects, and a checksum; all little-endian. A file that is damaged, too old or of another
-//! folder is ignored.
+//! A file has, in this order: the magic bytes, the version, the key of the folder, the time of the listing,
+//! the number of objects, the objects, and a checksum. All are little-endian. A file that is damaged, too old
+//! or of another folder is ignored.
 
 use std::fs;
 use std::io::Write;
@@ -39,10 +39,11 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The file for the folder `shown`, with the folders below it if `below`, in a store with these options.
+    /// The file for the folder `shown` in a store with these options. If `below` is true, the listing covers
+    /// the folders below it.
     pub(super) fn new(shown: &str, below: bool, store: &[(String, String)]) -> Self {
-        // Two stores may have buckets of one name, so the options with the address are part of the key;
-        // others may be secret.
+        // Two stores may have buckets of one name, so the options with the address are part of the key. Other
+        // options may be secret.
         let is_place = |(name, _): &&(String, String)| name.contains("endpoint") || name.contains("url");
         let state = Fingerprint::new().number(VERSION).number(below.into()).bytes(shown.as_bytes());
         let state = store
@@ -56,14 +57,14 @@ impl Place {
     }
 }
 
-/// A listing that was kept.
+/// A listing that was read from the cache.
 pub(super) struct Kept {
     path: PathBuf,
     time: SystemTime,
 }
 
 impl Kept {
-    /// Text for the error of an object that differs from the listing; makes the next start list the folder
+    /// Text for the error about an object that differs from the listing. Makes the next start list the folder
     /// again.
     pub(super) fn outdated(&self) -> String {
         // Another start may have written a new listing.
@@ -78,7 +79,7 @@ impl Kept {
     }
 }
 
-/// Keeps a listing. It only saves time, so errors are ignored.
+/// Keeps a listing. Errors are ignored, as a listing only saves time.
 pub(super) fn save(place: &Place, objects: &[(Path, Tag)]) {
     let (Some(path), Ok(time)) = (&place.path, SystemTime::now().duration_since(UNIX_EPOCH)) else { return };
     let mut content = MAGIC.to_vec();
@@ -93,7 +94,7 @@ pub(super) fn save(place: &Place, objects: &[(Path, Tag)]) {
     let _ = write(path, &content);
 }
 
-/// Writes the file by a rename.
+/// Writes the file under another name, then renames it.
 fn write(path: &std::path::Path, content: &[u8]) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(std::path::Path::new("."));
     fs::create_dir_all(folder)?;
@@ -122,7 +123,7 @@ pub(super) fn load(place: &Place, age: Duration) -> Option<(Listing, Arc<Kept>)>
         return None;
     }
     let time = UNIX_EPOCH.checked_add(Duration::from_secs(seconds?))?;
-    // The age of a listing from the future is unknown.
+    // A listing from the future has an unknown age.
     if time.elapsed().ok()? > age {
         return None;
     }
@@ -139,20 +140,20 @@ fn read_time(path: &std::path::Path) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(Duration::from_secs(seconds?))
 }
 
-/// Appends a text, after its length.
+/// Appends the length of a text, then the text.
 pub(super) fn text(to: &mut Vec<u8>, text: &str) {
     to.extend((text.len() as u64).to_le_bytes());
     to.extend_from_slice(text.as_bytes());
 }
 
-/// Takes a number off the front.
+/// Reads a number from the front of `from`, and removes it.
 pub(super) fn number(from: &mut &[u8]) -> Option<u64> {
     let (number, rest) = from.split_first_chunk()?;
     *from = rest;
     Some(u64::from_le_bytes(*number))
 }
 
-/// Takes a text off the front.
+/// Reads a text from the front of `from`, and removes it.
 pub(super) fn string(from: &mut &[u8]) -> Option<String> {
     let len = usize::try_from(number(from)?).ok()?;
     let (text, rest) = from.split_at_checked(len)?;

@@ -23,28 +23,30 @@ pub(crate) struct Listed {
     kept: Option<Arc<Kept>>,
 }
 
-/// The objects of a folder with their relative names, in the order of a walk on disk.
+/// The objects of a folder with their relative names. The order is that of a walk on disk.
 pub(crate) type Names = Vec<(String, Listed)>;
 
-/// A folder that was listed.
+/// A listed folder.
 struct Listing {
     /// The place of any object in the folder.
     inside: Place,
-    /// The folder's URL, without secrets.
+    /// The folder's URL, without the parts that may be secret.
     shown: String,
-    /// The objects, by their whole names.
+    /// The objects with their full names.
     objects: Vec<(Path, Tag)>,
     /// Whether the folder has subfolders that were not listed.
     has_folders: bool,
-    /// The file that the listing came from.
+    /// The file that keeps the listing, if the listing came from one.
     kept: Option<Arc<Kept>>,
 }
 
 impl Remote {
-    /// The folder at `url` without secrets, the objects directly in it, and whether it has subfolders.
+    /// The folder at `url` without the parts that may be secret, the objects directly in it, and whether it
+    /// has subfolders.
     ///
     /// # Errors
-    /// `Config` for the URL of a web server, which does not list files; `Data` if the store cannot be asked.
+    /// `Config` for the URL of a web server, which does not list files. `Data` if the store does not list the
+    /// folder.
     pub(crate) fn directly_in(&self, url: &str) -> Result<(PathBuf, Names, bool)> {
         let listing = self.listed(url, false)?;
         let has_folders = listing.has_folders;
@@ -52,15 +54,16 @@ impl Remote {
         Ok((shown.trim_end_matches('/').into(), names, has_folders))
     }
 
-    /// The kept listing of the folder at `url` and the folders below it, if there is one of at most `age`.
+    /// The kept listing of the folder at `url` and the folders below it. `None` if there is none of at most
+    /// `age`.
     pub(crate) fn kept_names(&self, url: &str, age: Duration) -> Result<Option<(PathBuf, Names)>> {
         let Some(listing) = self.kept(url, true, age)? else { return Ok(None) };
         let (shown, names) = listing.names();
         Ok(Some((shown.trim_end_matches('/').into(), names)))
     }
 
-    /// The folder at `url` without secrets, and the objects in it; with `below`, also those in subfolders.
-    /// With an `age` above zero, a kept listing is used, and a new one is kept.
+    /// The folder at `url` without the parts that may be secret, and the objects in it. If `below` is true,
+    /// also the objects in subfolders. If `age` is above zero, a kept listing is used, and a new one is kept.
     ///
     /// # Errors
     /// As [`directly_in`](Self::directly_in).
@@ -75,7 +78,7 @@ impl Remote {
         Ok(listing.names())
     }
 
-    /// Keeps the listing of a folder without subfolders: it lists all objects below the folder.
+    /// Keeps the listing of a folder without subfolders. Such a listing has all objects below the folder.
     pub(crate) fn keep(&self, url: &str, names: &Names) -> Result<()> {
         let (_, shown) = self.inside(url)?;
         let objects: Vec<_> =
@@ -96,7 +99,7 @@ impl Remote {
         Ok(RemoteFile { remote: self.clone(), object: Arc::new(object), path })
     }
 
-    /// The objects of a folder, each with its name. They are not fetched before they are read.
+    /// The objects of a folder, each with its name. Reading an object fetches it.
     pub(crate) fn of_names(&self, url: &str, names: Names) -> Result<Vec<(String, RemoteFile)>> {
         let file = |(name, listed): (String, Listed)| {
             let file = self.of_listed(&in_folder(url, "", &name), listed)?;
@@ -105,8 +108,8 @@ impl Remote {
         names.into_iter().map(file).collect()
     }
 
-    /// The place of an object in the folder at `url` (a bucket alone has no place), and the folder's URL
-    /// without secrets.
+    /// The place of an object in the folder at `url`, and the folder's URL without the parts that may be
+    /// secret. The place is of an object, since a bucket alone has none.
     fn inside(&self, url: &str) -> Result<(Place, String)> {
         let inside = in_folder(url, "", "_");
         let place = self.0.stores.lock().unwrap_or_else(PoisonError::into_inner).place(&inside)?;
@@ -118,7 +121,7 @@ impl Remote {
         Ok((place, shown))
     }
 
-    /// Where the list of the folder `shown` is kept.
+    /// The file that keeps the listing of the folder `shown`.
     fn place_of_list(&self, shown: &str, below: bool) -> kept::Place {
         kept::Place::new(shown, below, &self.0.shared.options.store)
     }
@@ -134,7 +137,8 @@ impl Remote {
         Ok(loaded.map(listing))
     }
 
-    /// Asks the store for the objects in the folder at `url`; with `below`, also for those in subfolders.
+    /// Requests the objects in the folder at `url` from the store. If `below` is true, also the objects in
+    /// subfolders.
     fn listed(&self, url: &str, below: bool) -> Result<Listing> {
         let inner = &self.0;
         inner.thread.check()?;
@@ -155,7 +159,7 @@ impl Remote {
             };
             let what = "list the folder";
             let listed = retried(&inside, &shared.options, &shared.counts, (what, 0), once).await;
-            // Fails if the caller has gone; nobody needs the answer then.
+            // Sending fails if the caller is gone. Then nobody needs the answer.
             let _ = sender.send(listed.map(|listed| (inside, listed)));
         });
         match listed.recv().map_err(|_| thread::ended())? {
@@ -182,7 +186,7 @@ impl Listing {
         let mut named = Vec::with_capacity(objects.len());
         for (path, tag) in &objects {
             let Some(name) = name_of(path).filter(|name| !name.is_empty()) else { continue };
-            // Some programs write an empty object for a folder.
+            // Some programs write an empty object to stand for a folder.
             let inside_it = format!("{path}/");
             let first = objects.partition_point(|(other, _)| other.as_ref() < inside_it.as_str());
             let is_inside = |(other, _): &(Path, Tag)| other.as_ref().starts_with(&inside_it);
@@ -198,8 +202,8 @@ impl Listing {
     }
 }
 
-/// The key that sorts names as a walk on disk visits them: by folder, the files of a folder before its
-/// subfolders.
+/// The key that sorts names in the order of a walk on disk: folder by folder, and the files of a folder
+/// before its subfolders.
 fn order(name: &str) -> impl Iterator<Item = (bool, &str)> {
     let last = name.matches('/').count();
     name.split('/').enumerate().map(move |(level, part)| (level < last, part))

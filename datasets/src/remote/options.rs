@@ -11,39 +11,41 @@ use super::config;
 /// How files in object stores are read.
 #[derive(Clone)]
 pub struct RemoteOptions {
-    /// Bytes per request, 1 MiB. Choose fewer for small samples in random order, more for sequential reads.
+    /// Bytes per request. Default: 1 MiB. Use fewer for small samples in random order, and more for
+    /// sequential reads.
     pub block_bytes: u64,
-    /// Max bytes of blocks in memory and in flight, for all files together, 64 MiB. Bounds the prefetch. Each
-    /// reading thread holds up to one more block.
+    /// Max bytes of blocks in memory and in flight, over all files. Default: 64 MiB. Limits the prefetch. In
+    /// addition, each reading thread holds up to one block.
     pub memory_bytes: u64,
-    /// Max bytes, 1 GiB, of an object that is read whole into memory because its server does not support
-    /// ranges. `memory_bytes` does not count it.
+    /// Max bytes of an object that is read whole into memory, because its server does not support ranges.
+    /// Default: 1 GiB. `memory_bytes` does not count such objects.
     pub whole_bytes: u64,
-    /// Max requests in flight, 64, that fetch ahead: objects that are samples of later batches, and blocks
-    /// after the one that is read.
+    /// Max prefetch requests in flight. Default: 64. They fetch objects of samples of later batches, and
+    /// blocks after the block that is being read.
     pub in_flight: usize,
-    /// Max attempts per block, 6.
+    /// Max attempts per block. Default: 6.
     pub attempts: u32,
-    /// Wait before the first retry, 100 ms. Doubles with each retry, up to 10 s, less a jitter of up to half.
+    /// Wait before the first retry. Default: 100 ms. It doubles with each retry, up to 10 s. A jitter of up
+    /// to half is subtracted.
     pub backoff: Duration,
-    /// Time limit of one request, 30 s.
+    /// Time limit of one request. Default: 30 s.
     pub request_time: Duration,
-    /// Time limit of all attempts for one block, 2 minutes.
+    /// Time limit of all attempts for one block. Default: 2 minutes.
     pub total_time: Duration,
-    /// Cache of blocks on disk; `None` for no cache.
+    /// Cache of blocks on disk. `None` for no cache.
     pub cache: Option<RemoteCache>,
-    /// Options of the store, by their names in the crate `object_store`: `aws_region`, `aws_endpoint`,
-    /// `skip_signature`, `google_service_account`, `azure_storage_account_name`, ... They add to the
-    /// environment, such as `AWS_ACCESS_KEY_ID`. No error and no `Debug` shows a value.
+    /// Options of the store, with their names in the crate `object_store`: `aws_region`, `aws_endpoint`,
+    /// `skip_signature`, `google_service_account`, `azure_storage_account_name` and so on. They are added to
+    /// those of the environment, such as `AWS_ACCESS_KEY_ID`. No error and no `Debug` shows a value.
     pub store: Vec<(String, String)>,
 }
 
-/// A folder of blocks, shared by all processes that use it.
+/// A folder of blocks. All processes that use the folder share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteCache {
-    /// The folder; created if it is missing.
+    /// The folder. It is created if it is missing.
     pub folder: PathBuf,
-    /// Max bytes of its files. The least recently used blocks are evicted first.
+    /// Max bytes of the folder's files. The least recently used blocks are evicted first.
     pub bytes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The version of an object, as stated by an answer.
+//! The version of an object, as an answer states it.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,11 +8,11 @@ use object_store::ObjectMeta;
 use super::kept::{number, string, text};
 use crate::error::one_line;
 
-/// Write times are in whole seconds, and clocks differ: for this long after a write, another write may have
+/// Write times are in whole seconds, and clocks differ. For this long after a write, another write may have
 /// the same version.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// ETag, time of the last write and length.
+/// The ETag, the time of the last write and the length of an object.
 #[derive(Clone, Debug)]
 pub(super) struct Tag {
     etag: Option<String>,
@@ -36,7 +36,7 @@ impl Tag {
         }
     }
 
-    /// Adds the version to a list that is kept.
+    /// Appends the version to a kept listing.
     pub(super) fn write(&self, to: &mut Vec<u8>) {
         for part in [&self.etag, &self.modified] {
             to.extend(u64::from(part.is_some()).to_le_bytes());
@@ -47,7 +47,7 @@ impl Tag {
         }
     }
 
-    /// Takes what [`write`](Self::write) wrote off the front.
+    /// Reads a version that [`write`](Self::write) wrote from the front of `from`, and removes it.
     pub(super) fn read(from: &mut &[u8]) -> Option<Self> {
         let mut part = || Some((number(from)? == 1, string(from)?));
         let [etag, modified] = [part()?, part()?].map(|(is_there, text)| is_there.then_some(text));
@@ -55,22 +55,22 @@ impl Tag {
         Some(Self { etag, modified, seconds: is_there.then_some(seconds), len })
     }
 
-    /// The ETag if it is strong: a weak one may stand for objects with different bytes.
+    /// The ETag, if it is strong. A weak ETag may stand for objects with different bytes.
     pub(super) fn strong(&self) -> Option<&str> {
         self.etag.as_deref().filter(|etag| !etag.starts_with("W/"))
     }
 
-    /// The time during which another write may still have this version: until the second of the last write
-    /// has passed, if only the write time identifies a version. `None` if no write can.
+    /// How long another write may still have this version. If only the write time identifies a version, this
+    /// is until the second of the last write has passed. `None` if no other write can have this version.
     pub(super) fn settles_in(&self, now: SystemTime) -> Option<Duration> {
         let seconds = self.seconds?;
-        // nginx makes this ETag from time and length.
+        // nginx makes this ETag from the time and the length.
         let of_time = format!("\"{seconds:x}-{:x}\"", self.len);
         if self.strong().is_some_and(|etag| etag != of_time) {
             return None;
         }
         let settled = UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?.checked_add(SETTLED)?;
-        // A longer wait means that the clocks differ, so the time is ignored.
+        // A longer wait means that the clocks differ. So the time is ignored.
         settled.duration_since(now).ok().filter(|wait| *wait <= 2 * SETTLED)
     }
 

@@ -29,16 +29,16 @@ impl Thread {
         let handle = runtime.handle().clone();
         let (_stop, stopped) = oneshot::channel::<()>();
         let run = move || {
-            // Ends when the sender is dropped.
+            // This ends when the sender is dropped.
             let _ = runtime.block_on(stopped);
-            // Does not wait for a DNS look-up, which may take a long time.
+            // Do not wait for a DNS look-up: it may take a long time.
             runtime.shutdown_background();
         };
         std::thread::Builder::new().name("feedline-remote".into()).spawn(run).map_err(cannot)?;
         Ok(Self { handle, _stop, process: std::process::id() })
     }
 
-    /// Refuses a forked process: it lacks the thread and would wait forever.
+    /// Refuses a forked process. It lacks the thread, and would wait forever.
     pub(super) fn check(&self) -> Result<()> {
         if std::process::id() == self.process {
             return Ok(());

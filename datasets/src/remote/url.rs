@@ -17,13 +17,13 @@ use super::http::{WebServers, choose_tls};
 use super::{RemoteOptions, config};
 use crate::open::{SCHEMES, is_url};
 
-/// The URL of the object `name` in a folder; `url` names the folder or its `index`.
+/// The URL of the object `name` in a folder. `url` names the folder or its `index`.
 pub(crate) fn in_folder(url: &str, index: &str, name: &str) -> String {
-    // Keeps the query: a signature is valid for one object only, but a token is valid for all objects of the
+    // Keep the query. A signature is valid for one object only, but a token is valid for all objects of the
     // store.
     let (url, query) = url.find('?').map_or((url, ""), |at| url.split_at(at));
     let folder = url.strip_suffix(index).unwrap_or(url).trim_end_matches('/');
-    // Names are not escaped yet.
+    // Names are not percent-encoded yet.
     let name: String = name.bytes().map(escaped).collect();
     format!("{folder}/{name}{query}")
 }
@@ -51,9 +51,9 @@ impl Place {
     }
 }
 
-/// The open stores; each keeps its connections.
+/// The open stores. Each store keeps its connections.
 pub(super) struct Stores {
-    /// By scheme, host and query.
+    /// The stores by scheme, host and query.
     stores: HashMap<String, Arc<dyn ObjectStore>>,
     options: Vec<(String, String)>,
     request_time: Duration,
@@ -67,12 +67,12 @@ impl Stores {
 
     /// The place of the object at `text`.
     pub(super) fn place(&mut self, text: &str) -> Result<Place> {
-        // No error shows the URL as given: it may hold a password.
+        // No error shows the given URL: it may hold a password.
         let url = Url::parse(text).map_err(|error| config("this is not a URL").with_source(error))?;
         let mut shown = url.clone();
         shown.set_query(None);
         shown.set_fragment(None);
-        // The account in the host name of Azure is not a secret.
+        // In an Azure URL, the account in the host name is not a secret.
         if url.scheme().starts_with("http") {
             let cleared = shown.set_username("").and_then(|()| shown.set_password(None));
             cleared.map_err(|()| config("the URL has no host"))?;
@@ -103,13 +103,13 @@ impl Stores {
 
     fn store(&self, base: &Url) -> Result<Arc<dyn ObjectStore>> {
         choose_tls();
-        // No retries here: `fetch` retries.
+        // The store does not retry: `fetch` retries.
         let once = RetryConfig { max_retries: 0, retry_timeout: self.request_time, ..Default::default() };
         let limits = [
             (ClientConfigKey::Timeout, format!("{}ms", self.request_time.as_millis().max(1))),
             (ClientConfigKey::ConnectTimeout, format!("{}ms", self.request_time.as_millis().max(1))),
         ];
-        // Leaves out the cause, which may quote the value of an option.
+        // Leave out the cause: it may contain the value of an option.
         let failed =
             |_| config("the store cannot be opened: check the options of the store and the environment's");
         macro_rules! cloud {
@@ -129,7 +129,7 @@ impl Stores {
             "s3" | "s3a" => cloud!(AmazonS3Builder, AmazonS3ConfigKey),
             "gs" => cloud!(GoogleCloudStorageBuilder, GoogleConfigKey),
             "az" | "azure" | "abfs" | "abfss" => cloud!(MicrosoftAzureBuilder, AzureConfigKey),
-            // http and https.
+            // The scheme is http or https.
             _ => {
                 let mut builder = HttpBuilder::new().with_url(base.as_str()).with_retry(once);
                 builder = builder.with_http_connector(WebServers);

@@ -10,7 +10,8 @@ use super::tag::Tag;
 use super::url::Place;
 use super::{Counts, RemoteOptions};
 
-/// Fetches the object at `place` in one answer of up to `options.whole_bytes`; returns its bytes and version.
+/// Fetches the object at `place` in one answer of up to `options.whole_bytes`. Returns its bytes and its
+/// version.
 pub(super) async fn whole(
     place: &Place,
     options: &RemoteOptions,
@@ -64,7 +65,7 @@ async fn once(place: &Place, max: u64) -> Result<(Bytes, Tag), Failure> {
     Ok((bytes.into(), tag))
 }
 
-/// Refuses a body that is not the object's own bytes. Gzip is recognised by the bytes, and inflated.
+/// Refuses a body that is not the object's own bytes. Gzip is recognised by its bytes, and inflated.
 pub(super) fn check_encoding(attributes: &Attributes) -> Result<(), Failure> {
     let Some(encoding) = attributes.get(&Attribute::ContentEncoding) else { return Ok(()) };
     let codings = encoding.split(',').map(|coding| coding.trim().to_lowercase());
@@ -85,6 +86,6 @@ fn is_html(kind: &str) -> bool {
     ["text/html", "application/xhtml+xml"].iter().any(|html| html.eq_ignore_ascii_case(kind))
 }
 
-/// A web page instead of the object: for a folder, an error or a login.
+/// The error for a web page instead of the object. It is the page of a folder, an error or a login.
 pub(super) const PAGE: &str =
     "the server answers with a web page in place of a file: check the URL, and whether it needs a login";

@@ -1,4 +1,4 @@
-//! Safetensors files: named tensors whose first dimension counts samples.
+//! Safetensors files. A file has named tensors. Their first dimension is the number of samples.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -15,20 +15,20 @@ use crate::error::{data, one_line};
 use crate::json::entries;
 use crate::{ElementType, OpenOptions};
 
-/// Bytes before the header: its length.
+/// Bytes before the header. They hold its length.
 const LENGTH: u64 = 8;
 /// Max bytes of the header, as in the reference implementation.
 const MAX_HEADER: u64 = 100_000_000;
 
-/// Opens a safetensors file: the fields are its tensors, in the order of their bytes.
+/// Opens a safetensors file. Its tensors are the fields, in the order of their bytes.
 ///
-/// Files of up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT) are held in memory; larger ones stay on disk. Tensors
-/// with the same first dimension are samples; otherwise the file is one sample, such as the weights of a
-/// model, see [`Arrays`].
+/// Files of up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT) are held in memory. Larger files stay on disk. If the
+/// tensors have the same first dimension, it is the number of samples. Otherwise the file is one sample, such
+/// as the weights of a model, see [`Arrays`].
 ///
 /// # Errors
-/// `Data` if the file is missing, damaged or cut short, a tensor is of a type that batches cannot hold, or
-/// two tensors have the same name; names the file and the byte or the tensor.
+/// `Data` if the file is missing, damaged or cut short, a tensor has a type that batches cannot hold, or two
+/// tensors have the same name. The error names the file, and the byte or the tensor.
 pub fn open(path: impl AsRef<Path>) -> Result<Arrays> {
     open_with(path, &OpenOptions::default())
 }
@@ -44,7 +44,7 @@ pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Arrays
 
 fn read(path: &Path, limit: u64) -> Result<Arrays> {
     let file = Arc::new(DiskFile::open(path)?);
-    // A damaged header is found before the file is read into memory.
+    // This finds a damaged header before the file is read into memory.
     header(&Content::OnDisk(file.clone()))?;
     of_content(path, Content::of_file(file, limit)?)
 }
@@ -76,7 +76,7 @@ pub(crate) fn of_content(path: &Path, content: Content) -> Result<Arrays> {
     Arrays::new("safetensors", path, vec![content], arrays)
 }
 
-/// Reads and checks the header; also returns the offset of the byte after it.
+/// Reads and checks the header. Also returns the offset of the first byte after it.
 fn header(file: &Content) -> Result<(Metadata, u64)> {
     let mut length = [0; LENGTH as usize];
     if file.len() < LENGTH {
@@ -91,7 +91,7 @@ fn header(file: &Content) -> Result<(Metadata, u64)> {
     }
     let text = file.read(LENGTH, length as usize)?;
     let metadata: Metadata = serde_json::from_slice(&text).map_err(|error| damaged(&error))?;
-    // The crate keeps the last of two tensors of the same name.
+    // If two tensors have one name, the crate keeps the last one.
     let mut names = HashSet::new();
     entries(&text, |name, _| {
         if names.insert(name.to_owned()) {

@@ -1,4 +1,4 @@
-//! The fields of a file's samples: names, element types, and shapes whose dimensions may vary.
+//! The fields of a file's samples: their names, element types and shapes. Dimensions may vary.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -13,17 +13,17 @@ use crate::error::{data, one_line};
 pub enum ElementType {
     /// A type of numbers that batches can hold.
     Number(DType),
-    /// One byte: 0 is false, 1 is true. Batches have it as `DType::Bool`, and refuse any other byte.
+    /// One byte: 0 is false, 1 is true. In batches it is `DType::Bool`, and any other byte is refused.
     Bool,
-    /// Unsigned 64-bit integer; batches have no such type.
+    /// Unsigned 64-bit integer. Batches have no such type.
     U64,
     /// Two `f32`: real and imaginary part.
     Complex64,
     /// Two `f64`: real and imaginary part.
     Complex128,
-    /// Raw bytes, such as an encoded image; an element is one byte.
+    /// Raw bytes, such as an encoded image. An element is one byte.
     Bytes,
-    /// UTF-8 text; an element is one byte.
+    /// UTF-8 text. An element is one byte.
     Text,
 }
 
@@ -70,13 +70,13 @@ impl ElementType {
     }
 }
 
-/// Whether the number is so small that `f64` holds every whole number of its size.
+/// Whether the type is so small that `f64` holds all of its whole numbers.
 #[cfg(any(feature = "csv", feature = "jsonl"))]
 pub(crate) fn is_small(number: i64) -> bool {
     number.unsigned_abs() <= 1 << 53
 }
 
-/// Whether `f64` holds the number in `text`, if it is a whole one of any size.
+/// Whether `f64` holds the number in `text` exactly, if it is a whole number. The number may have any size.
 #[cfg(any(feature = "csv", feature = "jsonl"))]
 pub(crate) fn is_exact(text: &str) -> bool {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
@@ -105,22 +105,23 @@ pub struct SchemaField {
     pub name: String,
     /// The type of an element.
     pub element: ElementType,
-    /// The shape of the field in one sample; `None` for a dimension that differs between samples.
+    /// The shape of the field in one sample. `None` for a dimension that differs between samples.
     pub shape: Vec<Option<usize>>,
 }
 
 impl SchemaField {
-    /// A field that has this shape in every sample; `[]` for a scalar.
+    /// A field that has the shape `shape` in every sample. `[]` is a scalar.
     pub fn fixed(name: impl Into<String>, element: ElementType, shape: &[usize]) -> Self {
         Self { name: name.into(), element, shape: shape.iter().copied().map(Some).collect() }
     }
 
-    /// A field with one dimension, which varies, such as the bytes of an image.
+    /// A field with one dimension that varies, such as the bytes of an image.
     pub fn variable(name: impl Into<String>, element: ElementType) -> Self {
         Self { name: name.into(), element, shape: vec![None] }
     }
 
-    /// The type in batches, and the dimensions that it adds: 2 for the parts of a complex number.
+    /// The dtype in batches, and the dimensions that it adds. The two parts of a complex number add the
+    /// dimension 2.
     pub(crate) fn batch_type(&self) -> Result<(DType, &'static [usize])> {
         Ok(match self.element {
             ElementType::Number(dtype) => (dtype, &[]),
@@ -178,7 +179,7 @@ impl Schema {
         &self.fields
     }
 
-    /// Refuses two fields of the same name: one would hide the other.
+    /// Refuses two fields of one name: one would hide the other.
     pub(crate) fn check_names(&self) -> Result<()> {
         let mut names = HashSet::new();
         match self.fields.iter().find(|field| !names.insert(&field.name)) {
@@ -190,12 +191,12 @@ impl Schema {
         }
     }
 
-    /// The spec of batches of these samples: bytes become `u8`, a complex number becomes two
-    /// floats in an added last dimension.
+    /// The spec of batches of these samples. Bytes become `u8`. A complex number becomes two floats, in an
+    /// added last dimension.
     ///
     /// # Errors
-    /// `Config` if a dimension varies, an element is `u64`, or [`Spec::field`] refuses a field; names the
-    /// field.
+    /// `Config` if a dimension varies, an element is `u64`, or [`Spec::field`] refuses a field. The error
+    /// names the field.
     pub fn spec(&self) -> Result<Spec> {
         self.fields.iter().try_fold(Spec::new(), |spec, field| {
             let refuse = |why| Err(Error::new(ErrorKind::Config, format!("field \"{}\" {why}", field.name)));

@@ -1,19 +1,19 @@
-//! A content as a seekable stream, for parsers of other crates.
+//! A content as a seekable stream. Parsers of other crates read it.
 
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom};
 
 use feedline_core::Result;
 
-/// A field of a sample as a seekable stream: only the requested parts are read. See
+/// A field of a sample as a seekable stream. Only the requested parts are read. See
 /// [`Reader::stream`](crate::Reader::stream).
 pub struct FieldStream<'a>(SeekReader<Box<ReadAt<'a>>>);
 
-/// Fills a buffer with the field's bytes from an offset on.
+/// Fills a buffer with the bytes of the field. The first one is at an offset.
 type ReadAt<'a> = dyn Fn(u64, &mut [u8]) -> Result<()> + Send + Sync + 'a;
 
 impl<'a> FieldStream<'a> {
-    /// A stream of `len` bytes; `read_at(offset, to)` fills `to` with the bytes from `offset` on.
+    /// A stream of `len` bytes. `read_at(offset, to)` fills `to` with the bytes from `offset` on.
     pub fn new(len: u64, read_at: impl Fn(u64, &mut [u8]) -> Result<()> + Send + Sync + 'a) -> Self {
         Self(SeekReader::new(len, Box::new(read_at)))
     }
@@ -55,7 +55,7 @@ pub(crate) struct SeekReader<F> {
 }
 
 impl<F: Fn(u64, &mut [u8]) -> Result<()>> SeekReader<F> {
-    /// A stream of `len` bytes; `read_at(offset, to)` fills `to` with the bytes from `offset` on.
+    /// A stream of `len` bytes. `read_at(offset, to)` fills `to` with the bytes from `offset` on.
     pub(crate) fn new(len: u64, read_at: F) -> Self {
         Self { len, at: 0, read_at }
     }

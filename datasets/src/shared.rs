@@ -10,7 +10,7 @@ use crate::decoded::Decoded;
 use crate::reader::Visit;
 use crate::{FieldStream, Reader, Schema, Values};
 
-/// Lets two data sets share a reader, so that a folder in a store is listed once.
+/// Lets two data sets share a reader. So a folder in a store is listed only once.
 impl<R: Reader + ?Sized> Reader for Arc<R> {
     fn format(&self) -> &'static str {
         (**self).format()

@@ -1,4 +1,4 @@
-//! Plain text in UTF-8: every line is a sample.
+//! Plain text in UTF-8. Every line is a sample.
 
 use std::path::{Path, PathBuf};
 
@@ -9,20 +9,20 @@ use crate::error::data;
 use crate::reader::{Visit, inside};
 use crate::{ElementType, Reader, Schema, SchemaField, Values};
 
-/// Bytes that are searched for line breaks at a time.
+/// The number of bytes that are searched for line breaks at a time.
 const BLOCK: usize = 1 << 16;
 /// The byte order mark of UTF-8.
 const BOM: &[u8] = b"\xEF\xBB\xBF";
 
-/// The lines of a text file, plain or gzip: field `text`, without the line break.
+/// The lines of a text file, plain or gzip. The field `text` holds a line without its line break.
 ///
-/// A plain file stays on disk, with 8 bytes of memory per line. Lines may be empty, and the last one need not
-/// end with a line break. A byte order mark at the start of the file is not part of the first line.
+/// A plain file stays on disk. It takes 8 bytes of memory per line. Lines may be empty. The last line need
+/// not end with a line break. A byte order mark at the start of the file is not part of the first line.
 #[derive(Debug)]
 pub struct Lines {
     path: PathBuf,
     content: Content,
-    /// The start of each line, and the byte after the break of the last one.
+    /// The start of each line, and the offset of the byte after the line break of the last line.
     starts: Vec<u64>,
     schema: Schema,
     fingerprint: u64,
@@ -32,7 +32,7 @@ impl Lines {
     /// Opens a text file, and reads it once to find its lines.
     ///
     /// # Errors
-    /// `Data` if the file is missing, empty or not UTF-8; names the file and the byte.
+    /// `Data` if the file is missing, empty or not UTF-8. The error names the file and the byte.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let content = Content::open_unclaimed(path);
@@ -74,7 +74,7 @@ impl Lines {
         }
         content.check_unchanged()?;
         if starts.last() != Some(&content.len()) {
-            // The last line has no break.
+            // The last line has no line break.
             starts.push(content.len() + 1);
         }
         let state = Fingerprint::new().number(starts.len() as u64);

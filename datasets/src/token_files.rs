@@ -1,4 +1,4 @@
-//! Files of token ids whose header or index states the type and place of the ids.
+//! Files of token ids. Their header or index states the dtype and the position of the ids.
 //!
 //! | file | ids | documents |
 //! | --- | --- | --- |
@@ -20,19 +20,19 @@ pub(crate) mod llm_c;
 
 pub use documents::TokenDocuments;
 
-/// The ids of a file: numbers of one type.
+/// The ids of a file. They have one dtype.
 #[derive(Debug)]
 pub(crate) struct Ids {
     pub(crate) path: PathBuf,
     pub(crate) content: Content,
     pub(crate) dtype: DType,
-    /// The first byte, and the number of ids.
+    /// The offset of the first id in bytes, and the number of ids.
     pub(crate) first: u64,
     pub(crate) count: u64,
 }
 
 impl Ids {
-    /// The ids in `content`, of the type that its header or the index beside it states.
+    /// The ids in `content`. Its header or the index beside it states their dtype.
     pub(crate) fn stated(path: PathBuf, content: Content, index: Option<index::Index>) -> Result<Self> {
         if let Some(index) = index {
             let dtype = index.dtype();
@@ -59,7 +59,7 @@ impl Ids {
     }
 }
 
-/// Checks that ids of this type can be token ids.
+/// Checks that ids of type `dtype` can be token ids.
 pub(crate) fn check_ids(dtype: DType) -> Result<()> {
     match dtype {
         DType::F16 | DType::BF16 | DType::F32 | DType::F64 | DType::Bool => {
@@ -69,7 +69,7 @@ pub(crate) fn check_ids(dtype: DType) -> Result<()> {
     }
 }
 
-/// Appends `ids` of type `dtype` as `i64`; floating-point numbers as they are.
+/// Appends `ids` of type `dtype` as `i64`. Floating-point numbers are appended unchanged.
 fn widen(dtype: DType, ids: &[u8], to: &mut Vec<u8>) {
     macro_rules! each {
         ($type:ty) => {
@@ -90,7 +90,7 @@ fn widen(dtype: DType, ids: &[u8], to: &mut Vec<u8>) {
     }
 }
 
-/// The type that [`widen`] gives.
+/// The dtype of the ids that [`widen`] appends.
 fn widened(dtype: DType) -> DType {
     match dtype {
         DType::F64 | DType::F32 | DType::F16 | DType::BF16 => dtype,

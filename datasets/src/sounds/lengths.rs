@@ -12,7 +12,8 @@ use crate::error::may_pass;
 /// Samples that a thread takes at a time.
 const RUN: u64 = 16;
 
-/// The length of each of `samples` samples, found by `length` on all cores; `None` where that is an error.
+/// The length of each of `samples` samples. All cores call `length` to find it. `None` if `length` returns an
+/// error.
 ///
 /// # Errors
 /// The error of the first sample, if all of them fail.

@@ -8,12 +8,12 @@ use crate::manifest::{Holds, open_files};
 use crate::open::is_sound;
 use crate::{Folder, ManifestOptions, Reader};
 
-/// Opens sounds for [`SoundDataset`](crate::SoundDataset): as [`open_with`](crate::open_with); a table
-/// without encoded sounds is a [`Manifest`](crate::Manifest), a table of their paths, and a single sound is a
-/// set of one sample.
+/// Opens sounds for [`SoundDataset`](crate::SoundDataset), as [`open_with`](crate::open_with) does. A table
+/// without encoded sounds is opened as a [`Manifest`](crate::Manifest): a table with the paths of the sounds.
+/// A single sound is a set of one sample.
 ///
-/// Columns of texts, such as the sentence spoken, stay texts, unless they are called `label`, `class` or the
-/// like, or [`ManifestOptions::label`] names them.
+/// Columns of texts, such as the spoken sentence, stay texts. A column is a label if it is called `label`,
+/// `class` or the like, or if [`ManifestOptions::label`] names it.
 ///
 /// # Errors
 /// As [`open_with`](crate::open_with) and [`Manifest::open`](crate::Manifest::open).

@@ -1,5 +1,5 @@
-//! The system calls that differ between systems, on Unix: reads at an offset, the identity of a file,
-//! folders.
+//! The functions that differ between operating systems, for Unix: reads at an offset, the identity of a file,
+//! and folders.
 
 use std::fs::{File, Metadata, Permissions};
 use std::io;
@@ -12,11 +12,11 @@ use rustix::io::Errno;
 /// The properties of a file besides its length and write time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inode {
-    /// Device and number.
+    /// The number of the device, and the number of the file on it.
     id: [u64; 2],
-    /// Seconds and nanoseconds of the last change of content, name or permissions, which no program can set.
+    /// Seconds and nanoseconds of the last change of content, name or permissions. No program can set it.
     changed: [i64; 2],
-    /// Names of the file.
+    /// The number of the file's names.
     links: u64,
 }
 
@@ -33,8 +33,8 @@ impl Inode {
         self.id == now.id
     }
 
-    /// Whether the change time differs. A new or removed link changes it too: a replaced file keeps its
-    /// content for processes that have it open.
+    /// Whether the change time differs. A new or removed link changes it too. A process that has a replaced
+    /// file open keeps reading the old content.
     pub(crate) fn is_changed(&self, now: &Self) -> bool {
         self.links == now.links && self.changed != now.changed
     }
@@ -51,7 +51,7 @@ pub(crate) fn read_exact_at(file: &File, to: &mut [u8], offset: u64) -> io::Resu
     file.read_exact_at(to, offset)
 }
 
-/// The `length` bytes of the file from `offset` on. Their memory is not cleared before they are read.
+/// Reads `length` bytes of the file from `offset` on. Their memory is not zeroed first.
 pub(crate) fn read_vec_at(file: &File, offset: u64, length: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(length);
     while bytes.len() < length {
@@ -62,18 +62,18 @@ pub(crate) fn read_vec_at(file: &File, offset: u64, length: usize) -> io::Result
             Err(error) => return Err(error.into()),
         }
     }
-    // The allocator may have given more.
+    // The allocator may have returned more than requested.
     bytes.truncate(length);
     Ok(bytes)
 }
 
-/// Writes a folder's entries to disk: only then a new name survives a crash.
+/// Syncs a folder's entries to disk. Before that, a new name does not survive a crash.
 pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Gives a temporary file the permissions of an ordinary new file, so that other users of a shared folder can
-/// read it.
+/// Gives a temporary file the permissions of an ordinary new file. So other users of a shared folder can read
+/// it.
 pub(crate) fn as_any_new_file(builder: &mut tempfile::Builder<'_, '_>) {
     builder.permissions(Permissions::from_mode(0o666));
 }

@@ -1,15 +1,15 @@
-//! The system calls that differ between systems, on Windows: reads at an offset, the identity of a file,
-//! folders.
+//! The functions that differ between operating systems, for Windows: reads at an offset, the identity of a
+//! file, and folders.
 //!
-//! The standard library has neither a file's identity nor its change time here. Changes are detected by
-//! length and write time alone, and a file with several names counts as the program's own.
+//! On Windows, the standard library returns neither the identity nor the change time of a file. So only
+//! length and write time detect changes. A file with several names counts as the program's own.
 
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::windows::fs::FileExt;
 use std::path::Path;
 
-/// The properties of a file besides its length and write time: none on this system.
+/// The properties of a file besides its length and write time. There are none on this system.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inode;
 
@@ -32,8 +32,8 @@ impl Inode {
     }
 }
 
-/// Fills `to` with the bytes of the file from `offset` on. Moves the file's own position, which
-/// [`DiskFile::reader`](crate::disk::DiskFile::reader) sets before it reads.
+/// Fills `to` with the bytes of the file from `offset` on. Moves the file's own position.
+/// [`DiskFile::reader`](crate::disk::DiskFile::reader) sets the position before it reads.
 pub(crate) fn read_exact_at(file: &File, mut to: &mut [u8], mut offset: u64) -> io::Result<()> {
     while !to.is_empty() {
         match file.seek_read(to, offset) {
@@ -49,17 +49,17 @@ pub(crate) fn read_exact_at(file: &File, mut to: &mut [u8], mut offset: u64) -> 
     Ok(())
 }
 
-/// The `length` bytes of the file from `offset` on.
+/// Reads `length` bytes of the file from `offset` on.
 pub(crate) fn read_vec_at(file: &File, offset: u64, length: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; length];
     read_exact_at(file, &mut bytes, offset)?;
     Ok(bytes)
 }
 
-/// Does nothing: a folder cannot be synced here, so a new name may be lost in a crash.
+/// Does nothing. A folder cannot be synced on Windows, so a new name may be lost in a crash.
 pub(crate) fn sync_folder(_: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Does nothing: a new file has the permissions of its folder.
+/// Does nothing. A new file has the permissions of its folder.
 pub(crate) fn as_any_new_file(_: &mut tempfile::Builder<'_, '_>) {}

@@ -1,4 +1,4 @@
-//! The element type and the shape that a column of Arrow's types has as a field.
+//! The element type and the shape of a field that an Arrow column becomes.
 
 use arrow_schema::{DataType, Field};
 use feedline_core::DType;
@@ -9,11 +9,11 @@ use crate::ElementType;
 pub(super) struct Kind {
     pub(super) element: ElementType,
     pub(super) shape: Vec<Option<usize>>,
-    /// Whether it is a list of values of varying size, such as texts or lists of numbers.
+    /// Whether the value is a list of values of varying size, such as texts or lists of numbers.
     pub(super) lengths: bool,
 }
 
-/// The kind of the values of `column`; `None` if they are not read.
+/// The kind of the values of `column`. `None` if this type of column is not supported.
 pub(super) fn kind(column: &DataType) -> Option<Kind> {
     use DataType::*;
     let scalar = |element| Some(Kind { element, shape: vec![], lengths: false });
@@ -39,7 +39,7 @@ pub(super) fn kind(column: &DataType) -> Option<Kind> {
         Binary | LargeBinary | BinaryView => variable(ElementType::Bytes),
         Utf8 | LargeUtf8 | Utf8View => variable(ElementType::Text),
         Dictionary(_, values) => match &**values {
-            // Writers produce no lists in dictionaries and no nested dictionaries.
+            // Writers produce neither lists in dictionaries nor nested dictionaries.
             List(_) | LargeList(_) | FixedSizeList(..) | Dictionary(..) => None,
             values => kind(values),
         },
@@ -51,7 +51,7 @@ pub(super) fn kind(column: &DataType) -> Option<Kind> {
         List(item) | LargeList(item) => {
             let mut kind = kind(item.data_type())?;
             if kind.shape == [None] && !kind.lengths {
-                // The lengths of texts in nested lists would be lost.
+                // The lengths of texts within nested lists would be lost.
                 let are_lists = matches!(item.data_type(), List(_) | LargeList(_));
                 let are_texts = matches!(kind.element, ElementType::Bytes | ElementType::Text);
                 return (!(are_lists && are_texts)).then_some(Kind { lengths: true, ..kind });

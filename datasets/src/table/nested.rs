@@ -1,4 +1,4 @@
-//! Lists of structs, such as the messages of a conversation, read as JSON text.
+//! Lists of structs, such as the messages of a conversation. They are read as JSON text.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -82,7 +82,7 @@ pub(super) fn write(array: &dyn Array, row: usize, to: &mut Vec<u8>) {
             }
             to.push(b'}');
         }
-        // A column of nulls; `has_json` refuses other types.
+        // It is a column of nulls. `has_json` refuses other types.
         _ => to.extend_from_slice(b"null"),
     }
 }
@@ -101,7 +101,7 @@ fn text(text: &str, to: &mut Vec<u8>) {
     to.extend(serde_json::to_string(text).unwrap_or_default().into_bytes());
 }
 
-/// A number in its shortest exact digits; NaN and infinities as Python's `json` writes them.
+/// Appends a number with its shortest exact digits. NaN and infinities are written as by Python's `json`.
 fn float(number: f64, to: &mut Vec<u8>) {
     let text = match number {
         number if number.is_nan() => "NaN".to_owned(),

@@ -1,4 +1,4 @@
-//! Casts numbers to other types, without losing whole numbers.
+//! Casts numbers to other dtypes, without losing whole numbers.
 
 use feedline_core::{DType, Error};
 use half::{bf16, f16};
@@ -7,7 +7,7 @@ use super::times::Time;
 use crate::ElementType;
 use crate::error::{data, one_line};
 
-/// Characters of a value that an error shows.
+/// Max characters of a value that an error shows.
 const SHOWN: usize = 40;
 
 /// A number of any type.
@@ -19,7 +19,7 @@ pub(super) enum Number {
 }
 
 impl Number {
-    /// The little-endian number in `bytes`; `None` for an element that is not a number, or of another size.
+    /// The little-endian number in `bytes`. `None` if the element is not a number or has another size.
     #[inline]
     pub(super) fn read(element: ElementType, bytes: &[u8]) -> Option<Self> {
         macro_rules! whole {
@@ -54,9 +54,9 @@ impl Number {
         }
     }
 
-    /// Writes the number as `dtype` to `to`, which has the size of one element; returns false if the type
-    /// cannot hold it: whole numbers must stay exact, and fractions are rounded only to a floating-point
-    /// type.
+    /// Writes the number as `dtype` to `to`. `to` has the size of one element. Returns false if the dtype
+    /// cannot hold the number. Whole numbers must stay exact. Fractions are rounded only to a floating-point
+    /// dtype.
     #[inline]
     pub(super) fn write(self, dtype: DType, to: &mut [u8]) -> bool {
         macro_rules! whole {
@@ -115,7 +115,7 @@ impl std::fmt::Display for Number {
     }
 }
 
-/// The beginning of a text, in quotes, for an error.
+/// The beginning of a text in quotes, for an error message.
 pub(super) fn shown(text: &[u8]) -> String {
     let mut shown = one_line(String::from_utf8_lossy(text));
     if let Some((end, _)) = shown.char_indices().nth(SHOWN) {
@@ -128,7 +128,7 @@ pub(super) fn shown(text: &[u8]) -> String {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Numbers {
     pub(super) element: ElementType,
-    /// The form that a time becomes, and its ticks per day; the latter is `None` for times that are texts.
+    /// The form that a time becomes, and its ticks per day. Times that are texts have no ticks per day.
     pub(super) time: Option<(Time, Option<u64>)>,
 }
 
@@ -138,7 +138,7 @@ impl Numbers {
         self.time.is_none() && self.element == ElementType::Number(dtype)
     }
 
-    /// Bytes of a number; for a text, of the whole value.
+    /// Bytes of a number. If it is a text, bytes of the whole value.
     pub(super) fn size(&self, value: &[u8]) -> usize {
         if matches!(self.time, Some((_, None))) { value.len().max(1) } else { self.element.size() }
     }
@@ -155,7 +155,7 @@ impl Numbers {
         }
     }
 
-    /// The number in `bytes`; `None` if they are not a number.
+    /// The number in `bytes`. `None` if they are not a number.
     pub(super) fn read(&self, bytes: &[u8]) -> Option<Number> {
         match self.time {
             None => Number::read(self.element, bytes),

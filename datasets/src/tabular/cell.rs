@@ -22,12 +22,12 @@ pub(super) struct Cell {
     pub(super) present: Option<usize>,
     numbers: Numbers,
     pub(super) dtype: DType,
-    /// Elements.
+    /// Number of elements.
     pub(super) count: usize,
     step: Step,
-    /// Whether the value is copied without a change.
+    /// Whether the value is copied unchanged.
     is_plain: bool,
-    /// The bytes for a missing value.
+    /// The bytes that replace a missing value.
     pub(super) fill: Option<Vec<u8>>,
 }
 
@@ -71,7 +71,7 @@ impl Cell {
             Some(Missing::Mask) => Some(vec![0; count * element.size()]),
             Some(Missing::Number(number)) => Some(cell.fill_number(Number::Float(*number))?),
             Some(Missing::Whole(number)) => Some(cell.fill_number(Number::Whole(*number))?),
-            // A mean, like a fraction, is rounded only to a floating-point type.
+            // Like a fraction, a mean is rounded only to a floating-point dtype.
             Some(Missing::Mean) => Some(cell.fill_number(scale()?.mean(!is_float(cell.dtype)))?),
         };
         Ok(Self { fill, ..cell })
@@ -102,7 +102,7 @@ impl Cell {
         Err(refuse(format!("column \"{name}\": {dtype} does not hold {number}, which fills missing values")))
     }
 
-    /// The number, or its standardized value; `None` if `f64` cannot hold that.
+    /// The number, or its standardized value. `None` if `f64` cannot hold the standardized value.
     fn standardized(&self, number: Number) -> Option<Number> {
         match self.step {
             Step::Standardize(scale) => scale.scaled(number).map(Number::Float),
@@ -110,7 +110,7 @@ impl Cell {
         }
     }
 
-    /// Writes the value of row `row`, or the fill of a missing one.
+    /// Writes the value of row `row`. If it is missing, writes its replacement.
     pub(super) fn write(&self, row: u64, value: Option<&[u8]>, to: &mut [u8]) -> Result<()> {
         let Some(value) = value else {
             to.copy_from_slice(self.fill.as_ref().ok_or_else(|| missing(&self.name, row))?);
@@ -140,7 +140,7 @@ impl Cell {
         Ok(())
     }
 
-    /// Writes the category numbers of the list in row `row`; nothing for a missing list.
+    /// Writes the category numbers of the list in row `row`. Writes nothing if the list is missing.
     pub(super) fn write_items<'v>(
         &self,
         row: u64,
@@ -155,7 +155,7 @@ impl Cell {
         Ok(())
     }
 
-    /// The error for a number that the type does not hold.
+    /// The error for a number that the dtype cannot hold.
     fn beyond(&self, row: u64, number: Number) -> Error {
         let (name, dtype) = (one_line(&self.name), self.dtype);
         let why = format!("column \"{name}\" has {number} in row {row}, which {dtype} does not hold");
@@ -165,7 +165,7 @@ impl Cell {
         })
     }
 
-    /// The error for a value without a number.
+    /// The error for a value that has no category number.
     fn unknown(&self, row: u64, value: &[u8], number: Option<Number>) -> Error {
         let name = one_line(&self.name);
         if let Some(number) = number {

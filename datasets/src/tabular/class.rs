@@ -2,11 +2,11 @@
 
 use serde_json::{Value as Json, json};
 
-/// A value in the list for [`Table::category_of`](super::Table::category_of): a text, a whole number or a
+/// A value in the list of [`Table::category_of`](super::Table::category_of): a text, a whole number or a
 /// `bool`.
 ///
-/// It must have the column's type. For a column of whole numbers or `bool` it may also be the value as text,
-/// such as `"7"` and `"true"`.
+/// It must have the column's type. In a column of whole numbers or `bool`, it may also be the value as a
+/// text, such as `"7"` and `"true"`.
 ///
 /// ```
 /// use feedline_datasets::Class;
@@ -25,7 +25,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// The name of the value, as [`TableDataset::classes`](super::TableDataset::classes) has it.
+    /// The name of the value in [`TableDataset::classes`](super::TableDataset::classes).
     pub(super) fn name(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),

@@ -30,7 +30,7 @@ impl TableDataset {
         let varies = |field: &&SchemaField| field.shape.contains(&None);
         let is_list = |field: &SchemaField| !matches!(field.element, ElementType::Text | ElementType::Bytes);
         let mut varying = table.schema().fields().iter().filter(varies).peekable();
-        // Texts are refused by `Fixed`.
+        // `Fixed` refuses texts.
         let rows = match varying.peek().is_some() && varying.all(is_list) {
             true => Samples::Ragged(Ragged::measured(Box::new(table))?),
             false => Samples::Fixed(Fixed::new(Box::new(table))?),
@@ -38,14 +38,14 @@ impl TableDataset {
         Ok(Self { rows, classes })
     }
 
-    /// The values of a category, in the order of their numbers; `None` for another column.
+    /// The values of a category in the order of their numbers. `None` if the column is not a category.
     pub fn classes(&self, column: &str) -> Option<&[String]> {
         let found = self.classes.iter().find(|(name, _)| name == column);
         found.map(|(_, classes)| classes.as_slice())
     }
 
-    /// The items of each row in the list `field`, such as for
-    /// [`Sampler::bucketed`](feedline_core::Sampler::bucketed).
+    /// The number of items of each row in the list `field`.
+    /// [`Sampler::bucketed`](feedline_core::Sampler::bucketed) takes it.
     ///
     /// # Errors
     /// `Config` for a field that does not vary in length.

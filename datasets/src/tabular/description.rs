@@ -1,4 +1,4 @@
-//! The results of one pass over a table, kept as a JSON file.
+//! The results of one pass over a table. A JSON file keeps them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,17 +20,17 @@ use crate::{ElementType, Reader, system};
 /// The version of the file.
 const VERSION: u64 = 2;
 
-/// An object of JSON whose numbers are read as they are written: `serde_json` may be off by the last bit.
+/// A JSON object whose numbers are kept as text: `serde_json` may be off by the last bit.
 type Object = BTreeMap<String, Box<RawValue>>;
 
 /// The results of a pass over a table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Description {
-    /// Rows of the table.
+    /// The number of rows of the table.
     pub(super) rows: u64,
     /// The fingerprint of the table.
     pub(super) data: u64,
-    /// The rows of the pass; `None` for all rows.
+    /// The rows that the pass read. `None` for all rows.
     pub(super) fit_on: Option<String>,
     pub(super) columns: BTreeMap<String, Fitted>,
 }
@@ -47,7 +47,7 @@ pub(super) struct Fitted {
 }
 
 impl Description {
-    /// Reads the file; `None` if there is none.
+    /// Reads the file. `None` if there is no file.
     pub(super) fn read(path: &Path, steps: &Steps) -> Result<Option<Self>> {
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
@@ -104,7 +104,7 @@ impl Description {
     /// Whether the pass was made over this table.
     ///
     /// # Errors
-    /// That of a read without which the fingerprint would not be that of the table.
+    /// The error of a failed read, if the fingerprint would then not be that of the table.
     pub(super) fn is_of(&self, reader: &dyn Reader) -> Result<bool> {
         Ok((self.rows, self.data) == (reader.len(), Fingerprint::checked(|| reader.fingerprint())?))
     }
@@ -124,7 +124,7 @@ impl Description {
         )))
     }
 
-    /// Refuses a pass over other rows, such as those of another fold, which would leak.
+    /// Refuses a pass over other rows, such as the rows of another fold. Their values would leak.
     pub(super) fn check_fit_on(&self, on: Option<&FitOn>) -> Result<()> {
         let on = on.map(FitOn::to_string);
         if self.fit_on == on {
@@ -138,7 +138,7 @@ impl Description {
         )))
     }
 
-    /// The columns of texts, as stated types for opening the table.
+    /// The columns of texts, in the form of stated types for opening the table.
     pub(super) fn texts(&self) -> Vec<(String, ElementType)> {
         let texts = self.columns.iter().filter(|(_, fitted)| fitted.element == ElementType::Text);
         texts.map(|(name, _)| (name.clone(), ElementType::Text)).collect()
@@ -160,7 +160,7 @@ impl Description {
         format!("{all:#}\n")
     }
 
-    /// Writes the file as a whole: another process sees all of it or nothing.
+    /// Writes the file at once: another process sees the whole file or none.
     pub(super) fn write(&self, path: &Path, steps: &Steps) -> Result<()> {
         let cannot = |error: std::io::Error| -> Error {
             data("the saved table cannot be written").with_source(error).at_path(path)
@@ -177,7 +177,7 @@ impl Description {
 }
 
 impl Fitted {
-    /// `None` if a value is missing or not of the form that is written.
+    /// `None` if a value is missing or does not have the written form.
     fn parsed(json: &Object) -> Option<Self> {
         let element = ElementType::named(&read::<String>(json, "type")?)?;
         let classes: Option<Vec<String>> = read(json, "classes")?;
@@ -201,7 +201,7 @@ impl Fitted {
             "type": element.name(),
             "ticks_per_day": ticks,
             "mean": scale.map(|scale| scale.mean.high),
-            // The rest of the mean beyond the digits of `f64`.
+            // The part of the mean beyond the digits of `f64`.
             "mean_rest": scale.map(|scale| scale.mean.low),
             "std": scale.map(|scale| scale.std),
             "classes": classes,
@@ -218,7 +218,7 @@ fn read<T: serde::de::DeserializeOwned>(json: &Object, key: &str) -> Option<T> {
     serde_json::from_str(json.get(key)?.get()).ok()
 }
 
-/// The finite number of a key, or `Some(None)` for null; `None` for anything else.
+/// The finite number of a key, or `Some(None)` for null. `None` for anything else.
 fn number(json: &Object, key: &str) -> Option<Option<f64>> {
     match json.get(key)?.get() {
         "null" => Some(None),

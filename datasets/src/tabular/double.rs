@@ -2,7 +2,7 @@
 
 use super::cast::Number;
 
-/// A number as the sum of two `f64`; the second is at most half a unit in the last place of the first.
+/// A number as the sum of two `f64`. The second is at most half a unit in the last place of the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Double {
     pub(super) high: f64,
@@ -49,14 +49,14 @@ impl Double {
         Self::renormalized(high, rest.high / by)
     }
 
-    /// This number times 2 to the power of `exponent`; the magnitude of `exponent` is at most 1074.
+    /// This number times 2 to the power of `exponent`. `exponent` is from -1074 to 1074.
     pub(super) fn scaled(self, exponent: i32) -> Self {
-        // Two factors: a single one may be beyond `f64`.
+        // Use two factors: a single one may be beyond `f64`.
         let (one, other) = (2f64.powi(exponent / 2), 2f64.powi(exponent - exponent / 2));
         Self { high: self.high * one * other, low: self.low * one * other }
     }
 
-    /// The whole number, if it is one.
+    /// The number, if it is a whole number.
     pub(super) fn whole(self) -> Option<i128> {
         let is_whole = self.high.fract() == 0.0 && self.low.fract() == 0.0 && self.high.abs() < 1e20;
         is_whole.then(|| self.high as i128 + self.low as i128)
@@ -64,7 +64,7 @@ impl Double {
 }
 
 impl From<Number> for Double {
-    /// Exact: whole numbers have at most 65 bits.
+    /// This is exact, as whole numbers have at most 65 bits.
     fn from(number: Number) -> Self {
         match number {
             Number::Float(float) => Self { high: float, low: 0.0 },

@@ -1,4 +1,4 @@
-//! The pass over a table, or over its training rows: finds means, deviations and the lists of categories.
+//! The pass over a table or over its training rows. It finds means, deviations and the lists of categories.
 
 use std::collections::HashSet;
 
@@ -24,7 +24,7 @@ enum Found {
     Classes(HashSet<Box<[u8]>>),
 }
 
-/// Reads the table once, if a step needs it. Counts only the rows `on`, except for lists that cover all rows.
+/// Reads the table once, if a step needs it. Only the rows `on` count, except in lists that cover all rows.
 pub(super) fn fit(reader: &dyn Reader, plan: &Plan, on: Option<&FitOn>) -> Result<Description> {
     let mut found: Vec<_> = plan.columns.iter().map(wanted).collect();
     on.map_or(Ok(()), |on| on.check(reader.len()))?;
@@ -68,7 +68,7 @@ pub(super) fn fit(reader: &dyn Reader, plan: &Plan, on: Option<&FitOn>) -> Resul
     Ok(Description { rows, data, fit_on, columns: columns.collect::<Result<_>>()? })
 }
 
-/// Gives columns that share a list the values of all of them.
+/// If columns share a list, gives each of them the values of all.
 fn share(plan: &Plan, found: &mut [Found]) -> Result<()> {
     for names in &plan.shared {
         let place = |name: &String| plan.columns.iter().position(|own: &Column| own.name == *name);
@@ -142,8 +142,8 @@ fn add(column: &Column, (row, value): (u64, &[u8]), found: &mut Found) -> Result
     Ok(())
 }
 
-/// The results for a column. `fills` are the categories of missing values, also of columns that share the
-/// list.
+/// The results for a column. `fills` are the categories that replace missing values, in this column and in
+/// columns that share its list.
 fn fitted(column: &Column, found: Found, fills: &[&str]) -> Result<Fitted> {
     let element = column.element();
     let (mut scale, mut classes) = (None, None);
@@ -167,7 +167,7 @@ fn fitted(column: &Column, found: Found, fills: &[&str]) -> Result<Fitted> {
             };
             let mut names = values.iter().map(|value| name(value)).collect::<Result<Vec<_>>>()?;
             for &fill in fills {
-                // Otherwise one value would have two classes.
+                // Otherwise, one value would have two classes.
                 if let Some(name) = vocabulary::canonical(element, fill).filter(|name| name != fill) {
                     let (column, fill) = (one_line(&column.name), one_line(fill));
                     let why =

@@ -38,9 +38,9 @@ pub(super) struct Limits {
 }
 
 impl FitOn {
-    /// The rows whose value of `column` is within `range`. Dates and times count in the unit of the column,
-    /// or in the days or seconds of [`Table::days`](super::Table::days) or
-    /// [`Table::seconds`](super::Table::seconds).
+    /// The rows whose value in `column` is within `range`. Dates and times count in the unit of the column.
+    /// After [`Table::days`](super::Table::days) or [`Table::seconds`](super::Table::seconds), they count in
+    /// days or seconds.
     pub fn between(column: &str, range: impl RangeBounds<f64>) -> Self {
         Self(Chosen::Between(column.to_owned(), Limits::new(&range)))
     }
@@ -53,7 +53,7 @@ impl FitOn {
         }
     }
 
-    /// Refuses an empty choice, rows that a table of `len` rows does not have, and limits that are NaN.
+    /// Refuses an empty selection, rows that a table of `len` rows does not have, and limits that are NaN.
     pub(super) fn check(&self, len: u64) -> Result<()> {
         let why = match &self.0 {
             Chosen::Range(rows) if rows.is_empty() => "no rows".into(),
@@ -68,7 +68,7 @@ impl FitOn {
         Err(refuse(format!("fit_on names {why}: name the rows of the training set")))
     }
 
-    /// Whether row `row` is chosen; `value` returns its value of [`column`](Self::column).
+    /// Whether row `row` is selected. `value` returns its value in [`column`](Self::column).
     pub(super) fn has(&self, row: u64, value: impl FnOnce() -> Option<Number>) -> bool {
         match &self.0 {
             Chosen::Range(rows) => rows.contains(&row),
@@ -98,7 +98,7 @@ impl From<&[u64]> for FitOn {
     }
 }
 
-/// The text in the saved table, different for different rows.
+/// The text in the saved table. It differs for different rows.
 impl fmt::Display for FitOn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
@@ -124,7 +124,7 @@ impl Limits {
         })
     }
 
-    /// Whether a number is within the limits; false for NaN.
+    /// Whether a number is within the limits. False for NaN.
     pub(super) fn has(&self, number: Number) -> bool {
         let from = match self.from {
             Bound::Unbounded => true,
@@ -155,7 +155,7 @@ impl fmt::Display for Limits {
     }
 }
 
-/// Compares a number with a limit, exactly even beyond 2^53; `None` if one of them is NaN.
+/// Compares a number with a limit. This is exact, even beyond 2^53. `None` if one of them is NaN.
 fn compare(number: Number, limit: f64) -> Option<Ordering> {
     match number {
         Number::Float(float) => float.partial_cmp(&limit),

@@ -1,4 +1,4 @@
-//! Mean and standard deviation of a column, to the last digit of `f64`.
+//! Mean and standard deviation of a column. They are exact to the last digit of `f64`.
 
 use super::cast::Number;
 use super::double::{Double, exponent};
@@ -14,9 +14,10 @@ pub(super) struct Scale {
     pub(super) std: f64,
 }
 
-/// Sums of the differences of all numbers from the first, and of their squares.
+/// Sums of the differences of all numbers from the first number, and of the squares of the differences.
 ///
-/// The unit of the differences is a power of two, so that no square is beyond `f64` or too small for it.
+/// The unit of the differences is a power of two. It is chosen so that no square is beyond `f64` or too small
+/// for it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Moments {
     count: u64,
@@ -27,7 +28,7 @@ pub(super) struct Moments {
 }
 
 impl Moments {
-    /// Adds a finite number. False if its difference from the first is beyond `f64`.
+    /// Adds a finite number. Returns false if its difference from the first number is beyond `f64`.
     pub(super) fn add(&mut self, number: Number) -> bool {
         let number = Double::from(number);
         if self.count == 0 {
@@ -54,7 +55,8 @@ impl Moments {
         true
     }
 
-    /// Mean and deviation of the population; `None` without a number, an error if `f64` cannot hold them.
+    /// Mean and deviation of the population. `None` if there is no number. An error if `f64` cannot hold
+    /// them.
     pub(super) fn scale(self) -> Option<Result<Scale, &'static str>> {
         let count = self.count as f64;
         if self.count == 0 {
@@ -75,8 +77,8 @@ impl Moments {
 }
 
 impl Scale {
-    /// The distance of a number from the mean, in deviations; `None` if it is beyond `f64` for a finite
-    /// number. A deviation of 0 counts as 1.
+    /// The distance of a number from the mean, in deviations. `None` if the number is finite and the distance
+    /// is beyond `f64`. A deviation of 0 counts as 1.
     pub(super) fn scaled(self, number: Number) -> Option<f64> {
         let std = if self.std == 0.0 { 1.0 } else { self.std };
         let Number::Float(float) = number else {
@@ -89,7 +91,7 @@ impl Scale {
         standardized.is_finite().then_some(standardized)
     }
 
-    /// The mean as a whole number, if it is one and `is_whole`; else the nearest `f64`.
+    /// If `is_whole` is true and the mean is a whole number, that number. Otherwise the nearest `f64`.
     pub(super) fn mean(self, is_whole: bool) -> Number {
         match self.mean.whole() {
             Some(whole) if is_whole => Number::Whole(whole),

@@ -4,7 +4,7 @@ use super::cast::Number;
 
 const SECONDS_PER_DAY: i128 = 86_400;
 
-/// The form that a date or a time becomes.
+/// The form that dates or times are converted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Time {
     Days,
@@ -12,13 +12,13 @@ pub(super) enum Time {
 }
 
 impl Time {
-    /// The number for a time of `ticks`, with `per_day` ticks a day. Days are whole: a time of day is
-    /// dropped.
+    /// The number for a time of `ticks` ticks. A day has `per_day` ticks. Days are whole numbers: a time of
+    /// day is dropped.
     pub(super) fn number(self, ticks: i128, per_day: u64) -> Number {
         let per_day = i128::from(per_day);
         match self {
             Self::Days => Number::Whole(ticks.div_euclid(per_day)),
-            // Either a tick is a whole number of seconds, or a second a whole number of ticks.
+            // A tick is a whole number of seconds, or a second is a whole number of ticks.
             Self::Seconds if per_day < SECONDS_PER_DAY => Number::Whole(ticks * (SECONDS_PER_DAY / per_day)),
             Self::Seconds => match per_day / SECONDS_PER_DAY {
                 per_second if ticks % per_second == 0 => Number::Whole(ticks / per_second),
@@ -27,16 +27,16 @@ impl Time {
         }
     }
 
-    /// The number for a time in a text such as `2024-02-29`, `2024-02-29 13:45:10.25` or `2024-02-29T13:45Z`:
-    /// in UTC, unless it ends with an offset such as `+02:00`.
+    /// The number for a time in a text such as `2024-02-29`, `2024-02-29 13:45:10.25` or `2024-02-29T13:45Z`.
+    /// The time is UTC, unless it ends with an offset such as `+02:00`.
     pub(super) fn parse(self, text: &[u8]) -> Option<Number> {
         let nanos = nanos(std::str::from_utf8(text).ok()?.trim_ascii())?;
         Some(self.number(nanos, 86_400_000_000_000))
     }
 }
 
-/// `ticks / per_second` as the nearest `f64`, if the reduced numerator is below 2^53; else rarely its
-/// neighbour.
+/// `ticks / per_second`. If the reduced numerator is below 2^53, it is the nearest `f64`. Otherwise it may
+/// rarely be a neighbour of the nearest.
 fn ratio(mut ticks: i128, mut per_second: i128) -> f64 {
     while ticks % 10 == 0 && per_second % 10 == 0 {
         (ticks, per_second) = (ticks / 10, per_second / 10);

@@ -9,7 +9,7 @@ use super::{Class, refuse};
 use crate::ElementType;
 use crate::error::one_line;
 
-/// The list of a category. A value is looked up by its bytes in the table.
+/// The list of a category. Values are looked up by their bytes in the table.
 #[derive(Clone, Debug)]
 pub(super) struct Vocabulary {
     pub(super) names: Vec<String>,
@@ -18,9 +18,10 @@ pub(super) struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// The list of a column of this type.
+    /// The list for a column of type `element`.
     pub(super) fn new(element: ElementType, names: &[String], has_unknown: bool) -> Self {
-        // A name that is not of the type cannot occur in the column; the list may come from another table.
+        // A name that is no value of the type cannot occur in the column. The list may come from another
+        // table.
         let known = (0..).zip(names).filter_map(|(number, name)| Some((bytes_of(element, name)?, number)));
         Self { names: names.to_vec(), numbers: known.collect(), has_unknown }
     }
@@ -31,7 +32,7 @@ impl Vocabulary {
     }
 }
 
-/// Refuses a column whose type has no categories. `is_list`: a value is several texts.
+/// Refuses a column whose type has no categories. If `is_list` is true, a value is several texts.
 pub(super) fn check(
     column: &str,
     element: ElementType,
@@ -54,7 +55,7 @@ pub(super) fn check(
 /// The names of the values in a stated list.
 ///
 /// # Errors
-/// For a value that the column's type does not have, and a value that is there twice.
+/// For a value that the column's type does not have, and for a value that occurs twice.
 pub(super) fn stated(column: &str, element: ElementType, classes: &[Class]) -> Result<Vec<String>> {
     for class in classes {
         let is_of_type = match class {
@@ -104,7 +105,8 @@ pub(super) fn twice(names: &[String]) -> Option<&String> {
     names.iter().find(|name| !seen.insert(*name))
 }
 
-/// Whether only a column of text can have these values: they are neither all whole numbers nor all `bool`.
+/// Whether only a column of text can have these values. They are then neither all whole numbers nor all
+/// `bool`.
 pub(super) fn is_of_texts(classes: &[Class]) -> bool {
     let are_all = |element| {
         let is_one = |class: &Class| match class {
@@ -127,7 +129,7 @@ fn is_whole(element: ElementType) -> bool {
     }
 }
 
-/// The name of the value `text` in a column of this type: "7" for "+7" and "007".
+/// The name of the value `text` in a column of type `element`. For example, it is "7" for "+7" and "007".
 pub(super) fn canonical(element: ElementType, text: &str) -> Option<String> {
     match element {
         element if is_text(element) => Some(text.to_owned()),
@@ -137,7 +139,7 @@ pub(super) fn canonical(element: ElementType, text: &str) -> Option<String> {
     }
 }
 
-/// The name of a value; `None` for bytes that are not UTF-8.
+/// The name of a value. `None` if the bytes are not UTF-8.
 pub(super) fn name_of(element: ElementType, value: &[u8]) -> Option<String> {
     match element {
         element if is_text(element) => std::str::from_utf8(value).ok().map(str::to_owned),
@@ -146,7 +148,7 @@ pub(super) fn name_of(element: ElementType, value: &[u8]) -> Option<String> {
     }
 }
 
-/// The bytes that the table has for the value called `name`; `None` if the column's type has no such value.
+/// The table's bytes for the value called `name`. `None` if the column's type has no such value.
 fn bytes_of(element: ElementType, name: &str) -> Option<Box<[u8]>> {
     canonical(element, name).filter(|canonical| canonical == name)?;
     match element {
@@ -162,7 +164,7 @@ fn bytes_of(element: ElementType, name: &str) -> Option<Box<[u8]>> {
     }
 }
 
-/// Sorts the names of values: whole numbers by their size, others by their bytes.
+/// Sorts the names of values. Whole numbers are sorted by size, others by their bytes.
 pub(super) fn sort(element: ElementType, names: &mut Vec<String>) {
     match element {
         element if is_whole(element) && element != ElementType::Bool => {

@@ -10,7 +10,8 @@ use crate::error::{data, one_line};
 /// Max length of a chain of links.
 const MAX_STEPS: usize = 40;
 
-/// The files of an archive by the path at which `tar` would extract them, and the links to them.
+/// The files of an archive, and the links to them. Both are found by the path to which `tar` would extract
+/// them.
 #[derive(Default)]
 pub(super) struct Links {
     places: HashMap<String, Place>,
@@ -32,9 +33,9 @@ enum Place {
 struct Link {
     /// The index of the member in the archive.
     member: usize,
-    /// The path of its target; `None` if that is outside the archive.
+    /// The path of the link's target. `None` if it is outside the archive.
     target: Option<String>,
-    /// The target of a hard link: the member that had the name before it.
+    /// For a hard link, its target: the member that had the name before the link.
     place: Option<Place>,
 }
 
@@ -46,8 +47,8 @@ impl Links {
         }
     }
 
-    /// Adds a link, member `member` of the archive. A hard link names an earlier member by its path from the
-    /// root; a symbolic link names any member by a path relative to its own folder.
+    /// Adds a link. It is member `member` of the archive. A hard link names an earlier member by its path
+    /// from the root. A symbolic link names any member by a path relative to its own folder.
     pub(super) fn link(&mut self, name: &str, target: &str, is_hard: bool, member: usize) -> Result<()> {
         let folder = if is_hard { "" } else { name.rsplit_once('/').map_or("", |(folder, _)| folder) };
         let found = if !is_hard && target.starts_with('/') { None } else { inside(folder, target) };
@@ -62,7 +63,7 @@ impl Links {
         Ok(())
     }
 
-    /// Gives each link among `members` the bytes of the file that it leads to.
+    /// Gives each link among `members` the bytes of the file that it finally leads to.
     pub(super) fn resolve(self, members: &mut [Member]) -> Result<()> {
         for link in &self.links {
             let mut at = link;
@@ -89,7 +90,7 @@ impl Links {
     }
 }
 
-/// `target`, relative to `folder`, as a path from the root; `None` if that is outside the archive.
+/// `target`, relative to `folder`, as a path from the root. `None` if the path is outside the archive.
 fn inside(folder: &str, target: &str) -> Option<String> {
     let mut parts = Vec::new();
     for part in folder.split('/').chain(target.split('/')) {

@@ -1,13 +1,13 @@
 //! The tree of a template.
 
-/// Where an expression stands in the source.
+/// The position of an expression in the source.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     pub(super) start: usize,
     pub(super) end: usize,
 }
 
-/// Statements with a scope of their own.
+/// Statements that have their own scope.
 #[derive(Debug, Default)]
 pub(super) struct Block {
     pub(super) nodes: Vec<Node>,
@@ -57,7 +57,7 @@ pub(super) struct Macro {
     pub(super) has_caller: bool,
 }
 
-/// What is assigned to.
+/// The target of an assignment.
 #[derive(Clone, Debug)]
 pub(super) enum Target {
     Name(String),
@@ -77,12 +77,12 @@ impl Target {
     }
 }
 
-/// An expression, and its place.
+/// An expression and its position.
 #[derive(Clone, Debug)]
 pub(super) struct Expr {
     pub(super) what: Box<Kind>,
     pub(super) span: Span,
-    /// The depth of nested expressions: evaluating or dropping one recurses this deep.
+    /// The depth of nested expressions. Evaluating or dropping the expression recurses this deep.
     pub(super) depth: usize,
 }
 
@@ -149,7 +149,7 @@ fn deepest<'e>(all: impl IntoIterator<Item = &'e Expr>) -> usize {
 }
 
 impl Kind {
-    /// The depth of the deepest expression in it.
+    /// The max depth of an expression in the node.
     pub(super) fn depth(&self) -> usize {
         match self {
             Self::None | Self::Bool(_) | Self::Int(_) | Self::Float(_) | Self::Text(_) | Self::Name(_) => 0,

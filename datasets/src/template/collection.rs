@@ -7,11 +7,11 @@ use std::rc::Rc;
 
 use super::value::{Raised, Value, is_equal, unsupported};
 
-/// Max depth of a value: comparing, writing or dropping one recurses once per level.
+/// Max depth of a value. Comparing, writing or dropping a value recurses once per level.
 pub(super) const MAX_VALUE_DEPTH: u32 = 132;
 /// Max items of a list.
 const MAX_ITEMS: usize = 1 << 22;
-/// Min entries of a dict that finds text keys by a hash table.
+/// A dict with at least this many entries finds text keys by a hash table.
 const INDEXED: usize = 16;
 
 /// The depth of a value, and the cost of a walk through it. A value that is referenced twice counts twice.
@@ -27,7 +27,7 @@ impl Extent {
         Self { depth: 0, nodes }
     }
 
-    /// The extent of a value that holds one of this extent.
+    /// The extent of a value that holds a value of this extent.
     pub(super) fn around(self) -> Self {
         Self { depth: self.depth + 1, nodes: self.nodes + 1 }
     }
@@ -73,7 +73,7 @@ pub(super) fn bounded(count: usize) -> Result<(), Raised> {
     if count > MAX_ITEMS { unsupported(format!("a list of more than {MAX_ITEMS} items")) } else { Ok(()) }
 }
 
-/// Sorts the items, stably. Unlike Rust's sorts, it stops at an error of `compare`.
+/// Sorts the items. The sort is stable. Unlike Rust's sorts, it stops at an error of `compare`.
 pub(super) fn in_order<T: Clone>(
     mut items: Vec<T>,
     compare: impl Fn(&T, &T) -> Result<Ordering, Raised>,
@@ -106,7 +106,7 @@ pub(super) fn in_order<T: Clone>(
 pub(crate) struct Dict {
     entries: Vec<(Value, Value)>,
     extent: Extent,
-    /// The places of text keys, if the dict has many entries.
+    /// The indices of text keys, if the dict has many entries.
     places: HashMap<Rc<str>, usize>,
 }
 

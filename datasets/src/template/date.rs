@@ -69,7 +69,7 @@ impl Date {
         (1..self.month).map(|month| self.days_of(month)).sum::<usize>() + self.day
     }
 
-    /// 0 is Sunday.
+    /// The day of the week. 0 is Sunday.
     fn weekday(&self) -> usize {
         let years = self.year - 1;
         let days = years * 365 + years / 4 - years / 100 + years / 400 + self.of_year() as i64;
@@ -86,7 +86,7 @@ impl Date {
                 continue;
             }
             let mut kind = chars.next();
-            // A minus leaves out the zeros.
+            // A minus leaves out leading zeros.
             let is_plain = kind == Some('-');
             if is_plain {
                 kind = chars.next();

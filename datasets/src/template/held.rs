@@ -1,8 +1,8 @@
 //! Breaks reference cycles.
 //!
-//! A macro holds its scope, which holds the macro; a namespace may hold itself. Reference counts never free
-//! such a cycle, and freeing a chain of a hundred thousand scopes would overflow the stack. So a run keeps a
-//! list of scopes and namespaces, and empties each at its end.
+//! A macro holds its scope, and the scope holds the macro. A namespace may hold itself. Reference counts
+//! never free such a cycle. Freeing a chain of a hundred thousand scopes would overflow the stack. So a run
+//! keeps a list of scopes and namespaces, and empties each of them at its end.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Keeps a scope; repeated calls with the same one keep it once.
+    /// Keeps a scope. A scope that is passed several times is kept once.
     pub(super) fn scope(&mut self, of: &Rc<Scope>) {
         if self.scopes.last().is_none_or(|last| !Rc::ptr_eq(last, of)) {
             self.scopes.push(of.clone());
@@ -38,7 +38,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // All are empty before the first value is dropped, so that no drop recurses.
+        // All scopes are emptied before the first value is dropped, so that no drop recurses.
         let scopes: Vec<_> = self.scopes.iter().map(|of| of.values.take()).collect();
         let namespaces: Vec<_> = self.namespaces.iter().map(|of| of.take()).collect();
         let loops: Vec<_> = self.loops.iter().map(|of| of.changed.take()).collect();

@@ -8,7 +8,7 @@ use super::value::{Raised, raised};
 
 /// Max depth of an expression, such as the dots of `a.b.c`.
 const MAX_LINKS: usize = 100;
-/// Max nesting of blocks, parentheses, brackets and signs; Jinja's own limit is near 60.
+/// Max nesting of blocks, parentheses, brackets and signs. Jinja's own limit is near 60.
 pub(super) const MAX_NESTED: usize = 30;
 
 pub(super) type Parsed<T> = Result<T, Raised>;
@@ -22,7 +22,7 @@ pub(super) struct Tag<'s> {
 }
 
 impl<'s> Tag<'s> {
-    /// The tokens of a tag in a block of this depth.
+    /// The tokens of a tag. The tag is in a block of depth `depth`.
     pub(super) fn new(source: &'s str, tokens: Vec<Token>, depth: usize) -> Self {
         Self { source, tokens, at: 0, depth }
     }
@@ -98,7 +98,7 @@ impl<'s> Tag<'s> {
         self.tokens.get(self.at).or(self.tokens.last()).map_or(0, |token| token.start)
     }
 
-    /// The span from a start to the token before the current one.
+    /// The span from `start` to the token before the current one.
     pub(super) fn span(&self, start: usize) -> Span {
         let end = self.at.checked_sub(1).and_then(|at| self.tokens.get(at)).map_or(start, |token| token.end);
         Span { start, end }
@@ -123,7 +123,7 @@ impl<'s> Tag<'s> {
         Ok(parsed)
     }
 
-    /// A target of an assignment: a name, a field of a namespace, or several.
+    /// The target of an assignment: a name, a field of a namespace, or several targets.
     pub(super) fn target(&mut self, with_fields: bool, ends: &[&str]) -> Parsed<Target> {
         let mut several = Vec::new();
         let in_parentheses = self.skip_op("(");

@@ -5,7 +5,7 @@ use super::operators::{contains, hashable, is};
 use super::texts::is_of_case;
 use super::value::{Raised, Value, raised, unsupported};
 
-/// All names, including those of operators.
+/// The names of all tests, including those of operators.
 const NAMES: &[&str] = &[
     "boolean",
     "callable",
@@ -52,7 +52,7 @@ pub(super) fn is_test(name: &str) -> bool {
     NAMES.contains(&name)
 }
 
-/// Whether `value` passes a test.
+/// Whether `value` passes the test called `name`.
 pub(super) fn test(name: &str, value: &Value, given: &Given) -> Result<bool, Raised> {
     if !is_test(name) {
         return Err(raised("TemplateRuntimeError", format!("No test named '{name}'.")));
@@ -96,7 +96,8 @@ pub(super) fn test(name: &str, value: &Value, given: &Given) -> Result<bool, Rai
                 | Value::View(..)
                 | Value::Loop(_)
         ),
-        // Anything with a length and items. In Python a dict has both, and so has an undefined value.
+        // A sequence is anything with a length and items. In Python, a dict has both, and an undefined value
+        // has both too.
         "sequence" => matches!(
             value,
             Value::Undefined(_)

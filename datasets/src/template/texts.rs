@@ -4,14 +4,14 @@ use super::eval::Given;
 use super::run::MAX_TEXT;
 use super::value::{Raised, is_space, raised, unsupported};
 
-/// Python's `lower`; Rust treats the final sigma in the same way.
+/// Python's `lower`. Rust treats the final sigma in the same way.
 pub(super) fn lower(of: &str) -> String {
     of.to_lowercase()
 }
 
 pub(super) fn capitalized(of: &str) -> String {
     let Some(first) = of.chars().next() else { return String::new() };
-    // Lower-cased as a whole: a final sigma depends on the letters before it.
+    // Convert the text as a whole: a final sigma depends on the letters before it.
     first_upper(first) + &lower(of)[lower_len(first)..]
 }
 
@@ -19,14 +19,14 @@ fn lower_len(char: char) -> usize {
     char.to_lowercase().map(char::len_utf8).sum()
 }
 
-/// Whether a character is a pair of letters, a capital and a small one.
+/// Whether a character is a pair of letters: a capital letter and a small one.
 fn is_title(char: char) -> bool {
     matches!(char,
         '\u{1C5}' | '\u{1C8}' | '\u{1CB}' | '\u{1F2}' | '\u{1F88}'..='\u{1F8F}' | '\u{1F98}'..='\u{1F9F}'
         | '\u{1FA8}'..='\u{1FAF}' | '\u{1FBC}' | '\u{1FCC}' | '\u{1FFC}')
 }
 
-/// Whether a text has letters of one case, and none of the other.
+/// Whether a text has letters of one case and no letters of the other case.
 pub(super) fn is_of_case(of: &str, upper: bool) -> bool {
     let is = |char: char| if upper { char.is_uppercase() } else { char.is_lowercase() };
     let differs =
@@ -41,15 +41,15 @@ fn first_upper(char: char) -> String {
         '\u{1C7}'..='\u{1C9}' => '\u{1C8}'.to_string(),
         '\u{1CA}'..='\u{1CC}' => '\u{1CB}'.to_string(),
         '\u{1F1}'..='\u{1F3}' => '\u{1F2}'.to_string(),
-        // Georgian letters have capitals, but none of them begins a word.
+        // Georgian letters have capitals, but no word begins with one.
         '\u{10D0}'..='\u{10FA}' | '\u{10FD}'..='\u{10FF}' => char.to_string(),
-        // Letters with an iota subscript; their title case has it too.
+        // These letters have an iota subscript. Their title case has it too.
         '\u{1F80}'..='\u{1F87}' | '\u{1F90}'..='\u{1F97}' | '\u{1FA0}'..='\u{1FA7}' => shifted(char, 8),
         '\u{1FB3}' | '\u{1FC3}' | '\u{1FF3}' => shifted(char, 9),
         '\u{1F88}'..='\u{1F8F}' | '\u{1F98}'..='\u{1F9F}' | '\u{1FA8}'..='\u{1FAF}' => char.to_string(),
         '\u{1FBC}' | '\u{1FCC}' | '\u{1FFC}' => char.to_string(),
         char => {
-            // If the upper case is several letters, as for `ß`, only the first is a capital.
+            // If the upper case is several letters, as for `ß`, only the first one is a capital.
             let all: Vec<char> = char.to_uppercase().collect();
             let with_iota = ('\u{1FB2}'..='\u{1FF7}').contains(&char);
             let rest = all.iter().skip(1).flat_map(|letter| match letter {
@@ -66,7 +66,7 @@ fn shifted(char: char, by: u32) -> String {
     char::from_u32(u32::from(char) + by).map(String::from).unwrap_or_default()
 }
 
-/// Python's `str.title`: a letter after a character without case is a capital.
+/// Python's `str.title`. A letter after a character without case becomes a capital.
 pub(super) fn title(of: &str) -> String {
     let (mut to, mut is_within) = (String::new(), false);
     let (lowered, mut at) = (lower(of), 0);
@@ -83,14 +83,14 @@ pub(super) fn title(of: &str) -> String {
     to
 }
 
-/// Python's `strip` of `chars`, or of white space.
+/// Python's `strip`. Removes `chars`, or white space if there are none.
 pub(super) fn stripped<'t>(of: &'t str, chars: Option<&str>, left: bool, right: bool) -> &'t str {
     let is_taken = |char: char| chars.map_or(is_space(char), |chars| chars.contains(char));
     let of = if left { of.trim_start_matches(is_taken) } else { of };
     if right { of.trim_end_matches(is_taken) } else { of }
 }
 
-/// Splits at white space, at most `max` times, from the left or from the right.
+/// Splits at white space at most `max` times, from the left or from the right.
 pub(super) fn words(of: &str, max: usize, from_right: bool) -> Vec<String> {
     let (mut words, mut rest) = (Vec::new(), of);
     loop {
@@ -127,7 +127,7 @@ pub(super) fn words(of: &str, max: usize, from_right: bool) -> Vec<String> {
     words
 }
 
-/// Whether `splitlines` takes a character as the end of a line.
+/// Whether `splitlines` considers a character the end of a line.
 pub(super) fn is_break(char: char) -> bool {
     matches!(char, '\n'..='\r' | '\x1C'..='\x1E' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
@@ -178,7 +178,7 @@ pub(super) fn padded(of: &str, how: &str, width: i128, fill: &str) -> Result<Str
     let missing = width.saturating_sub(len);
     let (left, right) = match how {
         "ljust" => (0, missing),
-        // Python puts the odd space to the left of an even width.
+        // If the width is even, Python puts the odd space to the left.
         "center" => {
             let left = missing / 2 + (missing & width & 1);
             (left, missing - left)

@@ -1,4 +1,4 @@
-//! The header of llm.c and modded-nanogpt: 256 numbers of 32 bits, then the ids.
+//! The header of llm.c and modded-nanogpt. It has 256 numbers of 32 bits. The ids follow.
 
 use feedline_core::{DType, Result};
 
@@ -7,7 +7,7 @@ use crate::error::data;
 /// Bytes of the header.
 pub(crate) const HEADER: u64 = 1024;
 
-/// Magic number, version, type of an id, and the token between texts: for GPT-2 and for Llama 3.
+/// For GPT-2 and for Llama 3: the magic number, the version, the dtype of an id, and the token between texts.
 const KINDS: [(u32, u32, DType, u32); 2] =
     [(20240520, 1, DType::U16, 50256), (20240801, 7, DType::U32, 128000)];
 
@@ -20,21 +20,21 @@ pub(crate) struct Header {
     pub(crate) begin: u32,
 }
 
-/// The number at place `at` of the header.
+/// Number `at` of the header.
 fn number(start: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*start.get(4 * at..)?.first_chunk()?))
 }
 
-/// Whether `start` begins a file of llm.c whose length is `len`, or one that is cut short.
+/// Whether a file of length `len` that begins with `start` is a file of llm.c. It may be cut short.
 pub(crate) fn is_llm_c(start: &[u8], len: u64) -> bool {
     let kind = number(start, 0).and_then(|magic| KINDS.iter().find(|kind| kind.0 == magic));
-    // The unused numbers must be zero; bare ids will hardly have 250 zeros here.
+    // The unused numbers must be zero. Bare ids will hardly have 250 zeros here.
     let rest = start.get(12..start.len().min(HEADER as usize));
     kind.is_some() && len >= HEADER && rest.is_some_and(|rest| rest.iter().all(|&byte| byte == 0))
 }
 
 impl Header {
-    /// The header at `start` of a file of `len` bytes; `None` for another file.
+    /// The header in `start`, for a file of `len` bytes. `None` for another kind of file.
     pub(crate) fn parsed(start: &[u8], len: u64) -> Result<Option<Self>> {
         if !is_llm_c(start, len) {
             return Ok(None);

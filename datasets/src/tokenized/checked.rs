@@ -1,8 +1,8 @@
 //! A tokenizer that reports failed regular expressions.
 //!
 //! The engine gives up on an expression that backtracks too often, such as `\s+(?!\S)` on a million blanks.
-//! `tokenizers` then takes the rest of the text for one piece, without an error. So the steps that search by
-//! an expression of the file run here; all others are the crate's.
+//! `tokenizers` then treats the rest of the text as one piece, without an error. So the steps that search by
+//! an expression of the file are implemented here. All other steps are those of the crate.
 
 use std::cell::RefCell;
 
@@ -22,26 +22,26 @@ use tokenizers::{
 pub(crate) type Checked =
     TokenizerImpl<ModelWrapper, Normalize, PreTokenize, PostProcessorWrapper, DecoderWrapper>;
 
-/// The expression of GPT-2, which the step `ByteLevel` has by default.
+/// The expression of GPT-2. The step `ByteLevel` uses it by default.
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 
 thread_local! {
-    /// The first error of a normalizer in the text that this thread encodes: the crate drops them.
+    /// The first error of a normalizer in the text that this thread encodes. The crate drops such errors.
     static DROPPED: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
 /// The ids of `text`.
 ///
 /// # Errors
-/// Those of the crate, and an expression that gives up.
+/// The errors of the crate, and an error for an expression that gives up.
 pub(super) fn encode(tokenizer: &Checked, text: &str, special_tokens: bool) -> Result<Vec<u32>> {
     Ok(checked(|| tokenizer.encode_fast(text, special_tokens))?.get_ids().to_vec())
 }
 
-/// Ids, and the character range (start, end) of each.
+/// Ids, and the character range (start, end) of each id.
 pub(crate) type Encoded = (Vec<u32>, Vec<(usize, usize)>);
 
-/// The ids of `text` without special tokens, and the character range of each.
+/// The ids of `text` without special tokens, and the character range of each id.
 ///
 /// # Errors
 /// As [`encode`].
@@ -71,7 +71,7 @@ impl Expression {
 }
 
 impl Pattern for &Expression {
-    /// The matches and what lies between them; an error where the engine gives up.
+    /// The matches and the parts between them. An error if the engine gives up.
     fn find_matches(&self, inside: &str) -> Result<Vec<(Offsets, bool)>> {
         if inside.is_empty() {
             return Ok(vec![((0, 0), false)]);
@@ -113,7 +113,7 @@ pub(crate) enum PreTokenize {
         add_prefix_space: bool,
     },
     Sequence(Vec<Self>),
-    /// Without an expression of the file.
+    /// A step that has no expression of the file.
     Other(PreTokenizerWrapper),
 }
 
@@ -177,7 +177,7 @@ pub(crate) enum Normalize {
         content: String,
     },
     Sequence(Vec<Self>),
-    /// Without an expression of the file.
+    /// A step that has no expression of the file.
     Other(NormalizerWrapper),
 }
 
@@ -204,7 +204,7 @@ impl Normalize {
     }
 }
 
-/// The regular expression of `step`, whose pattern is private; `None` for a literal text.
+/// The regular expression of `step`. Its pattern is private. `None` for a literal text.
 fn expression(step: &Replace) -> Result<Option<Expression>> {
     let step: Json = serde_json::to_value(step)?;
     step["pattern"]["Regex"].as_str().map(Expression::new).transpose()

@@ -10,12 +10,12 @@ use feedline_core::{Context, DType, Error, ErrorKind, Fingerprint, Layout, ReadE
 use super::{Checked, IDS, encode, load};
 use crate::error::one_line;
 
-/// A [`Source`] that turns the text field of another source into token ids, by a `tokenizer.json` of Hugging
-/// Face.
+/// A [`Source`] that turns the text field of another source into token ids. A `tokenizer.json` of Hugging
+/// Face defines the ids.
 ///
-/// The field `ids` (`i64`, of varying length) takes the place of the text, which is a ragged field of `u8`;
-/// the other fields stay. The ids are those of [`Tokenized`](super::Tokenized), without special tokens. A
-/// text is tokenized where its record is decoded: by the workers of a loader, or by the threads of
+/// The field `ids` (`i64`, of varying length) replaces the text. The text is a ragged field of `u8`. The
+/// other fields stay. The ids are those of [`Tokenized`](super::Tokenized), without special tokens. The
+/// thread that decodes a record tokenizes its text: a worker of a loader, or a thread of
 /// [`PackedSource`](feedline_core::PackedSource).
 ///
 /// ```
@@ -50,11 +50,12 @@ pub struct TokenizedSource {
 }
 
 impl TokenizedSource {
-    /// Tokenizes the ragged `u8` field `field` of `texts`, in UTF-8, by the `tokenizer.json` at `tokenizer`.
+    /// Tokenizes the ragged `u8` field `field` of `texts`. It holds UTF-8. `tokenizer` is the path of the
+    /// `tokenizer.json`.
     ///
     /// # Errors
-    /// `Config` if there is no such field, it is not ragged `u8`, or another field is called `ids`; `Data` if
-    /// the tokenizer's file cannot be read or is of another kind; names the file.
+    /// `Config` if there is no such field, the field is not ragged `u8`, or another field is called `ids`.
+    /// `Data` if the tokenizer's file cannot be read or is of another kind. The error names the file.
     pub fn new(texts: impl Source, field: &str, tokenizer: impl AsRef<Path>) -> Result<Self> {
         let own = texts.spec();
         let index = own.index_of(field)?;

@@ -17,7 +17,7 @@ pub(super) struct Shape {
     pub(super) targets: usize,
     pub(super) stride: usize,
     pub(super) max_gap: Option<f64>,
-    /// Whether means come from all rows: then no part of the windows may be for validation.
+    /// Whether means come from all rows. If so, no part of the windows may be for validation.
     pub(super) is_fitted_on_all: bool,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Shape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     group: u32,
-    /// The time, mapped to an integer of the same order.
+    /// The time as an integer. The integers have the same order as the times.
     time: i64,
     row: u32,
 }
@@ -44,18 +44,18 @@ pub(super) struct Unsorted {
 #[derive(Debug)]
 pub(super) struct Index {
     element: ElementType,
-    /// The rows of the table, by group and time.
+    /// The row numbers of the table, sorted by group and time.
     pub(super) order: Vec<u32>,
     times: Vec<i64>,
-    /// The category numbers of each group, and its range in `order`.
+    /// For each group, its category numbers and its range in `order`.
     pub(super) groups: Vec<(Vec<i64>, Range<usize>)>,
-    /// The place in `order` of the first row of each window, sorted.
+    /// The position in `order` of the first row of each window, ascending.
     pub(super) starts: Vec<u32>,
     pub(super) fate: WindowFate,
 }
 
 impl Unsorted {
-    /// An empty index for times of this type.
+    /// An index without rows, for times of type `element`.
     pub(super) fn new(element: ElementType, rows: u64) -> Result<Self> {
         if u32::try_from(rows).is_err() {
             return Err(data(format!("a table of {rows} rows: windows are made of up to 2^32 of them")));
@@ -89,7 +89,7 @@ impl Unsorted {
         Ok(())
     }
 
-    /// Sorts the rows and finds the windows. `named` names a group for an error.
+    /// Sorts the rows and finds the windows. `named` returns the name of a group for an error.
     pub(super) fn sorted(mut self, shape: Shape, named: impl Fn(&[i64]) -> String) -> Result<Index> {
         let mut by_numbers = Vec::from_iter(0..self.groups.len());
         by_numbers.sort_by_key(|&place| &self.groups[place]);
@@ -172,12 +172,12 @@ impl Index {
         ))
     }
 
-    /// The group of the row at this place.
+    /// The group of the row at position `place`.
     pub(super) fn group(&self, place: usize) -> usize {
         self.groups.partition_point(|(_, places)| places.end <= place)
     }
 
-    /// The windows for which the rows `of` of the window are within `limits`.
+    /// The windows whose rows `of` are all within `limits`.
     pub(super) fn within(&self, of: Range<usize>, limits: &Limits) -> Vec<u64> {
         let has = |place: usize| limits.has(number(self.element, self.times[place]));
         let is_in = |start: &u32| has(*start as usize + of.start) && has(*start as usize + of.end - 1);
@@ -185,7 +185,7 @@ impl Index {
     }
 }
 
-/// An integer with the order of the finite `float`; 0 for -0.
+/// The finite `float` as an integer. Integers have the same order as the floats. -0 becomes 0.
 fn ordered(float: f64) -> i64 {
     let bits = (float + 0.0).to_bits() as i64;
     bits ^ (((bits >> 63) as u64) >> 1) as i64

@@ -6,7 +6,7 @@ use super::super::texts::stripped;
 use super::super::value::{Raised, Value, raised, unsupported};
 use super::{Done, whole};
 
-/// Python's `round`, or rounding up or down to some digits.
+/// Rounds as Python's `round` does, or rounds up or down to a number of digits.
 pub(super) fn round(of: &Value, mut given: Given) -> Done {
     let digits = whole(given.take(0, "precision"), 0)?;
     let method = given.take(1, "method").map_or(Ok("common".into()), |method| method.to_text())?;

@@ -8,7 +8,7 @@ use super::super::texts::lower;
 use super::super::value::{Raised, Value, compare, is_equal, iter, list, raised, text, tuple};
 use super::{Done, whole};
 
-/// The sort key of an item, in lower case unless `with_case`.
+/// The sort key of an item. It is in lower case unless `with_case` is true.
 fn key(run: &mut Run<'_>, item: &Value, attribute: Option<&Value>, with_case: bool) -> Done {
     let key = match attribute {
         Some(path) => run.path(item, path, None)?,

@@ -7,7 +7,7 @@ use super::super::texts::{is_break, lower};
 use super::super::value::{Value, is_space, raised, text, unsupported};
 use super::Done;
 
-/// A text, marked as safe if `of` is.
+/// The text `made`. It is marked as safe if `of` is.
 pub(super) fn like(of: &Value, made: impl AsRef<str>) -> Value {
     if matches!(of, Value::Safe(_)) { Value::Safe(made.as_ref().into()) } else { text(made) }
 }
@@ -17,7 +17,7 @@ pub(super) fn words(of: &str) -> usize {
     of.split(|char| !is_word(char)).filter(|word| !word.is_empty()).count()
 }
 
-/// Jinja's `title`: words begin after spaces, hyphens and brackets.
+/// Jinja's `title`. Words begin after spaces, hyphens and brackets.
 pub(super) fn title(of: &str) -> String {
     let is_break = |char: char| is_space(char) || ['-', '(', '{', '[', '<'].contains(&char);
     let (mut to, mut word) = (String::new(), String::new());
@@ -88,7 +88,7 @@ pub(super) fn indent(of: &Value, mut given: Given) -> Done {
     if whole.matches('\n').count().saturating_mul(spaces.len()) > MAX_TEXT {
         return unsupported("a text is longer than 64 MiB");
     }
-    // Jinja adds a line break, so that an empty last line stays.
+    // Jinja adds a line break, so that an empty last line is kept.
     let mut to = String::new();
     for (at, line) in whole.split('\n').enumerate() {
         if at > 0 {

@@ -97,6 +97,7 @@ impl SoundField {
     /// Reads a sound of `frames` frames into field `index` of the row. If sounds are cropped, also writes its
     /// length to the next field.
     ///
+    /// # Errors
     /// As [`SoundFile::read`]. `Sample` for a sound that has another rate or number of channels, is too long,
     /// or is too short for its spectrogram.
     pub fn write(

@@ -153,6 +153,7 @@ struct Columns {
 impl Chats {
     /// The conversations of `reader`. `tokenizer` is the tokenizer's folder or its `tokenizer.json`.
     ///
+    /// # Errors
     /// `Config` if the reader has no column of messages, or if the options ask for marks and the template
     /// marks nothing to learn. `Data` if the tokenizer or its template cannot be read. The error names the
     /// file.

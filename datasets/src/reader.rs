@@ -36,6 +36,7 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     ///
     /// Blocks on the file. Pass the same `values` for each sample, so that its memory is reused.
     ///
+    /// # Errors
     /// `Sample` if there is no such sample, `Data` if the file cannot be read or is damaged there. The error
     /// names the file and, if known, the byte, the record and the column.
     fn read(&self, sample: u64, values: &mut Values) -> Result<()>;

@@ -120,6 +120,7 @@ pub struct RemoteStats {
 impl Remote {
     /// Starts the thread, and creates the folder of the cache.
     ///
+    /// # Errors
     /// `Config` for options that contradict each other. `Data` if the folder of the cache cannot be made.
     /// `Unavailable` if the thread cannot be started.
     pub fn new(options: RemoteOptions) -> Result<Self> {

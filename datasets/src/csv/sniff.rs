@@ -34,7 +34,7 @@ pub(super) fn delimiter(content: &Content) -> Result<Option<u8>> {
     delimiter_of(content, true)
 }
 
-/// As [`delimiter`]. If a quote never closes, `is_table` decides. If it is true, only the rows before the
+/// As `delimiter`. If a quote never closes, `is_table` decides. If it is true, only the rows before the
 /// quote are tried. If it is false, the text is prose and has no delimiter.
 fn delimiter_of(content: &Content, is_table: bool) -> Result<Option<u8>> {
     let mut head = content.read(0, content.len().min(SNIFFED_BYTES) as usize)?;

@@ -91,6 +91,7 @@ pub struct PackedTokens {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
+/// # Errors
 /// `Config` for a field that does not exist or holds no whole numbers, for another dtype of ids, and for a
 /// target that exists or is not called `.bin`. `Data` if a sample cannot be read, an id is too large for the
 /// dtype, or a file cannot be written. The error names the file and the sample.

@@ -84,6 +84,7 @@ impl SoundDataset {
     /// If sounds are not cropped, all cores open each file once to find the length of the longest sound. The
     /// loader reports files that cannot be read. If no rate is set, the rate of the first file is used.
     ///
+    /// # Errors
     /// `Config` if no field of bytes has such a name, and as [`Sounds::field`]. `Data` if no sound can be
     /// read.
     pub fn new(reader: Box<dyn Reader>, sounds: Sounds) -> Result<Self> {
@@ -122,6 +123,7 @@ impl SoundDataset {
     /// Adds fields of the reader that vary in size as ragged fields, such as the spoken sentence. They are
     /// read once to find the longest value. Sounds are not read for it.
     ///
+    /// # Errors
     /// `Config` for a field that does not exist or has one size, and for a type that batches do not have. As
     /// [`Reader::read`] if no sample can be read.
     pub fn beside<S: AsRef<str>>(mut self, fields: impl IntoIterator<Item = S>) -> Result<Self> {

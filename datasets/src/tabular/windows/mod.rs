@@ -149,6 +149,7 @@ impl Windows {
     /// Otherwise the rows of a window are read from the file one by one. In both cases, each window takes 4
     /// bytes of memory, and each row 4 bytes and the size of its time.
     ///
+    /// # Errors
     /// As [`Table::reader`]. `Config` if a window has no rows, columns or times, if times are no numbers, and
     /// for steps that windows do not have. `Data` for a time that is not finite, two rows of one group and
     /// time, a window that is longer than every group, and more than 2^32 rows. The error names the rows and

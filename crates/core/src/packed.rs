@@ -127,7 +127,7 @@ impl Packed {
     const SEGMENT: usize = 3;
 
     /// Packs the ragged field `field` of `documents`; `lengths[i]` is the number of items of document `i`, as
-    /// [`lengths`](crate::lengths) finds it.
+    /// [`lengths`](fn@crate::lengths) finds it.
     ///
     /// # Errors
     /// `Config` for a field that is not ragged or whose items are not single elements, lengths and documents

@@ -64,8 +64,8 @@ struct Phase {
     /// The draws of each set before this phase, counted from the beginning of the run. No number of epochs
     /// overflows the type.
     drawn: Vec<u128>,
-    /// For each position within a period: its set, and the number of positions before it that belong to that
-    /// set. The pattern restarts at the beginning of each epoch after that.
+    /// One entry per position of a period: the set of the position, and how many earlier positions have the
+    /// same set. The pattern restarts with each epoch.
     pattern: Vec<(u32, u32)>,
     /// Positions of each set in a period; they add up to the period.
     shares: Vec<u64>,

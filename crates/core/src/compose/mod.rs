@@ -16,7 +16,7 @@
 //! | [`cached`](Dataset::cached) | samples kept in memory | yes | `cache/` |
 //! | [`cached_in_file`](Dataset::cached_in_file) | samples kept in a file | yes | `cache/` |
 //! | [`InMemory`] | vectors and arrays as a set | yes | `in_memory.rs` |
-//! | [`from_fn`] | a function of the id as a set | no | `from_fn.rs` |
+//! | [`from_fn`](fn@from_fn) | a function of the id as a set | no | `from_fn.rs` |
 //!
 //! `Arc<D>`, `Box<D>` and `&'static D` of a data set are data sets too (`pointer.rs`).
 //!

@@ -66,7 +66,7 @@ fn try_every_call_of<D: Backend>(name: &str, driver: fn() -> D, fault: Fault, mo
     assert!(calls >= CALLS, "only {calls} calls were made to fail, not {CALLS}");
 }
 
-/// The same on the host and on the simulator.
+/// Fails each call once, on the host device and on the simulator.
 fn try_every_call(fault: Fault, mode: Mode) {
     let _one = one_at_a_time();
     try_every_call_of("host", Host::new, fault, mode);

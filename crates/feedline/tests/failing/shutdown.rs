@@ -153,7 +153,7 @@ fn a_loader_can_be_stopped_twice_and_before_it_starts() {
                 }
                 loader.stop(LONG).unwrap();
                 loader.stop(LONG).unwrap();
-                // Neither the next epoch nor the same one again.
+                // Neither the next epoch nor the same epoch can begin.
                 for epoch in [0, 1] {
                     assert_eq!(loader.epoch(epoch).unwrap_err().kind(), ErrorKind::Stopped);
                 }

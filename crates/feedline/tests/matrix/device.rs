@@ -11,7 +11,7 @@ use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
 
 use super::{Cycle, Fault, Moment, STEPS};
 
-/// Fails the n-th call of one kind, made by the transfer thread or by any other.
+/// Fails the n-th call of one kind. Counts the calls of the transfer thread, or those of the other threads.
 #[derive(Clone)]
 pub struct Switch(Arc<Planned>);
 

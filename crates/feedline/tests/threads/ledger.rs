@@ -471,7 +471,7 @@ fn a_large_set_is_shuffled_by_blocks_and_the_report_says_what_shuffles_all_at_on
         assert!(text.contains(line), "{text}");
         let (_, report) = run(builder(Some((10, 20))).shuffle().seed(7));
         assert_eq!((report.setup.plain_shuffle, report.setup.block_shuffle), (Some((10, 20)), None));
-        // What the user writes counts.
+        // An order that the user asks for replaces the default order.
         let at_once = run(builder(None).shuffle().seed(7)).0;
         assert_ne!(plain, at_once);
         for builder in

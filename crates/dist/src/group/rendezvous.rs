@@ -314,7 +314,7 @@ mod tests {
     /// connection. The port is closed before or after the second connection reaches it, so several rounds.
     #[test]
     fn a_rank_that_is_refused_between_its_connections_has_the_reason() {
-        for refused in [[CONTROL; 30].as_slice(), &[DATA]].concat() {
+        for refused in [[CONTROL; 10].as_slice(), &[DATA]].concat() {
             let server = Server::start("127.0.0.1", 0).expect("a store");
             let store = || Store::connect("127.0.0.1", server.port(), "test", LIMIT).expect("a client");
             let acceptor = Acceptor::open(World::new(0, 2).expect("a world"), "127.0.0.1").expect("a port");

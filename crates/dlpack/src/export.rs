@@ -90,11 +90,12 @@ impl Share {
 
     /// The batch, open to the consumer's stream.
     fn open(&self, consumer: Consumer) -> Result<Arc<Ready>> {
-        match (self.batch.stream().device().kind(), consumer) {
+        let kind = self.batch.stream().device().kind();
+        match (kind, consumer) {
             (BackendKind::Host | BackendKind::Sim, Consumer::Cpu) => {
                 // The consumer knows no streams of ours: the bytes must be there.
                 self.batch.wait_until_copied()?;
-                if self.batch.stream().device().kind() == BackendKind::Sim {
+                if kind == BackendKind::Sim {
                     // On the simulator, only a wait for a stream orders the host after it.
                     self.batch.stream().synchronize()?;
                 }

@@ -111,16 +111,13 @@ pub(crate) fn against_zero_copy(
         // The host device copies on one thread, but several workers can copy at a time.
         return Some(format!("{} is not a GPU", device.name()));
     }
-    if feedline_device::backend(device).has_coherent_host_memory() {
+    let backend = feedline_device::backend(device);
+    if backend.has_coherent_host_memory() {
         // The link is about as fast as host memory, so a gather is quick.
         return None;
     }
     // A label has negligibly few bytes, compared with a picture.
-    let copied = spec
-        .fields()
-        .iter()
-        .map(Field::row_bytes)
-        .filter(|&bytes| feedline_device::backend(device).copies_rows_of(bytes));
+    let copied = spec.fields().iter().map(Field::row_bytes).filter(|&bytes| backend.copies_rows_of(bytes));
     let copied = copied.fold(0, usize::saturating_add);
     if copied > 0 && copied >= spec.sample_bytes() / 100 * 99 {
         return None;

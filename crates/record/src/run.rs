@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use feedline::internal::record::Substitute;
-use feedline::internal::record::{RankRecord, Segment, Step};
-use feedline::internal::record::{absolute, changed_files, file_name, file_state, files};
+use feedline::internal::record::{
+    RankRecord, Segment, Step, Substitute, absolute, changed_files, file_name, file_state, files,
+};
 use feedline::{BadSampleReport, Cursor, Dataset, Epoch, Error, ErrorKind, Loader, Result, Sampler};
 use feedline_core::internal::{self, named, source::SourcePosition};
 use feedline_core::{BatchProof, BatchSampler, Fingerprint};

@@ -237,7 +237,7 @@ impl<L, J, S> Queue<L, J, S> {
 }
 
 /// Removes the items of `loader`. The others keep their order, and the queue its memory.
-fn remove<L, T>(items: &mut VecDeque<(Arc<L>, T)>, loader: &Arc<L>) -> Vec<(Arc<L>, T)> {
+fn remove<L, T>(items: &mut Waiting<L, T>, loader: &Arc<L>) -> Vec<(Arc<L>, T)> {
     let mut removed = Vec::new();
     for _ in 0..items.len() {
         match items.pop_front() {

@@ -109,14 +109,6 @@ impl<'a> Epoch<'a> {
         self.advance(Some(limit))
     }
 
-    pub(crate) fn check_slots(&self, on_any_thread: bool) -> Result<()> {
-        self.loader.check_slots(on_any_thread)
-    }
-
-    pub(crate) fn check_thread(&self, call: &str) -> Result<()> {
-        self.loader.check_thread(call)
-    }
-
     /// Whether every batch has been delivered, or an error has ended the epoch.
     pub fn is_over(&self) -> bool {
         self.failed || self.loader.is_at_end()
@@ -279,6 +271,23 @@ impl Loader {
         );
         Error::new(ErrorKind::SlotsHeld, why)
     }
+}
+
+/// Fails if batches hold every slot, so that no batch can arrive: for callers of
+/// [`next_timeout`](Epoch::next_timeout) that have their own time limit.
+///
+/// # Errors
+/// `SlotsHeld`, unless another thread seems to work with the batches; with `on_any_thread`, even then.
+pub fn check_slots(epoch: &Epoch<'_>, on_any_thread: bool) -> Result<()> {
+    epoch.loader.check_slots(on_any_thread)
+}
+
+/// Refuses `call` on a worker of the loader's own pool. Call it before ending the epoch.
+///
+/// # Errors
+/// `Config`.
+pub fn check_thread(epoch: &Epoch<'_>, call: &str) -> Result<()> {
+    epoch.loader.check_thread(call)
 }
 
 impl Iterator for Epoch<'_> {

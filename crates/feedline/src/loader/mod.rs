@@ -26,7 +26,7 @@ use crate::tune::Tuner;
 mod epoch;
 mod start;
 
-pub use epoch::{Epoch, TryNext};
+pub use epoch::{Epoch, TryNext, check_slots, check_thread};
 
 /// Loads batches of a data set or a source: decodes and copies them while the caller computes.
 ///
@@ -329,10 +329,6 @@ impl Loader {
         self.dataset.as_ref()?.upgrade()
     }
 
-    pub(crate) fn layout(&self) -> &Layout {
-        &self.layout
-    }
-
     /// The memory that the loader holds, constant over its life.
     pub fn memory_use(&self) -> MemoryUse {
         self.memory_use
@@ -407,6 +403,11 @@ impl Drop for Loader {
             }
         }
     }
+}
+
+/// The memory layout of a batch as it is copied, before a device map.
+pub fn layout(loader: &Loader) -> &Layout {
+    &loader.layout
 }
 
 impl std::fmt::Debug for Loader {

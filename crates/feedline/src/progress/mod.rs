@@ -153,10 +153,6 @@ impl Progress {
         self.reporter.add_device_map_time(time);
     }
 
-    pub(crate) fn service_times(&self) -> Vec<ServiceTimes> {
-        self.reporter.samples()
-    }
-
     /// A checkpoint to save with the model.
     ///
     /// Blocks until all work queued on `compute` so far has finished. Without that wait the model would be
@@ -309,6 +305,11 @@ impl Progress {
     fn lock(&self) -> MutexGuard<'_, Checkpoint> {
         lock(&self.counted)
     }
+}
+
+/// The service times of the last batches, up to 256, the oldest first.
+pub fn service_times(progress: &Progress) -> Vec<ServiceTimes> {
+    progress.reporter.samples()
 }
 
 impl std::fmt::Debug for Progress {

@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use feedline::internal::record::RankRecord;
-use feedline::internal::record::{Frame, MAGIC, Substitute};
+use feedline::internal::record::{Frame, MAGIC, RankRecord, Substitute};
 use feedline::record::field_hash;
 use feedline::record::{RecordOptions, Recorder};
 use feedline::{

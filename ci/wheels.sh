@@ -34,12 +34,6 @@ fi
 export FEEDLINE_ZIG=$work/zig CARGO_ZIGBUILD_ZIG_PATH=$root/ci/wheel-zig.sh CARGO_ZIGBUILD_PYTHON_PATH=/bin/false
 printf '#!/bin/sh\nexec "%s" -m ziglang "$@"\n' "$tools/bin/python" >"$FEEDLINE_ZIG"
 chmod +x "$FEEDLINE_ZIG"
-# Nothing is written with zstd, but parquet links its compressors: without the large ones, levels above 4 are as 4.
-CFLAGS=${CFLAGS:-}
-for compressor in GREEDY LAZY LAZY2 BTLAZY2 BTOPT BTULTRA; do
-    CFLAGS+=" -DZSTD_EXCLUDE_${compressor}_BLOCK_COMPRESSOR"
-done
-export CFLAGS
 
 # Builds the wheel for a target, and stores its path in `wheel`.
 build() { # TARGET OPTIONS...
@@ -110,8 +104,8 @@ tests() { # PYTHON
     fi
 }
 
-# Installs a wheel into an empty environment, trains ten lines, and runs the tests; the oldest Python with the oldest
-# NumPy and JAX that are supported.
+# Installs a wheel into an empty environment, trains ten lines, and runs the tests: with the oldest NumPy, torch and JAX
+# that are supported on Python 3.10, with the newest on 3.13, with neither torch nor JAX on the others.
 try_on() { # PYTHON WHEEL
     local environment start=$SECONDS library
     local libraries=(pyarrow pillow ml_dtypes tqdm rich safetensors)
@@ -122,12 +116,13 @@ try_on() { # PYTHON WHEEL
     (cd "$work" && "$environment/bin/python" "$root/python/examples/ten_lines.py")
     echo "installed and trained in $((SECONDS - start)) s"
     if [ -z "${FEEDLINE_QUICK:-}" ]; then
-        if "$1" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 10))'; then
-            libraries+=(numpy==2.1.0 jax==0.4.34 jaxlib==0.4.34)
-        fi
+        case $("$1" -c 'import sys, sysconfig; print(*sys.version_info[:2], sysconfig.get_config_var("Py_GIL_DISABLED"))') in
+        "3 10 "*) libraries+=(numpy==2.1.0 torch==2.4.1 jax==0.4.34 jaxlib==0.4.34) ;;
+        "3 13 "[0N]*) libraries+=(torch jax) ;;
+        esac
         "$environment/bin/pip" install --quiet pytest
         for library in "${libraries[@]}"; do
-            "$environment/bin/pip" install --quiet --only-binary :all: "$library" || echo "not run: tests of $library"
+            "$environment/bin/pip" install --quiet --no-cache-dir --only-binary :all: "$library" || echo "not run: tests of $library"
         done
         tests "$environment/bin/python"
     fi

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.metadata
 import linecache
 import sys
 import sysconfig
@@ -12,6 +14,8 @@ from typing import NamedTuple
 #: call.
 _OURS = str(Path(__file__).parent)
 _OTHERS = tuple({str(Path(path)) for name, path in sysconfig.get_paths().items() if "lib" in name or "std" in name})
+#: The distributions of each package, by its name.
+_installed = functools.cache(importlib.metadata.packages_distributions)
 
 
 class Line(NamedTuple):
@@ -50,6 +54,19 @@ class Lines:
         return [Line(file, line, linecache.getline(file, line).strip(), *wait) for (file, line), wait in waits]
 
 
+@functools.cache
+def _is_library(file: str, module: str) -> bool:
+    if file.startswith((*_OTHERS, "<frozen")) or "site-packages" in file or "dist-packages" in file:
+        return True
+    if module == "__main__":
+        return False
+    # A folder of `pip install --target` may hold the user's modules as well.
+    package, *parts = module.split(".")
+    folders = Path(file).parents
+    depth = len(parts) + file.endswith("__init__.py")
+    return depth < len(folders) and any(folders[depth].glob("*.dist-info")) and package in _installed()
+
+
 def _caller() -> tuple[str, int]:
     """The user's line that is calling this package, possibly through libraries."""
     frame, first = sys._getframe(1), None
@@ -57,7 +74,7 @@ def _caller() -> tuple[str, int]:
         file = frame.f_code.co_filename
         if not file.startswith(_OURS):
             first = first or (file, frame.f_lineno)
-            if not (file.startswith((*_OTHERS, "<frozen")) or "site-packages" in file or "dist-packages" in file):
+            if not _is_library(file, frame.f_globals.get("__name__", "__main__")):
                 return file, frame.f_lineno
         frame = frame.f_back  # type: ignore[assignment]
     return first or ("?", 0)

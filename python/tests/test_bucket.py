@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from conftest import script
 
 import feedline
 
@@ -118,3 +119,11 @@ def test_a_list_is_kept_for_the_next_start(tmp_path: Path, monkeypatch: pytest.M
         assert len(bucket.lists) == 2 * lists
     with pytest.raises(feedline.ConfigError, match="listing_age"):
         feedline.open("s3://bucket/pictures/", listing_age=-1)
+
+
+def test_a_machine_without_certificates_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    done = script("import feedline; feedline.open('s3://bucket/rows.parquet')")
+    assert done.returncode == 1
+    assert "no certificates of authorities: install the package ca-certificates" in done.stderr

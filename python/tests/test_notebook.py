@@ -168,6 +168,26 @@ def test_the_report_names_the_line_that_waits(tmp_path: Path, loop: str) -> None
     assert f"{path}:{number}" in page
 
 
+def test_a_library_of_another_folder_is_not_the_users_code(tmp_path: Path) -> None:
+    import json
+
+    # As `pip install --target` leaves it, with a module of the user's beside it.
+    info = tmp_path / "loops-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: loops\nVersion: 1.0\n")
+    (info / "top_level.txt").write_text("loops\n")
+    (tmp_path / "loops").mkdir()
+    (tmp_path / "loops" / "__init__.py").write_text("from .over import over\n")
+    (tmp_path / "loops" / "over.py").write_text("def over(batches):\n    yield from batches\n")
+    code = "from loops import over\n" + SLOW.replace("LOOP", "over(loader)")
+    (tmp_path / "training.py").write_text(code)
+    done = script(f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import training")
+    assert done.returncode == 0, done.stderr
+    lines = json.loads(done.stdout)[0]
+    number = next(at for at, line in enumerate(code.splitlines(), 1) if "the line that waits" in line)
+    assert (lines[0]["file"], lines[0]["line"]) == (str(tmp_path / "training.py"), number)
+
+
 def test_a_loop_that_never_waits_names_no_line() -> None:
     with feedline.Loader(numbers(), 10, framework="numpy") as loader:
         assert loader.report().data["lines"] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -202,8 +203,10 @@ GUARD = 'if __name__ == "__main__":\n    main()\n'
 def children_of(process: int) -> list[int]:
     found: list[int] = []
     for task in Path(f"/proc/{process}/task").iterdir():
-        for child in map(int, (task / "children").read_text().split()):
-            found += [child, *children_of(child)]
+        # A thread may end meanwhile.
+        with contextlib.suppress(FileNotFoundError):
+            for child in map(int, (task / "children").read_text().split()):
+                found += [child, *children_of(child)]
     return found
 
 

@@ -110,8 +110,14 @@ impl Stores {
             (ClientConfigKey::ConnectTimeout, format!("{}ms", self.request_time.as_millis().max(1))),
         ];
         // Leave out the cause: it may contain the value of an option.
-        let failed =
-            |_| config("the store cannot be opened: check the options of the store and the environment's");
+        let failed = |error: object_store::Error| {
+            config(if lacks_certificates(&error) {
+                "the store cannot be opened: this machine has no certificates of authorities: install the \
+                 package ca-certificates, or name a file of them in SSL_CERT_FILE"
+            } else {
+                "the store cannot be opened: check the options of the store and the environment's"
+            })
+        };
         macro_rules! cloud {
             ($builder:ty, $key:ty) => {{
                 let mut builder = <$builder>::from_env().with_url(base.as_str()).with_retry(once);
@@ -153,6 +159,19 @@ impl std::fmt::Debug for Stores {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Stores({})", self.stores.len())
     }
+}
+
+/// Tells whether a client could not be made because the system has no certificates, as in a container without
+/// the package `ca-certificates`. rustls-platform-verifier says so in words only.
+fn lacks_certificates(error: &object_store::Error) -> bool {
+    let mut cause: Option<&dyn std::error::Error> = Some(error);
+    while let Some(error) = cause {
+        if error.to_string().contains("No CA certificates were loaded") {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 fn unknown(name: &str) -> Error {

@@ -13,6 +13,7 @@ import pytest
 
 import feedline
 from feedline._workers import generators, seeds
+from feedline._workers.choice import has_lock
 
 
 @pytest.fixture(autouse=True)
@@ -59,6 +60,7 @@ def test_a_single_draw_shows() -> None:
             assert [type(one).__name__ for one in before.changed()] == [name]
 
 
+@pytest.mark.skipif(not has_lock(), reason="not run: without the interpreter's lock, other threads may draw meanwhile")
 def test_states_are_copied_as_they_lie_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """The official functions take 45 us: a look before and after each read would cost more than small samples."""
     data = own_sets.Numbers(500)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -126,3 +128,31 @@ def test_threads_do_not_draw_from_a_generator_that_another_one_has_seeded(kind: 
     finally:
         sys.setswitchinterval(interval)
     assert kind is own_sets.RareNoise or before.changed() == []
+
+
+def test_threads_read_at_once_what_draws_nothing() -> None:
+    class Waits:
+        """Each sample waits, as for a download."""
+
+        def __init__(self) -> None:
+            self.lock, self.inside, self.most, self.reads = threading.Lock(), 0, 0, 0
+
+        def __len__(self) -> int:
+            return 200
+
+        def __getitem__(self, index: int) -> dict[str, Any]:
+            with self.lock:
+                self.inside += 1
+                self.most = max(self.most, self.inside)
+                self.reads += 1
+            time.sleep(0.003)
+            with self.lock:
+                self.inside -= 1
+            return {"id": index}
+
+    data = Waits()
+    with feedline.Loader(data, 10, workers=4, parallel="threads", epochs=1, framework="numpy") as loader:
+        data.reads = 0
+        assert sum(batch.rows for batch in loader) == 200
+    # A few batches are read again, if the threads suspect that their samples draw.
+    assert data.most == 4 and data.reads <= 200 + 4 * 10, (data.most, data.reads)

@@ -96,25 +96,16 @@ def _seeding(read: Read, keys: Sequence[int], generators: Sequence[Any]) -> Read
 #: another one.
 _turn = threading.RLock()
 _PATIENCE = 60.0
-#: How often a thread has taken `_turn`, and how often one has released it.
-_begun, _ended = 0, 0
+#: Guards what follows and the readers of each `SharedWatch`; notified when a turn or a read ends.
+_changed = threading.Condition()
+#: The turns that have begun, or wait for the last readers; and how often a thread's turn has begun.
+_open, _begun = 0, 0
+#: Of each thread: whether it reads without a turn, and the number of its turns, one within another.
+_own = threading.local()
 #: Seconds after which other threads get their turn.
 _SLICE = 0.002
 #: After this many wrong suspicions a generator counts as not used.
 _SUSPICIONS = 3
-
-
-@contextlib.contextmanager
-def _in_turn() -> Iterator[None]:
-    global _begun, _ended
-    is_mine = _turn.acquire(timeout=_PATIENCE)
-    _begun += 1
-    try:
-        yield
-    finally:
-        _ended += 1
-        if is_mine:
-            _turn.release()
 
 
 class SharedWatch:
@@ -127,10 +118,11 @@ class SharedWatch:
         self._used: list[Any] = []
         self._in_vain: dict[Any, int] = {}
         self._is_new = True
+        #: Whether the first read has ended, which nothing else reads beside.
+        self._is_known = False
         #: The number of threads that read without a turn. A thread with a turn waits for them, because they
         #: would draw too.
         self._readers = 0
-        self._changed = threading.Condition()
 
     def __reduce__(self) -> Any:
         return SharedWatch, ()
@@ -142,41 +134,66 @@ class SharedWatch:
 
     def read(self, read: Read, keys: Sequence[int]) -> tuple[list[Any], BaseException | None]:
         """The first of as many samples as there are keys."""
-        if not self._used and not self._is_new and self._enters():
-            begun = _begun
+        if getattr(_own, "reads", False):
+            # Within a read of another data set, which looks at all generators. A turn may wait for it.
+            return read(range(len(keys)))
+        is_first, self._is_new = self._is_new, False
+        begun = None if is_first else self._enters()
+        if begun is not None:
             try:
                 first, found, suspects = self._look(read, keys)
             finally:
                 self._leaves()
-            # During another thread's turn the generators change, and are restored at its end.
+            # During a turn for another data set the generators change, and are restored at its end.
             if begun == _begun:
                 if not suspects:
                     return found
-                with self._turn():
+                with self._in_turn():
                     return self._suspicious(read, keys, suspects, first)
-        with self._turn():
-            self._is_new = False
-            first, found, suspects = self._look(read, keys)
-            return self._suspicious(read, keys, suspects, first) if suspects else found
+        with self._in_turn():
+            try:
+                first, found, suspects = self._look(read, keys)
+                return self._suspicious(read, keys, suspects, first) if suspects else found
+            finally:
+                self._is_known = True
 
-    def _enters(self) -> bool:
-        """Counts this thread as a reader, unless another thread has its turn; returns whether it did."""
-        with self._changed:
-            is_quiet = _begun == _ended
-            self._readers += is_quiet
-            return is_quiet
+    def _enters(self) -> int | None:
+        """Counts this thread as a reader, after the turns of others; returns how many have begun. ``None`` if the
+        thread must read in a turn."""
+        if self._used or getattr(_own, "turns", 0):
+            return None
+        with _changed:
+            # The turn of another thread may have found what the data set uses.
+            if not _changed.wait_for(lambda: _open == 0 and self._is_known, _PATIENCE) or self._used:
+                return None
+            _own.reads = True
+            self._readers += 1
+            return _begun
 
     def _leaves(self) -> None:
-        with self._changed:
+        with _changed:
+            _own.reads = False
             self._readers -= 1
-            self._changed.notify_all()
+            _changed.notify_all()
 
     @contextlib.contextmanager
-    def _turn(self) -> Iterator[None]:
-        with _in_turn():
-            with self._changed:
-                self._changed.wait_for(lambda: self._readers == 0, _PATIENCE)
+    def _in_turn(self) -> Iterator[None]:
+        global _open, _begun
+        is_mine = _turn.acquire(timeout=_PATIENCE)
+        with _changed:
+            _own.turns = getattr(_own, "turns", 0) + 1
+            _open += 1
+            _changed.wait_for(lambda: self._readers == 0, _PATIENCE)
+            _begun += 1
+        try:
             yield
+        finally:
+            with _changed:
+                _own.turns -= 1
+                _open -= 1
+                _changed.notify_all()
+            if is_mine:
+                _turn.release()
 
     def _look(
         self, read: Read, keys: Sequence[int]

@@ -167,12 +167,20 @@ def test_a_gpu_is_refused_with_the_reason() -> None:
             rows(loader)
 
 
-def run(tmp_path: Path, code: str, name: str = "main.py", **options: Any) -> subprocess.Popen[str]:
+def run(
+    tmp_path: Path, code: str, name: str = "main.py", is_module: bool = False, **options: Any
+) -> subprocess.Popen[str]:
     path = tmp_path / name
     path.write_text(code)
+    command = [str(path)]
+    if is_module:
+        # The file `__main__` of a package is run by the package's name.
+        run_as = tmp_path if name == "__main__.py" else path
+        command = ["-m", run_as.stem]
+        options["cwd"] = run_as.parent
     environment = {**os.environ, "PYTHONPATH": f"{PACKAGE}{os.pathsep}{TESTS}", "PYTHONUNBUFFERED": "1"}
     return subprocess.Popen(
-        [sys.executable, str(path)],
+        [sys.executable, *command],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -245,20 +253,35 @@ def is_alive(process: int) -> bool:
     return state not in "ZX"
 
 
-def test_a_script_whose_own_class_is_read_needs_a_guard(tmp_path: Path) -> None:
+#: Its loader is made outside of the guard that it has.
+MISPLACED = 'if __name__ == "__main__":\n    pass\nmain()\n'
+
+
+@pytest.mark.parametrize("is_module", [False, True], ids=["script", "module"])
+def test_a_script_whose_own_class_is_read_needs_a_guard(tmp_path: Path, is_module: bool) -> None:
     code = MAIN.format(busy=False, then="print(sum(len(batch['id']) for batch in batches)); loader.close()")
-    done = run(tmp_path, code + GUARD)
+    done = run(tmp_path, code + GUARD, is_module=is_module)
     out, err = done.communicate(timeout=120)
     assert (done.returncode, out, err) == (0, "ready\n96\n", "")
-    done = run(tmp_path, code + "main()\n")
+    for end in ("main()\n", MISPLACED):
+        done = run(tmp_path, code + end, is_module=is_module)
+        out, err = done.communicate(timeout=120)
+        assert done.returncode == 0 and out == "ready\n96\n", err
+        assert err.count('if __name__ == "__main__": threads') == 1 and "Traceback" not in err
+        assert f"worker processes import {tmp_path / 'main.py'}, which" in err
+        of_processes = code.replace("workers=2", 'workers=2, parallel="processes"')
+        done = run(tmp_path, of_processes + end, is_module=is_module)
+        out, err = done.communicate(timeout=120)
+        assert done.returncode == 1 and out == "" and err.count("Traceback") == 1, err
+        assert err.endswith('put what it runs under if __name__ == "__main__"\n')
+
+
+def test_a_class_of_a_main_file_of_a_package_is_read_by_threads(tmp_path: Path) -> None:
+    code = MAIN.format(busy=False, then="print(sum(len(batch['id']) for batch in batches)); loader.close()")
+    done = run(tmp_path, code + GUARD, "__main__.py", is_module=True)
     out, err = done.communicate(timeout=120)
     assert done.returncode == 0 and out == "ready\n96\n", err
-    assert 'if __name__ == "__main__": threads' in err and "Traceback" not in err
-    code = code.replace("workers=2", 'workers=2, parallel="processes"')
-    done = run(tmp_path, code + "main()\n")
-    out, err = done.communicate(timeout=120)
-    assert done.returncode == 1 and out == "" and err.count("Traceback") == 1
-    assert 'put what it runs under if __name__ == "__main__"\n' in err
+    assert "do not import a __main__.py: move its class to another module: threads" in err
 
 
 def test_a_script_that_imports_its_set_needs_no_guard(tmp_path: Path) -> None:

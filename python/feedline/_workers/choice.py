@@ -14,7 +14,7 @@ from .. import _feedline, _options, _workers
 from .._errors import ConfigError
 from .measure import Measured, hook_measured, measured
 from .packing import Unpicklable, can_be_pickled
-from .start import Server
+from .start import NoGuard, Server
 
 _log = logging.getLogger("feedline")
 
@@ -229,7 +229,15 @@ def _server(leaves: Sequence[Leaf], mapping: BatchMap | None) -> Server | None:
     if sys.platform != "linux":
         raise _Unsuitable("worker processes need Linux")
     if _workers.is_worker:
-        raise ConfigError(_NO_GUARD.format(path=getattr(sys.modules.get("__main__"), "__file__", "the script")))
+        raise NoGuard(_NO_GUARD.format(path=getattr(sys.modules.get("__main__"), "__file__", "the script")))
+    try:
+        return _started(readers)
+    except NoGuard as error:
+        raise _Unsuitable(_NO_GUARD.format(path=error)) from None
+
+
+def _started(readers: list[tuple[Any, bool]]) -> Server:
+    """The fork server, if need be with the data sets as they were before their first samples were read."""
     try:
         return Server(readers, _check_main)
     except Unpicklable as error:
@@ -248,14 +256,17 @@ _NO_GUARD = (
 
 def _check_main(name: str | None, path: str | None) -> None:
     """Refuses a main script that cannot be imported. ``name`` is that of ``python -m``."""
-    if name is not None:
-        return
-    if path is None or not os.path.isfile(path):
+    if name is not None and name.rpartition(".")[2] == "__main__":
+        raise _Unsuitable(
+            f"the data set is defined in {path}, and worker processes do not import a __main__.py: move its class "
+            "to another module"
+        )
+    if name is None and (path is None or not os.path.isfile(path)):
         raise _Unsuitable(
             "the data set is defined in a notebook or at a prompt, and worker processes cannot import it from "
             "there: move its class to a module"
         )
-    if not _has_guard(path):
+    if path is not None and not _has_guard(path):
         raise _Unsuitable(_NO_GUARD.format(path=path))
 
 

@@ -33,11 +33,11 @@ def main(control: int, data: int, setup: str) -> None:
         with open("/proc/self/comm", "w") as name:
             name.write("feedline-worker")
     connection = socket.socket(fileno=control)
-    error = _imported(json.loads(setup))
+    error, is_unguarded = _imported(json.loads(setup))
     # Here, not in the workers: a collection writes to each object, which would unshare its page.
     gc.collect()
     gc.freeze()
-    _reply(connection, {"error": error})
+    _reply(connection, {"error": error, "is_unguarded": is_unguarded})
     workers: set[int] = set()
     while True:
         message, files, _, _ = socket.recv_fds(connection, 1 << 16, 16)
@@ -66,9 +66,9 @@ def _reply(connection: socket.socket, answer: dict[str, object]) -> None:
         pass  # The process is gone: the next receive says so.
 
 
-def _imported(setup: dict[str, object]) -> str | None:
+def _imported(setup: dict[str, object]) -> tuple[str | None, bool]:
     """Imports the main script, if the data set's class is from it, and other modules. Returns the error, if
-    any."""
+    any, and whether it is that the script makes a loader when it is imported."""
     sys.argv = list(setup["argv"])  # type: ignore[call-overload]
     warnings.filterwarnings("ignore", message=".*multi-threaded.*", category=DeprecationWarning)
     try:
@@ -79,12 +79,15 @@ def _imported(setup: dict[str, object]) -> str | None:
         elif setup["main_path"]:
             spawn._fixup_main_from_path(setup["main_path"])  # type: ignore[attr-defined]
     except BaseException as error:
-        return "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        from .start import NoGuard
+
+        told = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        return told, isinstance(error, NoGuard)
     for module in list(setup["modules"]):  # type: ignore[call-overload]
         # A worker that needs the module reports the error.
         with contextlib.suppress(BaseException):
             importlib.import_module(module)
-    return None
+    return None, False
 
 
 def _run_worker(connection: socket.socket, data: int, files: list[int]) -> None:

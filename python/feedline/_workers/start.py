@@ -41,6 +41,11 @@ _ENVIRONMENT = {
 _own: set[int] = set()
 
 
+class NoGuard(ConfigError):
+    """A main script makes a loader while a worker process imports it. From :class:`Server`, its text is the
+    script's path."""
+
+
 class Server:
     """A fork server for a list of readers."""
 
@@ -56,6 +61,7 @@ class Server:
             os.close(packed.block)
             raise
         modules = sorted(packed.modules - {"__main__", "__mp_main__", "builtins"})
+        self._path = path or name
         setup = {"argv": sys.argv, "main_name": name, "main_path": path, "modules": modules}
         self._setup = json.dumps(setup)
         self._lock = threading.RLock()
@@ -92,7 +98,10 @@ class Server:
 
     def wait(self) -> None:
         """Waits until the server has imported what it needs."""
-        error = self._answer()["error"]
+        answer = self._answer()
+        error = answer["error"]
+        if answer["is_unguarded"]:
+            raise NoGuard(self._path)
         if error is not None:
             raise ConfigError(f"a worker process cannot import the main script:\n{error}")
 
@@ -168,13 +177,11 @@ class Server:
 
 
 def _main() -> tuple[str | None, str | None]:
-    """The module of ``python -m``, or else the path of the main script."""
+    """The module of ``python -m``, if that was used, and the path of the main script."""
     main = sys.modules.get("__main__")
     spec = getattr(main, "__spec__", None)
-    if spec is not None:
-        return spec.name, None
     path = getattr(main, "__file__", None)
-    return None, os.path.abspath(path) if path else None
+    return None if spec is None else spec.name, os.path.abspath(path) if path else None
 
 
 def _executable() -> str:

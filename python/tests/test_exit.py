@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import pytest
 from conftest import PACKAGE, numbers, resident, threads, wait_until
 
 import feedline
+from feedline._workers.choice import has_lock
 
 #: The user's code of each kind that a worker runs: a sample, samples in one call, a hook, a source, its skip,
 #: a map.
@@ -270,3 +272,29 @@ for batch in loader:
     _, errors = started.communicate(timeout=60)
     assert started.returncode == -signal.SIGINT, errors
     assert errors.count("Traceback") == 1 and errors.rstrip().endswith("KeyboardInterrupt"), errors
+
+
+@pytest.mark.skipif(not has_lock(), reason="not run: a free-threaded build reads by threads")
+@pytest.mark.parametrize("end, code", [("pass", 0), ("break", 0), ("sys.exit(3)", 3), ("raise ValueError", 1)])
+def test_an_open_loader_of_processes_does_not_delay_the_end(end: str, code: int, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        f"""
+import sys
+import feedline
+
+class Own:
+    def __len__(self):
+        return 64
+    def __getitem__(self, index):
+        return index
+
+if __name__ == "__main__":
+    # Threads that do not end would be waited for.
+    loader = feedline.Loader(Own(), 8, workers=2, framework="numpy", drop_timeout=600)
+    for batch in loader:
+        {end}
+"""
+    )
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE)}
+    done = subprocess.run([sys.executable, tmp_path / "train.py"], env=environment, capture_output=True, timeout=60)
+    assert done.returncode == code, done.stderr

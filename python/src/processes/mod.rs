@@ -58,6 +58,8 @@ impl ReadBy {
     fn who(&self) -> Who {
         let users = self.lock();
         match &users.pool {
+            // The interpreter is ending: no loader will choose other readers.
+            Some((pool, _)) if pool.is_closed() => Who::Nobody,
             Some((pool, number)) => Who::Processes(pool.clone(), *number),
             None if users.threads == 0 && users.has_ended => Who::Nobody,
             None => Who::Here,

@@ -192,7 +192,7 @@ impl Pool {
         free.iter_mut().for_each(|lane| lane.process = process);
         let ends: Vec<_> = free.iter().map(|lane| lane.end.clone()).collect();
         let mut state = self.lock();
-        if self.is_closed.load(Ordering::SeqCst) {
+        if self.is_closed() {
             ends.iter().for_each(|end| end.shut());
         } else {
             state.workers.push(Worker { number, free, ends });
@@ -290,13 +290,13 @@ impl Pool {
 
     /// Replaces a lost worker, and returns the outcome of its request.
     fn lost(&self, lane: Lane, lost: &Lost, first: usize) -> Result<Asked, Unread> {
-        if self.is_closed.load(Ordering::SeqCst) {
+        if self.is_closed() {
             return Err(Unread::Closed);
         }
         match self.replace(lane, lost) {
             Ok(true) => Ok(Asked::Died),
             Ok(false) => Ok(Asked::NotBegun),
-            Err(_) if self.is_closed.load(Ordering::SeqCst) => Err(Unread::Closed),
+            Err(_) if self.is_closed() => Err(Unread::Closed),
             Err(why) => Err(Unread::Sample(first, Error::new(ErrorKind::Sample, why).into())),
         }
     }
@@ -339,7 +339,7 @@ impl Pool {
     fn take(&self) -> Option<Lane> {
         let mut state = self.lock();
         loop {
-            if self.is_closed.load(Ordering::SeqCst) {
+            if self.is_closed() {
                 return None;
             }
             let worker = state.workers.iter_mut().max_by_key(|worker| worker.free.len());
@@ -366,7 +366,7 @@ impl Pool {
     fn why_none(&self, index: usize) -> Unread {
         let broken = self.lock().broken.clone();
         match broken {
-            Some(why) if !self.is_closed.load(Ordering::SeqCst) => {
+            Some(why) if !self.is_closed() => {
                 Unread::Sample(index, Error::new(ErrorKind::Sample, why).into())
             }
             _ => Unread::Closed,
@@ -397,7 +397,7 @@ impl Pool {
                 Lost::Ended => told.extract().map_err(raised)?,
                 Lost::Stopped => "was stopped by a signal for 2 s, and killed".to_owned(),
             };
-            let is_closed = self.is_closed.load(Ordering::SeqCst);
+            let is_closed = self.is_closed();
             if !is_closed {
                 server.call_method1(intern!(py, "lost"), (process, told, &does)).map_err(raised)?;
                 self.add(py).map_err(raised)?;
@@ -413,6 +413,11 @@ impl Pool {
         drop(state);
         self.changed.notify_all();
         replaced.map(|()| has_begun)
+    }
+
+    /// Whether the workers have ended, or are about to.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
     }
 
     /// Number of workers.
@@ -460,7 +465,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        if !self.is_closed.load(Ordering::SeqCst) {
+        if !self.is_closed() {
             // When the interpreter shuts down, the processes end with their sockets.
             Python::try_attach(|py| self.close(py));
         }

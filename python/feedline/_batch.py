@@ -190,6 +190,7 @@ class Info:
         self.epoch, self.step = inner.epoch, inner.step
         self.rows, self.valid_rows = inner.rows, inner.valid_rows
         self._ids, self._substituted = inner.ids(), inner.substituted()
+        self._failures = inner.failures() if self._substituted else []
 
     def ids(self) -> bytes:
         return self._ids
@@ -202,6 +203,9 @@ class Info:
 
     def substituted(self) -> list[tuple[int, int]]:
         return self._substituted
+
+    def failures(self) -> list[tuple[int, int, str | None, str]]:
+        return self._failures
 
 
 def _copied(framework: Framework, value: Any) -> Any:

@@ -153,7 +153,8 @@ class Loader:
         epochs: The number of epochs, if it is known: nothing is read ahead beyond the last one.
         pad: Pads ragged fields to one width per batch: the value for each field, or (value, multiple).
         max_per_batch: Max items of ragged fields in a batch, to make slots smaller.
-        bad_samples: Max number (``int``) or share (``float``) of unreadable samples that get a substitute.
+        bad_samples: Max number (``int``) or share (``float``) of unreadable samples that get a substitute. A
+            warning names each of them, its file and the reason.
         skip: Steps to leave out, by epoch: ``{3: range(100, 120)}``.
         map_batch: Called by a worker with a dict of a batch's NumPy arrays. It either changes them in place
             and returns nothing, or returns all fields in the same shapes. Before the call the global
@@ -359,10 +360,11 @@ class Loader:
     def _make(self, inner: _feedline.Batch | Mapped) -> Any:
         batch = inner if isinstance(inner, Mapped) else self._kind(inner, self._forms, self._framework)
         if self._watches_bad_samples:
-            for row, sample in batch.substituted:
-                own = self.data.path(sample)
+            failures = batch._inner.failures()
+            for row, substitute in batch.substituted:
+                told = "; ".join(_failure(sample, path, why) for at, sample, path, why in failures if at == row)
                 _log.warning(
-                    "batch %d, row %d: unreadable, sample %d instead (%s)", batch.step, row, sample, own
+                    "batch %d, row %d: unreadable %s; sample %d instead", batch.step, row, told, substitute
                 )
         self._is_resumed = False
         if self.data._nest is not None and not isinstance(batch, Mapped):
@@ -544,6 +546,12 @@ def _check_indexed(data: Data | Source, collate_fn: Any) -> None:
             "collate_fn is for samples that are read by index, and a source is read in sequence: yield arrays, "
             "and pad them by pad={field: value}"
         )
+
+
+def _failure(sample: int, path: str | None, why: str) -> str:
+    """The sample that could not be read, its file if known, and the reason, which may name the file itself."""
+    why = " ".join(why.split())
+    return f"sample {sample}: {why}" if path is None or path in why else f"sample {sample}: {why} (file {path})"
 
 
 def _length(steps: int | None) -> int:

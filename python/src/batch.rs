@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use feedline::bad_samples::Failure;
 use feedline::dataset::Form;
 use feedline::{Error, ErrorKind};
 use feedline_dlpack::ffi::{CUDA, DLDevice};
@@ -62,6 +63,15 @@ impl Batch {
     /// Rows whose own samples could not be read. Each has the row and the sample that replaces its own.
     fn substituted(&self) -> Vec<(usize, u64)> {
         self.share.batch().substituted().iter().map(|bad| (bad.row, bad.substitute)).collect()
+    }
+
+    /// The failed reads of these rows, each with the row, the sample that could not be read, its file if
+    /// known, and the reason: of the row's own sample, then of other substitutes.
+    fn failures(&self) -> Vec<(usize, u64, Option<String>, String)> {
+        let substituted = self.share.batch().substituted().iter();
+        let failed = substituted.flat_map(|bad| bad.failures.iter().map(|failure| (bad.row, failure)));
+        let path = |failure: &Failure| failure.path.as_ref().map(|path| path.display().to_string());
+        failed.map(|(row, failure)| (row, failure.sample, path(failure), failure.cause.clone())).collect()
     }
 
     /// The values of the field `name`.

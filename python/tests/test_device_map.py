@@ -122,7 +122,7 @@ def test_a_batch_that_was_only_mapped_ahead_is_not_in_the_state() -> None:
 
 
 @pytest.mark.usefixtures("ahead")
-def test_a_bad_sample_of_a_batch_ahead_is_not_in_the_state() -> None:
+def test_a_bad_sample_of_a_batch_ahead_is_not_in_the_state(caplog: pytest.LogCaptureFixture) -> None:
     class Bad:
         def __len__(self) -> int:
             return 20
@@ -136,8 +136,11 @@ def test_a_bad_sample_of_a_batch_ahead_is_not_in_the_state() -> None:
     batches = iter(one)
     next(batches)
     assert one.state_dict()["bad_samples"] is None
-    (substituted,) = next(batches).substituted
-    assert substituted[0] == 2 and "7" in one.state_dict()["bad_samples"]
+    assert caplog.text == ""
+    ((row, substitute),) = next(batches).substituted
+    assert row == 2 and "7" in one.state_dict()["bad_samples"]
+    assert "batch 1, row 2: unreadable sample 7: ValueError: bad seven (file " in caplog.text
+    assert f"; sample {substitute} instead" in caplog.text
 
 
 def test_random_numbers_belong_to_the_batch_and_the_loop_keeps_its_own() -> None:

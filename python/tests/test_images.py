@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,9 @@ def test_a_map_over_random_pictures_is_random_too(folder: Path) -> None:
         data.filter(lambda one: True)
 
 
-def test_a_list_without_a_size_and_a_bad_picture_are_errors(folder: Path) -> None:
+def test_a_list_without_a_size_and_a_bad_picture_are_errors(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with pytest.raises(feedline.ConfigError, match="end with one size"):
         feedline.images(folder)
     with pytest.raises(feedline.ConfigError, match="interpolation"):
@@ -108,9 +111,16 @@ def test_a_list_without_a_size_and_a_bad_picture_are_errors(folder: Path) -> Non
     with pytest.raises(feedline.Error, match=r"00\.png") as raised:
         list(batches(data))
     assert raised.value.sample == 0 and raised.value.stage == "decode"
+    caplog.clear()
     loader = batches(data, bad_samples=1)
-    assert sum(batch.rows for batch in loader) == 40
+    seen = [(batch.rows, batch.step, batch.substituted) for batch in loader]
+    assert sum(count for count, *_ in seen) == 40
     assert loader.state_dict()["bad_samples"] is not None
+    ((step, row, substitute),) = [(step, *one) for _, step, replaced in seen for one in replaced]
+    (told,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert told.startswith(f"batch {step}, row {row}: unreadable sample 0: PNG: the file does not begin with")
+    assert told.endswith(f"; sample {substitute} instead")
+    assert told.count(str(data.path(0))) == 1 and str(data.path(substitute)) not in told
 
 
 def test_names_and_options() -> None:

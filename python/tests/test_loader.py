@@ -229,13 +229,43 @@ def test_a_bad_sample_is_logged_and_replaced(caplog: pytest.LogCaptureFixture) -
     with caplog.at_level(logging.WARNING, logger="feedline"):
         seen = ids(one)
     assert len(seen) == 40 and 7 not in seen
-    assert "batch 0, row 7: unreadable" in caplog.text
+    (told,) = [record.getMessage() for record in caplog.records]
+    row, why = told.split("unreadable sample 7: OSError: torn (file ")
+    assert row == "batch 0, row 7: " and why.startswith(f"{__file__}, line ")
+    assert int(why.rpartition("; sample ")[2].removesuffix(" instead")) == seen[7]
     again = feedline.Loader(Bad(), 10, framework="numpy", bad_samples=1)
     again.load_state_dict(one.state_dict())
     ids(again)
     assert again.state_dict()["bad_samples"] is not None
     with pytest.raises(feedline.SampleError, match="torn"):
         ids(feedline.Loader(Bad(), 10, framework="numpy"))
+
+
+def test_every_unreadable_sample_of_a_row_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    class Bad:
+        def __len__(self) -> int:
+            return 20
+
+        def __getitem__(self, index: int) -> dict[str, Any]:
+            if index % 2:
+                raise ValueError(f"torn\nat {index}")
+            return {"id": index}
+
+    options: dict[str, Any] = {"framework": "numpy", "bad_samples": 10}
+    for copy in (False, True):
+        caplog.clear()
+        with feedline.Loader(Bad(), 20, copy=copy, **options) as one:
+            (batch,) = one
+            replaced, seen = batch.substituted, batch["id"].tolist()
+            del batch
+        texts = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+        assert [row for row, _ in replaced] == list(range(1, 20, 2)) and len(texts) == 10
+        for (row, substitute), text in zip(replaced, texts, strict=True):
+            assert text.startswith(f"batch 0, row {row}: unreadable sample {row}: ValueError: torn at {row} (file ")
+            assert text.endswith(f"; sample {substitute} instead") and seen[row] == substitute
+        # Some substitutes cannot be read either.
+        tried = [part for text in texts for part in text.split("; ")[1:-1]]
+        assert tried and all(part.startswith("sample ") and ": ValueError: torn at " in part for part in tried)
 
 
 def test_tqdm_knows_the_length() -> None:

@@ -303,13 +303,16 @@ def test_map_with_a_function_of_a_module(tmp_path: Path) -> None:
         assert read == [(one, 2 * one) for one in range(30)]
 
 
-def test_bad_samples_get_the_same_substitutes(tmp_path: Path) -> None:
+def test_bad_samples_get_the_same_substitutes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     seen = []
     for way in WAYS:
         data = own_sets.Faulty(60, str(tmp_path), "raise", always=True)
         with feedline.Loader(data, 8, shuffle=2, framework="numpy", bad_samples=3, **way) as loader:
             seen.append(rows(loader))
             assert "33" in str(loader.state_dict()["bad_samples"])
+    logged = [text for record in caplog.records if "unreadable" in (text := record.getMessage())]
+    assert len(logged) == len(WAYS) and len(set(logged)) == 1
+    assert f"unreadable sample 33: KeyError: 'lost' (file {own_sets.__file__}, line " in logged[0]
     assert all(one == seen[0] for one in seen) and len(seen[0]) == 60
 
 

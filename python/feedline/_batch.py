@@ -71,7 +71,7 @@ class Batch(Mapping[str, Any]):
         try:
             form = self._forms[name]
         except KeyError:
-            raise KeyError(f'no field "{name}"; the fields are {list(self._forms)}') from None
+            raise _no_field(name, self._forms) from None
         if type(form) is Part:
             if form.column not in self._parts:
                 self._parts[form.column] = form.all(self._framework, self._inner)
@@ -179,7 +179,14 @@ class Copied(Batch):
         try:
             return self._arrays[name]
         except KeyError:
-            raise KeyError(f'no field "{name}"; the fields are {list(self._forms)}') from None
+            raise _no_field(name, self._forms) from None
+
+
+def _no_field(name: Any, fields: Mapping[str, Any]) -> KeyError:
+    if isinstance(name, str):
+        return KeyError(f'no field "{name}"; the fields are {list(fields)}')
+    first = next(iter(fields), "x")
+    return KeyError(f'{name!r} is no name of a field: give one as batch["{first}"]; the fields are {list(fields)}')
 
 
 class Info:

@@ -81,7 +81,7 @@ def chats(
         "today": today,
         "split": split,
     }
-    return of_set(_feedline.open_chats(os.fspath(path), os.fspath(tokenizer), steps))
+    return of_set(_feedline.open_chats(_options.path("path", path), _options.path("tokenizer", tokenizer), steps))
 
 
 def chat_text(
@@ -102,7 +102,7 @@ def chat_text(
     '<user> Hello.'
     """
     return _feedline.render_chat(
-        None if tokenizer is None else os.fspath(tokenizer),
+        None if tokenizer is None else _options.path("tokenizer", tokenizer),
         template,
         _json("messages", messages),
         "" if tools is None else _json("tools", tools),

@@ -360,8 +360,16 @@ class _Varying(_Column):
         return self._arrays(values, self._fit)
 
     def _fit(self, array: Array) -> str | None:
-        if array.ndim == 0 or (array.shape[1:] != self.shape and array.size > 0):
-            return f'field "{self.name}" has the shape {array.shape}, and items have {self.shape}'
+        if array.ndim == 0:
+            return (
+                f'field "{self.name}" is one number, and varies in length in sample 0: give text or an array, such '
+                "as a list of one number"
+            )
+        if array.shape[1:] != self.shape and array.size > 0:
+            return (
+                f'field "{self.name}" has items of the shape {array.shape[1:]}, and sample 0 has {self.shape}: make '
+                "them one shape"
+            )
         most = self.field[3] or 0
         if len(array) > most and array.size > 0:
             return (

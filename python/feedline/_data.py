@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import operator
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -113,7 +113,7 @@ class Data:
         options = {"max_length": max_length, "seed_generators": seed_generators, "collate_fn": collate_fn}
         self._made = (Data, (samples,), options)
         if collate_fn is not None:
-            of = Data(samples) if isinstance(samples, Mapping) else samples
+            of = _of_arrays(samples) if isinstance(samples, Mapping) else samples
             inner = of if isinstance(of, Data) else None
             if inner is not None:
                 inner._check_rows()
@@ -125,7 +125,11 @@ class Data:
         elif isinstance(samples, (str, os.PathLike)):
             raise ConfigError(f"open the file first: feedline.open({os.fspath(samples)!r})")
         elif isinstance(samples, Mapping):
-            self._set = _arrays(samples)
+            limits = _limits(max_length)
+            if limits:
+                self._read_by(_reader(_Rows(samples, limits), limits), None, seed_generators)
+            else:
+                self._set = _arrays(samples)
         else:
             self._read_by(_reader(samples, max_length), None, seed_generators)
 
@@ -190,7 +194,7 @@ class Data:
 
     def _read(self, index: int, epoch: int, seed: int) -> Any:
         """A sample, with the random numbers of an epoch and a seed."""
-        index = _options.whole("index", index, -(2**63))
+        index = _sample_index(index)
         at = index + len(self) if index < 0 else index
         if not 0 <= at < len(self):
             raise IndexError(f"no sample {index}: there are {len(self)}")
@@ -258,6 +262,8 @@ class Data:
 
     def subset(self, indices: Sequence[int]) -> Data:
         """The samples of these indices, in this order."""
+        if not hasattr(indices, "__iter__"):
+            raise ConfigError(f"subset takes indices, and this is {indices!r}: give a list of them")
         return self._new(self._set.subset([_index(index) for index in indices]))
 
     def take(self, count: int) -> Data:
@@ -319,7 +325,7 @@ class Data:
     def cached(self, budget: int, path: str | os.PathLike[str] | None = None) -> Data:
         """Keeps samples once they are read, up to ``budget`` bytes: in memory, or in a file that lasts."""
         budget = _options.whole("the budget of cached, in bytes,", budget)
-        return self._new(self._set.cached(budget, None if path is None else os.fspath(path)))
+        return self._new(self._set.cached(budget, None if path is None else _options.path("path", path)))
 
     def packed(
         self,
@@ -427,6 +433,23 @@ def _index(index: Any) -> int:
     return _options.whole("an index of subset", number)
 
 
+def _sample_index(index: Any) -> int:
+    """The index of a sample, from the end if it is negative."""
+    if isinstance(index, slice):
+        raise ConfigError(
+            f"{index} is no index of one sample: give data.subset(range(len(data))[first:end]), or data.take(count)"
+        )
+    try:
+        number = None if isinstance(index, (bool, np.bool_)) else operator.index(index)
+    except TypeError:
+        number = None
+    if number is None:
+        raise ConfigError(
+            f"{index!r} is no index of one sample: give a whole number, as data[0]; data.subset takes a list of them"
+        )
+    return number
+
+
 class NotRandomAccess(ConfigError):
     """An object whose ``__getitem__`` is not implemented, such as torch's ``IterableDataset``."""
 
@@ -444,12 +467,16 @@ def _reader(
             f"{type(samples).__name__} has a __getitem__ that is not implemented: give it to feedline.Source"
         )
         raise NotRandomAccess(why) from error
-    odd = [name for name, *_ in reader.fields if not isinstance(name, str)]
+    _check_names(name for name, *_ in reader.fields)
+    return reader
+
+
+def _check_names(names: Iterable[Any]) -> None:
+    odd = [name for name in names if not isinstance(name, str)]
     if odd:
         raise ConfigError(
             f"a field of a sample is called {odd[0]!r}, which is no string: name fields by strings"
         )
-    return reader
 
 
 def _limits(max_length: Any) -> dict[str, int]:
@@ -480,16 +507,83 @@ class _Mapped:
         return self._function(self._data._read(index, epoch, seed))
 
 
+class _Rows:
+    """The samples of a dict of arrays; fields that vary in length may be lists."""
+
+    def __init__(self, columns: Mapping[str, Any], varying: Iterable[str]) -> None:
+        _check_names(columns)
+        self._columns = {name: _column(name, value, name in varying) for name, value in columns.items()}
+        counts = {name: len(column) for name, column in self._columns.items()}
+        if len(set(counts.values())) > 1:
+            raise ConfigError(f"the fields have different numbers of samples: {counts}: make them equal")
+
+    def __len__(self) -> int:
+        return len(next(iter(self._columns.values()), ()))
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return {name: column[index] for name, column in self._columns.items()}
+
+
+def _column(name: str, value: Any, varies: bool) -> Any:
+    """The values of a field, one per sample."""
+    if varies and isinstance(value, (list, tuple)):
+        return value
+    if isinstance(value, (str, bytes, bytearray)) or not hasattr(value, "__len__"):
+        raise ConfigError(_NOT_ROWS.format(name=name, kind=type(value).__name__))
+    if varies:
+        return np.asarray(value)
+    if _varies(value):
+        raise ConfigError(_LENGTHS.format(name=name))
+    try:
+        return as_array(name, value)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error.__cause__
+
+
+_NOT_ROWS = 'field "{name}" is {kind}: give arrays of one row per sample'
+_LENGTHS = (
+    'field "{name}" has texts or lists, which vary in length: give max_length={{"{name}": ...}}, the max bytes or '
+    "items of a sample; or numbers instead of texts, as np.unique(x, return_inverse=True)[1]"
+)
+
+
+def _varies(value: Any) -> bool:
+    """Whether the rows of a column are texts, or lists of several lengths."""
+    if isinstance(value, (str, bytes, bytearray)) or not hasattr(value, "__len__"):
+        return False
+    if not isinstance(value, (list, tuple)):
+        if getattr(getattr(value, "dtype", None), "kind", "") in "biufcmM":
+            return False
+        value = np.asarray(value)
+        if value.dtype.kind in "UST":
+            return True
+        value = list(value) if value.dtype.kind == "O" and value.ndim else []
+    if any(isinstance(one, (str, bytes, bytearray)) for one in value):
+        return True
+    # An array or a tensor of no dimension has `__len__`, which fails.
+    lengths = {len(one) for one in value if hasattr(one, "__len__") and getattr(one, "ndim", None) != 0}
+    return len(lengths) > 1
+
+
+def _of_arrays(samples: Mapping[str, Any]) -> Any:
+    """The samples of a dict of arrays for ``collate_fn``, whose fields may vary in length."""
+    varying = [name for name, value in samples.items() if _varies(value)]
+    return _Rows(samples, varying) if varying else Data(samples)
+
+
 def _arrays(arrays: Mapping[str, Any]) -> _feedline.DataSet:
+    _check_names(arrays)
     fields = []
     for name, value in arrays.items():
+        if _varies(value):
+            raise ConfigError(_LENGTHS.format(name=name))
         try:
             array = as_array(name, value)
             dtype = dtype_of(name, array)
         except ValueError as error:
             raise ConfigError(str(error)) from error.__cause__
         if array.ndim == 0 or isinstance(value, (str, bytes, bytearray)):
-            raise ConfigError(f'field "{name}" is {type(value).__name__}: give arrays of one row per sample')
+            raise ConfigError(_NOT_ROWS.format(name=name, kind=type(value).__name__))
         fields.append((name, dtype, list(array.shape[1:]), array.tobytes()))
     return _feedline.DataSet.arrays(fields)
 
@@ -580,7 +674,7 @@ def open(
     named = {} if is_one else _limits(max_length)
     data = of_set(
         _feedline.DataSet.open(
-            os.fspath(path),
+            _options.path("path", path),
             split,
             None if classes is None else list(classes),
             empty_members,
@@ -591,7 +685,7 @@ def open(
             default,
             None
             if tokenizer is None
-            else (os.fspath(tokenizer), text, special_tokens, _options.maybe("max_tokens", max_tokens)),
+            else (_options.path("tokenizer", tokenizer), text, special_tokens, _options.maybe("max_tokens", max_tokens)),
             _options.maybe("class_from", class_from),
             _manifest(files, root, label),
             _options.maybe("cache_bytes", cache_bytes),
@@ -625,7 +719,7 @@ def _manifest(
         if root is not None or label is not None:
             raise ConfigError("root and label are for a manifest: name its columns of paths by files=")
         return None
-    return columns, None if root is None else os.fspath(root), label
+    return columns, None if root is None else _options.path("root", root), label
 
 
 def images(
@@ -727,7 +821,7 @@ def images(
     """
     steps = [_step(place, step) for place, step in enumerate(transforms)]
     age = _options.whole("listing_age", listing_age)
-    listed = (None if root is None else os.fspath(root), label, _options.maybe("class_from", class_from), age)
+    listed = (None if root is None else _options.path("root", root), label, _options.maybe("class_from", class_from), age)
     given = _parts.parts(
         field=field,
         annotations=annotations,
@@ -749,7 +843,7 @@ def images(
         named = None if classes is None else list(classes)
         return of_set(
             _feedline.open_views(
-                os.fspath(path), split, named, field, lists, channels_first, mode, decode, listed
+                _options.path("path", path), split, named, field, lists, channels_first, mode, decode, listed
             )
         )
     if given is not None:
@@ -758,12 +852,12 @@ def images(
         named = None if classes is None else list(classes)
         return of_set(
             _feedline.open_joint(
-                os.fspath(path), split, named, steps, channels_first, mode, decode, listed, given
+                _options.path("path", path), split, named, steps, channels_first, mode, decode, listed, given
             )
         )
     return of_set(
         _feedline.DataSet.images(
-            os.fspath(path),
+            _options.path("path", path),
             split,
             None if classes is None else list(classes),
             field,
@@ -802,6 +896,7 @@ def _step(place: int, step: Any) -> tuple[str, dict[str, Any]]:
 
 def concat(*parts: Data) -> Data:
     """The samples of several data sets, one set after the other."""
+    _check_parts("concat", parts)
     return _composed(parts, _feedline.DataSet.concat([part._set for part in parts]))
 
 
@@ -811,6 +906,7 @@ def zip(*parts: Data, independent: bool = False) -> Data:
     Two parts that crop, flip or turn pictures at random are refused: each draws its own random numbers, so an
     image would not match its mask. ``independent=True`` allows it, for example for two views of each picture.
     """
+    _check_parts("zip", parts)
     zipped = _composed(parts, _feedline.DataSet.zip([part._set for part in parts], independent))
     zipped._is_tuple = False
     if any(part._places for part in parts):
@@ -820,6 +916,15 @@ def zip(*parts: Data, independent: bool = False) -> Data:
         if twice is not None:
             raise ConfigError(f'two parts have a field "{twice}": rename it in one of them, by map')
     return zipped
+
+
+def _check_parts(function: str, parts: Sequence[Any]) -> None:
+    """Refuses parts that are not :class:`Data`."""
+    for place, part in enumerate(parts):
+        if isinstance(part, (list, tuple)) and part and all(isinstance(one, Data) for one in part):
+            raise ConfigError(f"{function} takes each data set as an argument: give {function}(a, b), not a list")
+        if not isinstance(part, Data):
+            raise ConfigError(f"part {place} of {function} is {type(part).__name__}: give feedline.Data(...) of it")
 
 
 def _places_of(data: Data) -> Sequence[Place]:
@@ -848,6 +953,9 @@ def mix(
     50.0
     """
     seed = _options.whole("seed", seed, 0, 2**64 - 1)
+    if not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in parts):
+        raise ConfigError("mix takes pairs of a data set and its weight: give mix([(a, 0.5), (b, 0.5)])")
+    _check_parts("mix", [part for part, _ in parts])
     weights = [(part._set, _options.number("a weight of mix", weight)) for part, weight in parts]
     changes = [
         _changes(name, given) for name, given in (("weights_from_epoch", weights_from_epoch), ("weights_from", weights_from))

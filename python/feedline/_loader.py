@@ -291,7 +291,7 @@ class Loader:
                 "decodes_on_lanes": decodes_on_lanes,
                 "map_batch": None if mapping is None else mapping.map,
                 "waited": self._lines,
-                "record": None if record is None else (os.fspath(record), opened_from(self.data)),
+                "record": None if record is None else (_options.path("record", record), opened_from(self.data)),
             }
             self._inner = _feedline.Loader(self.data._set, options)
             if device_map is not None:

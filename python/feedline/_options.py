@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import operator
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -71,6 +72,14 @@ def number(name: str, value: Any) -> float:
         return float(value)
     except (TypeError, ValueError):
         raise ConfigError(f"{name} is {value!r}: give a number") from None
+
+
+def path(name: str, value: Any) -> str:
+    """``value``, a path or a URL, as text."""
+    given = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(given, str):
+        raise ConfigError(f"{name} is {value!r}: give a str or a pathlib.Path")
+    return given
 
 
 def flag(name: str, value: Any) -> bool:

@@ -17,7 +17,7 @@ def names(option: str, given: Names | None) -> list[str]:
     if given is None:
         return []
     if isinstance(given, (str, os.PathLike)):
-        return [os.fspath(given)]
+        return [_options.path(option, given)]
     if not all(isinstance(name, str) for name in given):
         raise ConfigError(f"{option} is {given!r}: give names of fields")
     return list(given)
@@ -62,7 +62,7 @@ def parts(
         given["boxes"] = None
     return given | {
         "field": field,
-        "annotations": None if annotations is None else os.fspath(annotations),
+        "annotations": None if annotations is None else _options.path("annotations", annotations),
         "box_format": box_format,
         "min_size": _options.number("min_size", min_size),
         "clip": bool(clip_boxes),

@@ -103,8 +103,8 @@ def sounds(
         classes: As for :func:`feedline.open`.
     """
     named = _parts.names("beside", beside)
-    said = text if tokenizer is None else "ids"
-    if text is not None and said not in named:
+    said = text if tokenizer is None or text is None else "ids"
+    if said is not None and said not in named:
         named.append(said)
     if tokenizer is not None and text is None:
         raise ConfigError('tokenizer is for the field of texts: name it, text="sentence"')
@@ -119,11 +119,11 @@ def sounds(
         "max_seconds": _options.number("max_seconds", max_seconds),
         "field": field,
         "beside": named,
-        "tokenizer": None if tokenizer is None else (text, os.fspath(tokenizer)),
+        "tokenizer": None if tokenizer is None else (text, _options.path("tokenizer", tokenizer)),
     }
-    listed = (None if root is None else os.fspath(root), label, _options.maybe("class_from", class_from))
+    listed = (None if root is None else _options.path("root", root), label, _options.maybe("class_from", class_from))
     stated = None if classes is None else list(classes)
-    return of_set(_feedline.open_sound(os.fspath(path), split, stated, listed, given))
+    return of_set(_feedline.open_sound(_options.path("path", path), split, stated, listed, given))
 
 
 def _crop(crop: int | float | None, at: int | float | str, rate: int | None) -> tuple[int, int] | None:

@@ -87,7 +87,7 @@ def table(
     """
     return of_set(
         _feedline.open_table(
-            os.fspath(path),
+            _options.path("path", path),
             steps(
                 types=types,
                 select=select,
@@ -172,8 +172,8 @@ def steps(
         ],
         "fill_mean": names(fill_mean),
         "mask": names(mask),
-        "saved": None if saved is None else os.fspath(saved),
-        "fitted": None if fitted is None else os.fspath(fitted),
+        "saved": None if saved is None else _options.path("saved", saved),
+        "fitted": None if fitted is None else _options.path("fitted", fitted),
         "fit_on": None if fit_on is None else _fit_on(fit_on),
     }
 

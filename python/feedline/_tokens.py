@@ -108,7 +108,7 @@ def pack_tokens(
         split: As for :func:`feedline.open`.
     """
     packing = {
-        "tokenizer": None if tokenizer is None else os.fspath(tokenizer),
+        "tokenizer": None if tokenizer is None else _options.path("tokenizer", tokenizer),
         "field": field,
         "end": end,
         "dtype": _type(dtype),
@@ -117,7 +117,7 @@ def pack_tokens(
     }
     if end is not None and tokenizer is None:
         raise ConfigError(f"end is {end!r}, a token of a tokenizer: give that too")
-    return PackedTokens(*_feedline.pack_tokens(os.fspath(path), os.fspath(to), packing, progress))
+    return PackedTokens(*_feedline.pack_tokens(_options.path("path", path), _options.path("to", to), packing, progress))
 
 
 def _type(dtype: Any) -> str | None:
@@ -137,9 +137,9 @@ def _type(dtype: Any) -> str | None:
 def _weighted(file: Any) -> tuple[str, float]:
     """A file and its weight."""
     if isinstance(file, (str, os.PathLike)):
-        return os.fspath(file), 1.0
+        return _options.path("a file of tokens", file), 1.0
     try:
         path, weight = file
-        return os.fspath(path), _options.number("a weight of tokens", weight)
+        return _options.path("a file of tokens", path), _options.number("a weight of tokens", weight)
     except (TypeError, ValueError):
         raise ConfigError(f"a file of tokens is {file!r}: give a path, or a path and a weight") from None

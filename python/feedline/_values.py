@@ -76,7 +76,13 @@ def as_array(name: str, value: Any) -> Array:
 
 def _converted(name: str, value: Any) -> Array:
     if isinstance(value, str):
-        return np.frombuffer(value.encode(), np.uint8)
+        try:
+            return np.frombuffer(value.encode(), np.uint8)
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f'field "{name}" is a text with {value[error.start]!r} at character {error.start}, half of a '
+                'surrogate pair, which UTF-8 does not have: give text.encode("utf-8", "replace").decode()'
+            ) from None
     if isinstance(value, (bytes, bytearray)):
         return np.frombuffer(value, np.uint8)
     if _is_masked(value):
@@ -129,15 +135,32 @@ def _refusal(array: Array) -> str:
         return f"is {array.dtype}: give its parts, as np.stack([x.real, x.imag], -1)"
     if kind in "UST":
         return (
-            f"is an array of texts ({array.dtype}): give one str per sample and max_length, or numbers, as "
-            "np.unique(x, return_inverse=True)[1]"
+            f"is an array of texts ({array.dtype}), and a sample has one text per field: give one str and "
+            "max_length, or numbers, as np.unique(x, return_inverse=True)[1]"
         )
     if kind == "O":
-        of = type(array.flat[0]).__name__ if array.size else "nothing"
-        if of == "int":
-            return "is a whole number beyond int64, or has one: give float64"
-        return f"is {of}, not an array, a number or a text, or has such elements"
+        return _refusal_of_objects(array)
     return f"has elements of type {array.dtype}, which batches do not have: convert it"
+
+
+def _refusal_of_objects(array: Array) -> str:
+    """Text about an array of objects, by the first that is no number."""
+    if array.size == 0:
+        return 'has no elements, and a type for objects: convert it, as x.astype("float32")'
+    odd = next((one for one in array.flat if not isinstance(one, (int, float, np.number, np.bool_))), None)
+    is_or_has = "is" if array.ndim == 0 else "has"
+    if odd is None and not any(one is None for one in array.flat):
+        if any(isinstance(one, int) and not -(2**63) <= one < 2**63 for one in array.flat):
+            return f"{is_or_has} a whole number beyond int64: give float64"
+        return 'is an array of objects, which are numbers: convert it, as x.astype("float64")'
+    if odd is None:
+        return f"{is_or_has} None: give a number for a missing value, such as float('nan')"
+    if isinstance(odd, str):
+        return (
+            "is an array of objects with texts, and a sample has one text per field: give one str and max_length, or "
+            "numbers, as np.unique(x.astype(str), return_inverse=True)[1]"
+        )
+    return f"{is_or_has} {type(odd).__name__}, which is not an array, a number or a text: convert it"
 
 
 def _bits(tensor: Any) -> Array:

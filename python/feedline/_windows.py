@@ -89,6 +89,6 @@ def windows(
         "max_gap": None if max_gap is None else _options.number("max_gap", max_gap),
     }
     opened = Windows.__new__(Windows)
-    opened._set, opened._is_tuple = _feedline.open_windows(os.fspath(path), steps(**table), window), False
+    opened._set, opened._is_tuple = _feedline.open_windows(_options.path("path", path), steps(**table), window), False
     opened._leaves, opened._made = [], None
     return opened

@@ -1,0 +1,89 @@
+"""Mistakes of a first hour: each error says what is wrong, where, and what to do, in Python's words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import feedline
+
+D = feedline.Data
+ONE = D({"x": np.arange(4)})
+TEXTS = np.array(["a", "bb"], object)
+
+
+def first(data: Any, **options: Any) -> Any:
+    with feedline.Loader(data, 2, framework="numpy", workers=0, copy=True, **options) as loader:
+        return next(iter(loader))
+
+
+WRONG: dict[str, tuple[Callable[[], Any], str]] = {
+    "None": (lambda: D({"x": [1, None]}), 'field "x" has None: give a number for a missing value'),
+    "None of a sample": (lambda: D([{"x": None}]), 'field "x" is None: give a number'),
+    "large": (lambda: D({"x": [1, 2**70]}), 'field "x" has a whole number beyond int64'),
+    "objects": (lambda: D({"x": np.array([1, 2], object)}), 'an array of objects, which are numbers: convert it'),
+    "texts": (lambda: D({"t": ["a", "bb"]}), r'give max_length=\{"t": ...\}'),
+    "object texts": (lambda: D({"t": TEXTS}), r'give max_length=\{"t": ...\}'),
+    "lists": (lambda: D({"t": [[1], [1, 2]]}), r'give max_length=\{"t": ...\}'),
+    "texts of a sample": (lambda: D([{"t": ["a", "bb"]}]), "a sample has one text per field: give one str"),
+    "rows": (lambda: D({"t": ["a"], "y": [1, 2]}, max_length={"t": 1}), "different numbers of samples"),
+    "unknown": (lambda: D({"x": [1]}, max_length={"t": 1}), "max_length names 't', and the fields are"),
+    "surrogate": (lambda: D([{"t": "a\ud800"}], max_length={"t": 5}), 'field "t" is a text with .* at character 1'),
+    "key": (lambda: D({1: np.arange(3)}), "a field of a sample is called 1"),
+    "concat": (lambda: feedline.concat([ONE, ONE]), r"give concat\(a, b\), not a list"),
+    "concat dict": (lambda: feedline.concat(ONE, {"x": [1]}), "part 1 of concat is dict: give feedline.Data"),
+    "zip": (lambda: feedline.zip({"x": [1]}, ONE), "part 0 of zip is dict: give feedline.Data"),
+    "mix": (lambda: feedline.mix([ONE, ONE]), r"give mix\(\[\(a, 0.5\), \(b, 0.5\)\]\)"),
+    "mix dict": (lambda: feedline.mix([({"x": [1]}, 1)]), "part 0 of mix is dict"),
+    "fraction": (lambda: ONE[1.5], r"1.5 is no index of one sample: give a whole number, as data\[0\]"),
+    "slice": (lambda: ONE[:3], r"give data.subset\(range\(len\(data\)\)\[first:end\]\)"),
+    "subset": (lambda: ONE.subset(3), "subset takes indices, and this is 3: give a list"),
+    "bytes": (lambda: feedline.open(b"/nope"), "path is b'/nope': give a str or a pathlib.Path"),
+    "images": (lambda: feedline.images(b"/nope"), "path is b'/nope'"),
+    "table": (lambda: feedline.table(5), "path is 5: give a str"),
+    "record": (lambda: feedline.Loader(ONE, record=5), "record is 5: give a str"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_mistake_is_told_in_words(wrong: str) -> None:
+    call, words = WRONG[wrong]
+    with pytest.raises(feedline.ConfigError, match=words):
+        call()
+
+
+@pytest.mark.parametrize("texts", [["a", "bb"], ("a", "bb"), TEXTS, np.array(["a", "bb"])], ids=str)
+def test_texts_in_a_dict_of_arrays_are_those_of_a_list_of_dicts(texts: Any) -> None:
+    columns = {"t": texts, "y": np.arange(2, dtype=np.int8)}
+    of_columns = D(columns, max_length={"t": 5})
+    of_samples = D([{"t": "a", "y": np.int8(0)}, {"t": "bb", "y": np.int8(1)}], max_length={"t": 5})
+    assert of_columns.fields == of_samples.fields and len(of_columns) == 2
+    one, other = first(of_columns), first(of_samples)
+    assert one["t"].text() == other["t"].text() == ["a", "bb"] and (one["y"] == other["y"]).all()
+    assert first(columns, max_length={"t": 5})["t"].text() == ["a", "bb"]
+    joined = first(columns, collate_fn=lambda samples: {"n": np.array([len(one["t"]) for one in samples])})
+    assert joined["n"].tolist() == [1, 2]
+
+
+def test_a_later_sample_that_does_not_fit_is_told_with_its_field() -> None:
+    for value, words in ((1, '"t" is one number, and varies in length in sample 0'), ("\ud800", '"t" is a text with')):
+        with pytest.raises(feedline.SampleError, match=words):
+            first([{"t": "a"}, {"t": value}], max_length={"t": 5})
+
+
+def test_a_field_is_asked_for_by_its_name() -> None:
+    for copy in (False, True):
+        with feedline.Loader(np.arange(4), 2, framework="numpy", workers=0, copy=copy) as loader:
+            batch = next(iter(loader))
+            assert batch["0"].tolist() == [0, 1]
+            with pytest.raises(KeyError, match=r'0 is no name of a field: give one as batch\["0"\]'):
+                batch[0]
+
+
+def test_a_path_may_be_a_path(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.arange(3))
+    assert len(feedline.open(tmp_path / "x.npy")) == 3

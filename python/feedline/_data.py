@@ -819,6 +819,8 @@ def images(
             ``views=[(2, large), (6, small)]``.
         listing_age: As for :func:`feedline.open`.
     """
+    if isinstance(transforms, Transform):
+        raise ConfigError(f"transforms is {transforms!r}: give a list, [{transforms!r}]")
     steps = [_step(place, step) for place, step in enumerate(transforms)]
     age = _options.whole("listing_age", listing_age)
     listed = (None if root is None else _options.path("root", root), label, _options.maybe("class_from", class_from), age)
@@ -878,6 +880,8 @@ def _views(views: Any, steps: list[Any]) -> list[tuple[int, list[tuple[str, dict
     if steps:
         raise ConfigError("views have transforms of their own: leave out the other list, or give views=2")
     lists = []
+    if isinstance(views, str) or not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in views):
+        raise ConfigError(f"views is {views!r}: give a number, or pairs such as [(2, [RandomResizedCrop(224)])]")
     for count, own in views:
         own = [_step(place, step) for place, step in enumerate(own)]
         lists.append((_options.whole("a number of views", count), own))

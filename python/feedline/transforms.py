@@ -11,10 +11,12 @@ picture that a sampler draws several times in an epoch is cropped anew each time
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Union
 
+from . import _options
 from ._errors import ConfigError
 
 __all__ = [
@@ -38,15 +40,54 @@ __all__ = [
 _Size = Union[int, Sequence[int]]
 
 
-def _pair(size: _Size) -> tuple[int, int]:
-    if isinstance(size, int):
-        return size, size
-    height, width = size
+def _is_one(value: Any) -> bool:
+    """Whether ``value`` is one number, not several."""
+    return hasattr(value, "__index__") and getattr(value, "ndim", 0) == 0
+
+
+def _pair(name: str, size: Any) -> tuple[int, int]:
+    given = [size, size] if _is_one(size) else list(size) if _is_list(size) else []
+    if len(given) != 2:
+        raise ConfigError(f"{name}({size!r}): give the size in pixels, a whole number or (height, width)")
+    height, width = (_options.whole(f"the size of {name}", one, 1) for one in given)
     return height, width
+
+
+def _is_list(value: Any) -> bool:
+    return hasattr(value, "__iter__") and hasattr(value, "__len__") and not isinstance(value, (str, bytes))
+
+
+def _between(name: str, value: Any, low: float, high: float) -> float:
+    """A number from ``low`` to ``high``."""
+    number = _options.number(name, value)
+    if not low <= number <= high:
+        to = f"to {high:g}" if math.isfinite(high) else "on"
+        raise ConfigError(f"{name} is {value!r}: give a number from {low:g} {to}")
+    return number
+
+
+def _range(name: str, value: Any) -> tuple[float, float]:
+    """Two numbers above 0, the lower one first."""
+    given = list(value) if _is_list(value) else []
+    numbers = [_options.number(name, one) for one in given]
+    if len(numbers) != 2 or not 0 < numbers[0] <= numbers[1] < math.inf:
+        raise ConfigError(f"{name} is {value!r}: give the least and the largest, two numbers above 0")
+    return numbers[0], numbers[1]
+
+
+def _colour(name: str, fill: Any) -> tuple[int, ...]:
+    """Three levels from 0 to 255, or one for all."""
+    given = [fill] * 3 if _is_one(fill) else list(fill) if _is_list(fill) else []
+    if len(given) != 3:
+        raise ConfigError(f"{name} is {fill!r}: give a level from 0 to 255, or three of them")
+    return tuple(_options.whole(name, level, 0, 255) for level in given)
 
 
 class Transform:
     """The base class of the transforms of this module."""
+
+    def __post_init__(self) -> None:
+        self.options()
 
     def options(self) -> dict[str, Any]:
         """The options in the form of the compiled part."""
@@ -66,8 +107,9 @@ class Resize(Transform):
     interpolation: str = "bilinear"
 
     def options(self) -> dict[str, Any]:
-        shorter = self.size if isinstance(self.size, int) else None
-        return {"shorter_side": shorter, "size": _pair(self.size), "interpolation": self.interpolation}
+        size = _pair("Resize", self.size)
+        shorter = size[0] if _is_one(self.size) else None
+        return {"shorter_side": shorter, "size": size, "interpolation": self.interpolation}
 
 
 @dataclass(repr=False)
@@ -77,7 +119,7 @@ class CenterCrop(Transform):
     size: _Size
 
     def options(self) -> dict[str, Any]:
-        return {"size": _pair(self.size)}
+        return {"size": _pair("CenterCrop", self.size)}
 
 
 @dataclass(repr=False)
@@ -87,7 +129,7 @@ class RandomCrop(Transform):
     size: _Size
 
     def options(self) -> dict[str, Any]:
-        return {"size": _pair(self.size)}
+        return {"size": _pair("RandomCrop", self.size)}
 
 
 @dataclass(repr=False)
@@ -100,7 +142,12 @@ class RandomResizedCrop(Transform):
     interpolation: str = "bilinear"
 
     def options(self) -> dict[str, Any]:
-        return {**vars(self), "size": _pair(self.size)}
+        return {
+            "size": _pair("RandomResizedCrop", self.size),
+            "scale": _range("the scale of RandomResizedCrop", self.scale),
+            "ratio": _range("the ratio of RandomResizedCrop", self.ratio),
+            "interpolation": self.interpolation,
+        }
 
 
 @dataclass(repr=False)
@@ -111,11 +158,14 @@ class Pad(Transform):
     fill: int | tuple[int, int, int] = 0
 
     def options(self) -> dict[str, Any]:
-        given = [self.padding] if isinstance(self.padding, int) else list(self.padding)
-        sides = given * 4 if len(given) == 1 else given * 2 if len(given) == 2 else given
+        given: list[Any] = [self.padding] if _is_one(self.padding) else []
+        if isinstance(self.padding, Sequence) and not isinstance(self.padding, str):
+            given = list(self.padding)
+        if len(given) not in (1, 2, 4):
+            raise ConfigError(f"Pad({self.padding!r}): give one width, or (left, top, right, bottom)")
+        sides = [_options.whole("a width of Pad", width) for width in given * (4 // len(given))]
         left, top, right, bottom = sides
-        fill = (self.fill,) * 3 if isinstance(self.fill, int) else self.fill
-        return {"padding": (top, right, bottom, left), "fill": fill}
+        return {"padding": (top, right, bottom, left), "fill": _colour("the fill of Pad", self.fill)}
 
 
 @dataclass(repr=False)
@@ -124,12 +174,18 @@ class RandomHorizontalFlip(Transform):
 
     p: float = 0.5
 
+    def options(self) -> dict[str, Any]:
+        return {"p": _between("the probability of RandomHorizontalFlip", self.p, 0, 1)}
+
 
 @dataclass(repr=False)
 class RandomVerticalFlip(Transform):
     """Flips top and bottom with the probability ``p``."""
 
     p: float = 0.5
+
+    def options(self) -> dict[str, Any]:
+        return {"p": _between("the probability of RandomVerticalFlip", self.p, 0, 1)}
 
 
 @dataclass(repr=False)
@@ -147,7 +203,11 @@ class ColorJitter(Transform):
                 raise ConfigError(
                     f"ColorJitter({name}={value!r}): give one number, x: the factor is drawn from 1 - x to 1 + x"
                 )
-        return dict(vars(self))
+        most = {"hue": 0.5}
+        return {
+            name: _between(f"the {name} of ColorJitter", value, 0, most.get(name, math.inf))
+            for name, value in vars(self).items()
+        }
 
 
 @dataclass(repr=False)
@@ -155,6 +215,9 @@ class RandomGrayscale(Transform):
     """Converts to gray with the probability ``p``."""
 
     p: float = 0.1
+
+    def options(self) -> dict[str, Any]:
+        return {"p": _between("the probability of RandomGrayscale", self.p, 0, 1)}
 
 
 @dataclass(repr=False)
@@ -165,7 +228,10 @@ class GaussianBlur(Transform):
     sigma: tuple[float, float] = (0.1, 2.0)
 
     def options(self) -> dict[str, Any]:
-        return {"radius": self.kernel_size // 2, "sigma": self.sigma}
+        size = _options.whole("the kernel_size of GaussianBlur", self.kernel_size, 1)
+        if size % 2 == 0:
+            raise ConfigError(f"the kernel_size of GaussianBlur is {size}: give an odd number, such as {size + 1}")
+        return {"radius": size // 2, "sigma": _range("the sigma of GaussianBlur", self.sigma)}
 
 
 @dataclass(repr=False)
@@ -174,6 +240,12 @@ class RandAugment(Transform):
 
     num_ops: int = 2
     magnitude: int = 9
+
+    def options(self) -> dict[str, Any]:
+        return {
+            "num_ops": _options.whole("the num_ops of RandAugment", self.num_ops),
+            "magnitude": _options.whole("the magnitude of RandAugment", self.magnitude, 0, 30),
+        }
 
 
 @dataclass(repr=False)
@@ -190,6 +262,14 @@ class RandomErasing(Transform):
     ratio: tuple[float, float] = (0.3, 3.3)
     fill: tuple[int, int, int] | None = None
 
+    def options(self) -> dict[str, Any]:
+        return {
+            "p": _between("the probability of RandomErasing", self.p, 0, 1),
+            "scale": _range("the scale of RandomErasing", self.scale),
+            "ratio": _range("the ratio of RandomErasing", self.ratio),
+            "fill": None if self.fill is None else _colour("the fill of RandomErasing", self.fill),
+        }
+
 
 @dataclass(repr=False)
 class Normalize(Transform):
@@ -200,7 +280,27 @@ class Normalize(Transform):
     std: tuple[float, ...] = (0.229, 0.224, 0.225)
 
     def options(self) -> dict[str, Any]:
-        return {name: tuple(value) * 3 if len(value) == 1 else value for name, value in vars(self).items()}
+        given = {"mean": self.mean, "std": self.std}
+        for name, value in given.items():
+            if not _is_list(value) or len(value) not in (1, 3):
+                raise ConfigError(f"the {name} of Normalize is {value!r}: give one number per channel, in a list")
+        if len(self.mean) != len(self.std):
+            raise ConfigError(
+                f"Normalize has mean={self.mean!r} and std={self.std!r}: give both, with one number per channel"
+            )
+        # The least normal number of float32: division by a smaller one gives infinity.
+        least = {"mean": -math.inf, "std": 2.0**-126}
+        for name, value in given.items():
+            for number in value:
+                _check_level(name, number, least[name])
+        return {name: tuple(map(float, value)) * (3 // len(value)) for name, value in given.items()}
+
+
+def _check_level(name: str, value: Any, least: float) -> None:
+    number = _options.number(f"the {name} of Normalize", value)
+    if not least <= number < math.inf or math.isinf(number):
+        above = " above 0" if name == "std" else ""
+        raise ConfigError(f"the {name} of Normalize has {value!r}: give a number{above}")
 
 
 def moves(rows: Any) -> list[tuple[str, dict[str, Any]]]:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import feedline
+from feedline import transforms as T
 
 D = feedline.Data
 ONE = D({"x": np.arange(4)})
@@ -82,6 +83,49 @@ def test_a_field_is_asked_for_by_its_name() -> None:
             assert batch["0"].tolist() == [0, 1]
             with pytest.raises(KeyError, match=r'0 is no name of a field: give one as batch\["0"\]'):
                 batch[0]
+
+
+TRANSFORMS: list[tuple[Callable[[], Any], str]] = [
+    (lambda: T.RandomResizedCrop("a"), r"RandomResizedCrop\('a'\): give the size in pixels"),  # type: ignore[arg-type]
+    (lambda: T.RandomResizedCrop(2.5), r"RandomResizedCrop\(2.5\): give the size"),  # type: ignore[arg-type]
+    (lambda: T.RandomCrop((1, 2, 3)), r"give the size in pixels, a whole number or \(height, width\)"),
+    (lambda: T.CenterCrop(0), "the size of CenterCrop is 0: give a whole number from 1"),
+    (lambda: T.Resize((1.5, 2)), "the size of Resize is 1.5"),  # type: ignore[arg-type]
+    (lambda: T.RandomResizedCrop(4, scale=(2, 1)), "the scale of RandomResizedCrop is"),
+    (lambda: T.RandomResizedCrop(4, ratio=1), "the ratio of RandomResizedCrop is 1: give"),  # type: ignore[arg-type]
+    (lambda: T.Pad((1, 2, 3)), "give one width, or"),
+    (lambda: T.Pad(1, fill=300), "the fill of Pad is 300: give a whole number from 0 to 255"),
+    (lambda: T.RandomHorizontalFlip(2), "the probability of RandomHorizontalFlip is 2: give a number from 0 to 1"),
+    (lambda: T.RandomVerticalFlip(-1), "the probability of RandomVerticalFlip"),
+    (lambda: T.RandomGrayscale(float("nan")), "the probability of RandomGrayscale"),
+    (lambda: T.RandomErasing(1.5), "the probability of RandomErasing"),
+    (lambda: T.ColorJitter(-1), "the brightness of ColorJitter is -1: give a number from 0 on"),
+    (lambda: T.ColorJitter(hue=2), "the hue of ColorJitter is 2: give a number from 0 to 0.5"),
+    (lambda: T.GaussianBlur(4), "the kernel_size of GaussianBlur is 4: give an odd number, such as 5"),
+    (lambda: T.RandAugment(2, 99), "the magnitude of RandAugment is 99: give a whole number from 0 to 30"),
+    (lambda: T.Normalize(mean=[1]), "give both, with one number per channel"),  # type: ignore[arg-type]
+    (lambda: T.Normalize(mean=(1, 2)), "give one number per channel"),  # type: ignore[arg-type]
+    (lambda: T.Normalize(mean=0.5), "the mean of Normalize is 0.5: give one number"),  # type: ignore[arg-type]
+    (lambda: T.Normalize(std=(0, 0, 0)), "the std of Normalize has 0: give a number above 0"),
+    (lambda: T.Normalize(std=(1, 1, float("nan"))), "the std of Normalize has nan"),
+    (lambda: T.Normalize(mean=(1, 1, float("inf"))), "the mean of Normalize has inf"),
+    (lambda: feedline.images("p", T.Resize(4)), r"give a list, \[Resize\(4\)\]"),  # type: ignore[arg-type]
+    (lambda: feedline.images("p", views=[2, 3]), "give a number, or pairs such as"),  # type: ignore[list-item]
+]
+
+
+@pytest.mark.parametrize("at", range(len(TRANSFORMS)))
+def test_a_wrong_transform_is_refused_where_it_is_made(at: int) -> None:
+    call, words = TRANSFORMS[at]
+    with pytest.raises(feedline.ConfigError, match=words):
+        call()
+
+
+def test_sizes_and_levels_of_numpy_are_taken() -> None:
+    assert T.Resize(np.int64(4)).options()["shorter_side"] == 4  # type: ignore[arg-type]
+    assert T.CenterCrop(np.array([4, 5])).options()["size"] == (4, 5)  # type: ignore[arg-type]
+    options = T.Normalize(np.zeros(1), np.ones(1)).options()  # type: ignore[arg-type]
+    assert options == {"mean": (0.0,) * 3, "std": (1.0,) * 3}
 
 
 def test_a_path_may_be_a_path(tmp_path: Path) -> None:

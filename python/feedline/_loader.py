@@ -438,6 +438,7 @@ class Loader:
 
     def close(self) -> None:
         """Ends the loader and its threads. Arrays of its batches stay valid."""
+        self._inner.stop()
         self._reads.end()
         self._leave_epoch()
         self._inner.close()

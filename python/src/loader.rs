@@ -262,6 +262,13 @@ impl Loader {
         self.about.memory
     }
 
+    /// Lets the loader end, and waits for nothing. Worker processes that end after this are not its failure.
+    fn stop(&self) {
+        if !self.open.is_forked() {
+            self.open.stop();
+        }
+    }
+
     /// Ends the loader and its threads. A second call does nothing, and neither does a call in a forked
     /// child.
     fn close(&self, py: Python<'_>) -> PyResult<()> {

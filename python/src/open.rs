@@ -47,9 +47,14 @@ impl Open {
         }
     }
 
+    /// Lets the threads of the loader end, without waiting for them.
+    pub(crate) fn stop(&self) {
+        self.stop.stop();
+    }
+
     /// Ends the loader, and waits for its threads. A second call does nothing.
     pub(crate) fn close(&self) -> Result<()> {
-        self.stop.stop();
+        self.stop();
         self.close_within(self.drop_timeout)
     }
 

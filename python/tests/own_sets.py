@@ -169,19 +169,23 @@ class NotLoaded(Numbers):
 
 
 class Slow(Numbers):
-    """Samples that take long."""
+    """Late samples, which no early batch waits for in the same process, take long."""
 
     def __getitem__(self, index: int) -> Any:
-        time.sleep(30 if index >= 40 else 0.0)
+        if index >= 60:
+            self.first_time("spinning")
+            time.sleep(30)
         return {"id": index}
 
 
 class Busy(Numbers):
-    """Samples that never return, in Python."""
+    """Late samples never return, in Python."""
 
     def __getitem__(self, index: int) -> Any:
-        while index >= 4:
-            pass
+        if index >= 60:
+            self.first_time("spinning")
+            while True:
+                pass
         return {"id": index}
 
 

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -125,13 +126,25 @@ def test_a_sample_that_takes_long_is_waited_for(tmp_path: Path, caplog: pytest.L
         assert rows(loader) == wanted() and warnings(caplog) == []
 
 
-def test_close_does_not_wait_for_a_sample() -> None:
-    for data in (own_sets.Slow(), own_sets.Busy()):
-        loader = feedline.Loader(data, 2, framework="numpy", workers=2)
-        assert next(iter(loader))["id"][0] == 0
-        start = time.monotonic()
-        loader.close()
-        assert time.monotonic() - start < 4 and workers() == []
+@pytest.mark.parametrize("kind", [own_sets.Slow, own_sets.Busy])
+def test_close_does_not_wait_for_a_sample(kind: Any, tmp_path: Path) -> None:
+    loader = feedline.Loader(kind(100, str(tmp_path)), 2, framework="numpy", workers=2)
+    seen: list[BaseException] = []
+
+    def train() -> None:
+        try:
+            rows(loader)
+        except feedline.StoppedError as error:
+            seen.append(error)
+
+    training = threading.Thread(target=train)
+    training.start()
+    wait_until_spinning(tmp_path)
+    start = time.monotonic()
+    loader.close()
+    assert time.monotonic() - start < 4 and workers() == []
+    training.join(timeout=60)
+    assert not training.is_alive() and len(seen) == 1
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,8 @@
-"""Lightning, stopped within an epoch and continued by its own checkpoint, which has the loader's state."""
+"""Lightning, stopped within an epoch and continued by its own checkpoint, which has the loader's state.
+
+Lightning counts steps of its own: within an epoch, continue with the same batch size and number of ranks, or samples
+are left out.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Hugging Face's Trainer, stopped within an epoch and continued by its checkpoint, with the loader's state beside it."""
+"""Hugging Face's Trainer, stopped within an epoch and continued by its checkpoint, with the loader's state beside it.
+
+The Trainer counts steps of its own: within an epoch, continue with the same batch size and number of ranks, or samples
+are left out.
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import builtins
 import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -332,7 +332,7 @@ class Data:
         field: str | Sequence[str],
         window: int,
         *,
-        order: str = "best fit",
+        order: Literal["best fit", "in order"] = "best fit",
         within: int | None = None,
         split: bool = True,
         cut: bool = False,
@@ -369,7 +369,7 @@ class Data:
         """
         return packed(self, field, window, (order, within, split, cut, padded), labels, pad, shuffle)
 
-    def costs(self, by: str = "items") -> np.ndarray[Any, Any]:
+    def costs(self, by: Literal["items", "squares"] = "items") -> np.ndarray[Any, Any]:
         """The cost of each window of :meth:`packed`: its items, or ``"squares"``: the sum of the squares of its
         documents' lengths, as for attention, divided by the window.
         """
@@ -601,7 +601,7 @@ def open(
     max_length: int | Mapping[str, int] | None = None,
     split: str | None = None,
     classes: Sequence[str] | None = None,
-    nulls: str = "refuse",
+    nulls: Literal["refuse", "fill"] = "refuse",
     empty_members: bool = False,
     memory_limit: int | None = None,
     cache_bytes: int | None = None,
@@ -734,8 +734,8 @@ def images(
     classes: Sequence[str] | None = None,
     channels_first: bool = True,
     scaled_decode: bool = False,
-    decode: str = "cpu",
-    mode: str = "rgb",
+    decode: Literal["cpu", "gpu", "auto"] = "cpu",
+    mode: Literal["rgb", "gray", "rgba", "u16", "index"] = "rgb",
     annotations: str | os.PathLike[str] | None = None,
     mask: _parts.Names | None = None,
     depth: _parts.Names | None = None,

@@ -25,6 +25,13 @@ class Error(Exception):
     The text is one line: what is wrong, where, and what to do. An exception of your own code, raised by a
     data set or a hook, is the ``__cause__``, with its traceback.
 
+    Attributes, each ``None`` if it is not known:
+        stage: The stage of the pipeline: ``sampler``, ``decode``, ``transfer``, ``device map`` or ``compute``.
+        batch: The step of the batch within its epoch.
+        sample: The id of the sample.
+        path: The file or the URL.
+        offset: The byte in the file.
+
     >>> import feedline
     >>> try:
     ...     feedline.open("/no/such/file")

@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
@@ -147,7 +147,8 @@ class Loader:
             The report and the loader's ``repr`` state the choice and the measurement. ``map_batch`` runs
             where the samples are read; for data that feedline reads itself, in processes if a batch takes it
             a millisecond or more, mostly with the lock.
-        prefetch: Slots for batches on the device. Default: 3 to 8, by size.
+        prefetch: Slots for batches on the device. Default: 3 to 8, by size. A ``for`` loop needs 2, since its variable
+            holds a batch while the loop asks for the next one: with 1 it gets a :class:`SlotsHeldError`.
         world: ``"env"`` for the ranks of torchrun, Open MPI or Slurm, ``"torch"`` for those of
             ``torch.distributed``, a pair of rank and size, or ``None`` for one process that reads all.
         epochs: The number of epochs, if it is known: nothing is read ahead beyond the last one.
@@ -192,14 +193,14 @@ class Loader:
         split_shards: bool = False,
         sampler: Sampler | None = None,
         seed: int | None = None,
-        last_batch: str = "keep",
+        last_batch: Literal["keep", "drop", "pad"] = "keep",
         device: Any = "cpu",
-        framework: str | None = None,
+        framework: Literal["numpy", "torch", "jax"] | None = None,
         copy: bool = False,
         collate_fn: Callable[[list[Any]], Any] | None = None,
         max_length: Mapping[str, int] | None = None,
         workers: int | None = None,
-        parallel: str = "auto",
+        parallel: Literal["auto", "threads", "processes"] = "auto",
         prefetch: int | None = None,
         world: str | tuple[int, int] | None = "env",
         epochs: int | None = None,
@@ -209,7 +210,7 @@ class Loader:
         skip: Mapping[int, range] | None = None,
         map_batch: Callable[[dict[str, Any]], Any] | None = None,
         device_map: Callable[[dict[str, Any]], Any] | None = None,
-        transfer_mode: str = "auto",
+        transfer_mode: Literal["auto", "staged", "zero_copy", "resident"] = "auto",
         pinned_budget: int | None = None,
         record: str | os.PathLike[str] | None = None,
         held_timeout: float = 1.0,
@@ -405,7 +406,9 @@ class Loader:
         """Continues where the state was saved: the next ``for batch in loader`` is the rest of its epoch.
 
         Workers, device, batch size and ranks may differ; the data and the seed may not. An iterator that is
-        open continues at the state, too.
+        open continues at the state, too. Lightning and the Trainer of Hugging Face count steps of their own against
+        ``len(loader)``: with these two, batch size and ranks must stay the same within an epoch, or samples are left
+        out.
         """
         if not isinstance(state, Mapping) or "feedline" not in state:
             raise StateError("this is not a state of a feedline loader: give what state_dict() returned")

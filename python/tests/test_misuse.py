@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,27 @@ def test_sizes_and_levels_of_numpy_are_taken() -> None:
     assert T.CenterCrop(np.array([4, 5])).options()["size"] == (4, 5)  # type: ignore[arg-type]
     options = T.Normalize(np.zeros(1), np.ones(1)).options()  # type: ignore[arg-type]
     assert options == {"mean": (0.0,) * 3, "std": (1.0,) * 3}
+
+
+def test_the_help_of_an_error_has_its_attributes() -> None:
+    told = inspect.getdoc(feedline.Error) or ""
+    for name in [name for name in vars(feedline.Error) if not name.startswith("_")]:
+        assert f"    {name}: " in told, name
+
+
+@pytest.mark.parametrize(
+    ("function", "options"),
+    [
+        (feedline.Loader.__init__, "last_batch framework parallel transfer_mode"),
+        (feedline.images, "decode mode"),
+        (feedline.open, "nulls"),
+        (feedline.Data.packed, "order"),
+        (feedline.Data.costs, "by"),
+    ],
+)
+def test_options_of_a_few_words_are_typed_as_these(function: Callable[..., Any], options: str) -> None:
+    for option in options.split():
+        assert "Literal[" in str(inspect.signature(function).parameters[option].annotation), option
 
 
 def test_a_path_may_be_a_path(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from . import _feedline, _options
 from ._data import Data, of_set
@@ -16,7 +16,7 @@ def chats(
     path: str | os.PathLike[str],
     tokenizer: str | os.PathLike[str],
     *,
-    of: str = "messages",
+    of: Literal["messages", "completions", "preferences"] = "messages",
     learn: str | tuple[str, str] = "marked",
     template: str | None = None,
     messages: str = "messages",

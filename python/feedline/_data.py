@@ -740,7 +740,7 @@ def images(
     mask: _parts.Names | None = None,
     depth: _parts.Names | None = None,
     boxes: str | tuple[str, str] | None = None,
-    box_format: str = "xyxy",
+    box_format: Literal["xyxy", "xywh", "cxcywh", "xyxyn", "xywhn", "cxcywhn"] = "xyxy",
     points: _parts.Names | None = None,
     beside: _parts.Names | None = None,
     min_size: float = 1.0,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from . import _feedline, _own
 from ._data import Field, fields_at
@@ -63,7 +63,7 @@ class Source:
         field: str | Sequence[str],
         window: int,
         *,
-        order: str = "best fit",
+        order: Literal["best fit", "in order"] = "best fit",
         within: int = 1000,
         split: bool = True,
         cut: bool = False,

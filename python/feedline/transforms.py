@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any, Literal, Union
 
 from . import _options
 from ._errors import ConfigError
@@ -104,7 +104,7 @@ class Resize(Transform):
     """Resizes to ``(height, width)``, or the shorter side to one length."""
 
     size: _Size
-    interpolation: str = "bilinear"
+    interpolation: Literal["nearest", "bilinear", "bicubic", "lanczos"] = "bilinear"
 
     def options(self) -> dict[str, Any]:
         size = _pair("Resize", self.size)
@@ -139,7 +139,7 @@ class RandomResizedCrop(Transform):
     size: _Size
     scale: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
-    interpolation: str = "bilinear"
+    interpolation: Literal["nearest", "bilinear", "bicubic", "lanczos"] = "bilinear"
 
     def options(self) -> dict[str, Any]:
         return {

@@ -139,9 +139,13 @@ def test_the_help_of_an_error_has_its_attributes() -> None:
     ("function", "options"),
     [
         (feedline.Loader.__init__, "last_batch framework parallel transfer_mode"),
-        (feedline.images, "decode mode"),
+        (feedline.images, "decode mode box_format"),
         (feedline.open, "nulls"),
         (feedline.Data.packed, "order"),
+        (feedline.Source.packed, "order"),
+        (feedline.chats, "of"),
+        (T.Resize, "interpolation"),
+        (T.RandomResizedCrop, "interpolation"),
         (feedline.Data.costs, "by"),
     ],
 )

@@ -7,9 +7,11 @@ use super::steps::{Becomes, Step, Steps};
 use super::{Inspected, Options};
 
 /// The lines.
-pub(super) fn load(options: &Options, inspected: &Inspected) -> String {
+///
+/// # Errors
+/// Why there are none.
+pub(super) fn load(options: &Options, inspected: &Inspected, path: &str) -> Result<String, String> {
     let Inspected { reader, values, columns, .. } = inspected;
-    let path = options.path.display().to_string();
     let has_picture = super::picture::encoded(&**reader, values).is_some();
     let mut features: Vec<_> = feature(reader.format()).into_iter().collect();
     features.extend(has_picture.then_some("images"));
@@ -21,12 +23,12 @@ pub(super) fn load(options: &Options, inspected: &Inspected) -> String {
         format!("feedline-datasets = {{ version = \"0.1\", features = [{}] }}", features.join(", "))
     };
     let images = if has_picture { "\n  feedline-images = \"0.1\"" } else { "" };
-    let data = data(options, &path, &**reader, values, columns.as_ref());
-    format!(
+    let data = data(options, path, &**reader, values, columns.as_ref())?;
+    Ok(format!(
         "  # Cargo.toml\n  feedline = \"0.1\"\n  {features}{images}\n\n{data}  \
          let builder = Loader::builder(data).batch_size(256).shuffle().seed(7);\n  \
          let mut loader = builder.build(&Device::best()?)?;\n"
-    )
+    ))
 }
 
 /// The lines that make the data set.
@@ -36,7 +38,7 @@ fn data(
     reader: &dyn Reader,
     values: &Values,
     columns: Option<&Columns>,
-) -> String {
+) -> Result<String, String> {
     let fields = match (options.test, options.fill) {
         (false, false) => None,
         (true, false) => Some("split: Some(Split::Test)"),
@@ -52,28 +54,34 @@ fn data(
     };
     let is_text = |field: &SchemaField| field.element == ElementType::Text;
     if super::picture::encoded(reader, values).is_some() {
-        return format!(
+        return Ok(format!(
             "  let transforms = Transforms::new().random_resized_crop(224).flip(0.5);\n  \
              let data = ImageDataset::new({open}, transforms)?;\n"
-        );
+        ));
     }
-    let steps = columns.map(|columns| lines(&Steps::for_columns(columns, options.fill))).unwrap_or_default();
-    if !steps.is_empty() {
-        let varies =
-            columns.is_some_and(|all| all.columns.iter().any(|one| one.varies() && !all.is_category(one)));
-        let build = if varies { "reader" } else { "build" };
-        let table = format!("{table}\n{steps}      .{build}()?");
-        return if varies {
-            format!("  let table = {table};\n  let data = Ragged::measured(table)?;\n")
-        } else {
-            format!("  let data = {table};\n")
-        };
+    if let Some(columns) = columns {
+        let mut steps = Steps::new(columns, options.fill, |_| None);
+        if let Some(why) = steps.refused() {
+            return Err(why);
+        }
+        if options.fill {
+            // The options fill them in.
+            steps.columns.iter_mut().for_each(|step| step.missing = None);
+            steps.columns.retain(|step| step.is_category || step.is_cast);
+        }
+        if !steps.is_empty() {
+            let build = if steps.varies { "reader" } else { "build" };
+            let notes: String = steps.left_out.iter().map(|note| format!("  // {note}\n")).collect();
+            let table = format!("{table}\n{}      .{build}()?", lines(&steps));
+            return Ok(if steps.varies {
+                format!("{notes}  let table = {table};\n  let data = Ragged::measured(table)?;\n")
+            } else {
+                format!("{notes}  let data = {table};\n")
+            });
+        }
     }
     if reader.schema().spec().is_ok() {
-        return format!("  let data = Fixed::new({open})?;\n");
-    }
-    if reader.schema().fields().iter().any(|field| field.element == ElementType::U64) {
-        return format!("  let data = {open}; // a field of u64: leave it out, or store it as i64\n");
+        return Ok(format!("  let data = Fixed::new({open})?;\n"));
     }
     let text = reader.schema().fields().iter().find(|field| is_text(field) && field.shape == [None]);
     let tokens = text.map_or_else(String::new, |field| {
@@ -83,18 +91,21 @@ fn data(
             field.name
         )
     });
-    format!("  let reader = {open};\n{tokens}  let data = Ragged::measured(reader)?;\n")
+    Ok(format!("  let reader = {open};\n{tokens}  let data = Ragged::measured(reader)?;\n"))
 }
 
 /// The steps of a `Table`, a line each.
 fn lines(steps: &Steps) -> String {
-    let names = |names: &[&str]| names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
+    let names = |names: &mut dyn Iterator<Item = &str>| {
+        names.map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
+    };
     let mut lines = String::new();
-    if !steps.stack.is_empty() {
-        lines += &format!("      .stack(\"x\", [{}])\n", names(&steps.stack));
+    if !steps.stacked.is_empty() {
+        let stacked = names(&mut steps.stacked.iter().copied());
+        lines += &format!("      .stack({:?}, [{stacked}])\n", steps.stack);
     }
     if let Some(select) = &steps.select {
-        lines += &format!("      .select([{}])\n", names(select));
+        lines += &format!("      .select([{}])\n", names(&mut select.iter().map(String::as_str)));
     }
     for Step { name, is_category, is_cast, missing } in &steps.columns {
         if *is_category {
@@ -106,6 +117,8 @@ fn lines(steps: &Steps) -> String {
         let becomes = match missing {
             None => continue,
             Some(Becomes::None) => "Missing::Text(\"none\".into())",
+            Some(Becomes::Empty) => "Missing::Text(String::new())",
+            Some(Becomes::Nan) => "Missing::Number(f64::NAN)",
             Some(Becomes::Zero) => "Missing::Number(0.0)",
             Some(Becomes::Mean) => "Missing::Mean",
             Some(Becomes::Mask) => "Missing::Mask",

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use feedline_core::Error;
 use serde_json::json;
 
-use super::{Options, inspect};
+use super::{Options, inspect, load};
 
 /// Inspects each file below a folder that cannot be read because of `error`, and prints the list. Returns the
 /// line for standard error.
@@ -20,7 +20,13 @@ pub(super) fn print(options: &Options, error: &Error) -> std::io::Result<String>
             // The file may be good alone, but not match the others.
             Ok(_) if error.path() == Some(&of_one.path) => Err(error.clone()),
             inspected => inspected,
-        };
+        }
+        .map_err(|error| error.to_string())
+        // An empty file has no lines either, but is whole.
+        .and_then(|inspected| match load(&of_one, &inspected) {
+            Err(why) if !inspected.reader.is_empty() => Err(why),
+            _ => Ok(inspected),
+        });
         let name = of_one.path.display().to_string();
         let (state, line, entry) = match inspected {
             Ok(inspected) => {
@@ -30,7 +36,7 @@ pub(super) fn print(options: &Options, error: &Error) -> std::io::Result<String>
             }
             Err(error) => {
                 bad += 1;
-                ("bad", format!("{name}  {error}"), json!({"path": name, "error": error.to_string()}))
+                ("bad", format!("{name}  {error}"), json!({"path": name, "error": error}))
             }
         };
         text += &format!("{state:<8} {}\n", line.replace(char::is_control, " "));

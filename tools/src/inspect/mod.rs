@@ -26,7 +26,7 @@ mod steps;
 pub const HELP: &str = "\
 Says what a file or folder of training data holds.
 
-usage: inspect PATH [options]
+usage: feedline inspect PATH [options]
   --sample N      the sample to show, 0 without it
   --save FILE     writes the picture of that sample: as it is stored, or as PNG where the pixels are stored
   --all           read every sample: finds bad ones, and takes lengths and missing values over all
@@ -34,7 +34,7 @@ usage: inspect PATH [options]
   --fill          missing values become NaN, or zero among whole numbers; without it
                   a column that lacks values is followed by NAME.present
   --json          print one JSON object: format, samples, fields, classes, missing, first, last, lengths,
-                  sample, load
+                  sample, load, or no_load where no lines load it
   --help
 
 first and last are the SHA-256 of a sample: the bytes of its fields in order, little-endian, C order.
@@ -69,7 +69,7 @@ struct Inspected {
     first: Option<String>,
     last: Option<String>,
     lengths: Vec<Lengths>,
-    /// The columns, if it is a table.
+    /// The columns or fields; `None` if there are no samples.
     columns: Option<Columns>,
     /// The sample to show.
     values: Values,
@@ -122,7 +122,7 @@ fn inspect(options: &Options) -> Result<Inspected> {
     let rows =
         (0..counted).chain([options.sample, last].into_iter().filter(|&row| row >= counted && row <= last));
     let columns = Columns::read(&options.path, asked(options), &*reader, rows)?;
-    let masks: Vec<_> = columns.iter().flat_map(Columns::missing).map(|(name, _)| name.to_owned()).collect();
+    let masks: Vec<_> = columns.missing().map(|(name, _)| name.to_owned()).collect();
     if !options.fill && !masks.is_empty() {
         // Masks let the other values of rows with missing ones be read.
         reader = open_with(&options.path, &OpenOptions { masks, ..asked(options) })?;
@@ -144,7 +144,8 @@ fn inspect(options: &Options) -> Result<Inspected> {
     }
     let [first, last] = [checksum(&*reader, 0, &mut values)?, checksum(&*reader, last, &mut values)?];
     reader.read(options.sample, &mut values)?;
-    Ok(Inspected { reader, first: Some(first), last: Some(last), lengths, columns, values })
+    let (first, last, columns) = (Some(first), Some(last), Some(columns));
+    Ok(Inspected { reader, first, last, lengths, columns, values })
 }
 
 /// The checksum of a sample.
@@ -205,7 +206,7 @@ fn as_json(options: &Options, inspected: &Inspected) -> String {
     if let Some(classes) = reader.classes() {
         all["classes"] = classes.into();
     }
-    if let Some(columns) = columns {
+    if let Some(columns) = columns.as_ref().filter(|columns| columns.is_table) {
         let missing = columns.missing().map(|(name, count)| (name.to_owned(), count.into()));
         all["missing"] = json!({"rows": columns.rows, "columns": serde_json::Map::from_iter(missing)});
     }
@@ -221,7 +222,10 @@ fn as_json(options: &Options, inspected: &Inspected) -> String {
         let shown = fields.iter().zip(values.fields());
         let shown = shown.map(|(field, value)| (field.name.clone(), sample::show(field, value).into()));
         all["sample"] = json!({"number": options.sample, "fields": serde_json::Map::from_iter(shown)});
-        all["load"] = load(options, inspected).into();
+    }
+    match load(options, inspected) {
+        Ok(lines) => all["load"] = lines.into(),
+        Err(why) => all["no_load"] = why.into(),
     }
     format!("{all}\n")
 }
@@ -254,21 +258,32 @@ fn as_text(options: &Options, inspected: &Inspected) -> String {
         let mean = lengths.mean();
         text += &format!("lengths  {name}: {min} to {max}, mean {mean:.1}, of {samples} samples\n");
     }
-    if reader.is_empty() {
-        return text;
+    if !reader.is_empty() {
+        text += &format!("\nsample {}\n", options.sample);
+        for (field, value) in reader.schema().fields().iter().zip(values.fields()) {
+            let (name, value) = (printable(field.name.clone()), printable(sample::show(field, value)));
+            text += &format!("  {name:<12} {value}\n");
+        }
+        text += &picture::for_terminal(&**reader, values);
     }
-    text += &format!("\nsample {}\n", options.sample);
-    for (field, value) in reader.schema().fields().iter().zip(values.fields()) {
-        text +=
-            &format!("  {:<12} {}\n", printable(field.name.clone()), printable(sample::show(field, value)));
+    text + &match load(options, inspected) {
+        Ok(lines) => format!("\nload it by\n{lines}"),
+        Err(why) => format!("\nno lines load it: {}\n", printable(why)),
     }
-    text += &picture::for_terminal(&**reader, values);
-    text += &format!("\nload it by\n{}", load(options, inspected));
-    text
 }
 
 /// The lines that load it, in the user's language.
-fn load(options: &Options, inspected: &Inspected) -> String {
-    let load: fn(&Options, &Inspected) -> String = if speaks_python() { python::load } else { lines::load };
-    load(options, inspected)
+///
+/// # Errors
+/// Why there are none.
+fn load(options: &Options, inspected: &Inspected) -> std::result::Result<String, String> {
+    if inspected.reader.is_empty() {
+        return Err("it has no samples".into());
+    }
+    let path = options.path.to_str().ok_or("its path is not Unicode: rename it")?;
+    if speaks_python() {
+        python::load(options, inspected, path)
+    } else {
+        lines::load(options, inspected, path)
+    }
 }

@@ -7,14 +7,16 @@ use super::steps::{Becomes, Step, Steps};
 use super::{Inspected, Options};
 
 /// The lines.
-pub(super) fn load(options: &Options, inspected: &Inspected) -> String {
+///
+/// # Errors
+/// Why there are none.
+pub(super) fn load(options: &Options, inspected: &Inspected, path: &str) -> Result<String, String> {
     let Inspected { reader, values, columns, .. } = inspected;
-    let path = text(&options.path.display().to_string());
     let split = if options.test { ", split=\"test\"" } else { "" };
-    let data = data(&path, split, options.fill, &**reader, values, columns.as_ref());
-    format!(
+    let data = data(&text(path), split, options.fill, &**reader, values, columns.as_ref())?;
+    Ok(format!(
         "  import feedline\n{data}  loader = feedline.Loader(data, batch_size=256, shuffle=True, seed=7)\n"
-    )
+    ))
 }
 
 /// The lines that make the data set.
@@ -25,31 +27,30 @@ fn data(
     reader: &dyn Reader,
     values: &Values,
     columns: Option<&Columns>,
-) -> String {
+) -> Result<String, String> {
     if super::picture::encoded(reader, values).is_some() {
-        return format!(
+        return Ok(format!(
             "  from feedline.transforms import RandomHorizontalFlip, RandomResizedCrop\n\n  \
              data = feedline.images({path}, [RandomResizedCrop(224), RandomHorizontalFlip()]{split})\n"
-        );
+        ));
     }
-    // `feedline.table` takes fields of one size only.
-    let varying = |columns: &Columns| {
-        columns.columns.iter().any(|column| column.varies() && !columns.is_category(column))
-    };
     let nulls = if is_filled { ", nulls=\"fill\"" } else { "" };
     if let Some(columns) = columns {
-        let steps = Steps::for_columns(columns, is_filled);
-        let is_open = is_filled || steps.is_empty();
-        if !is_open && !varying(columns) {
-            return format!("\n  data = feedline.table({path}{}{split})\n", arguments(&steps, None));
-        }
+        let all = Steps::new(columns, is_filled, complex);
+        let is_open = all.is_only_filling() && (is_filled || all.columns.is_empty());
         if !is_open {
-            let kept: Vec<_> = columns.columns.iter().filter(|column| is_kept(columns, column)).collect();
-            return format!(
-                "\n  # Its columns of text vary in length, and lack no value in feedline.open({path}, \
-                 nulls=\"fill\").\n  data = feedline.table({path}{}{split})\n",
-                arguments(&steps, Some(&kept))
-            );
+            // `feedline.table` takes fields of one size only.
+            let varying =
+                |column: &Column| (column.varies() && !columns.is_category(column)).then_some("vary in size");
+            let steps = Steps::new(columns, is_filled, |column| complex(column).or_else(|| varying(column)));
+            if let Some(why) = steps.refused() {
+                return Err(why);
+            }
+            let mut notes: String = steps.left_out.iter().map(|note| format!("  # {note}\n")).collect();
+            if all.varies && all.is_only_filling() {
+                notes += &format!("  # They lack no value in feedline.open({path}, nulls=\"fill\").\n");
+            }
+            return Ok(format!("\n{notes}  data = feedline.table({path}{}{split})\n", arguments(&steps)));
         }
     }
     let is_text =
@@ -57,22 +58,23 @@ fn data(
     let tokens = reader.schema().fields().iter().find(|field| is_text(field)).map(|field| {
         format!("  # As token ids: add tokenizer=\"tokenizer.json\", text={}\n", text(&field.name))
     });
-    format!("\n{}  data = feedline.open({path}{split}{nulls})\n", tokens.unwrap_or_default())
+    Ok(format!("\n{}  data = feedline.open({path}{split}{nulls})\n", tokens.unwrap_or_default()))
 }
 
-/// Whether a table of fields of one size has the column.
-fn is_kept(columns: &Columns, column: &Column) -> bool {
-    !column.is_beyond && (!column.varies() || columns.is_category(column))
+/// Why a column of complex numbers cannot be loaded.
+fn complex(column: &Column) -> Option<&'static str> {
+    matches!(column.field.element, ElementType::Complex64 | ElementType::Complex128).then_some(
+        "hold complex numbers, which a batch does not have (save real and imaginary parts as numbers)",
+    )
 }
 
-/// The arguments of `feedline.table` after the path; of the columns `kept` only, if that is not `None`.
-fn arguments(steps: &Steps<'_>, kept: Option<&[&Column]>) -> String {
-    let is_kept = |name: &str| kept.is_none_or(|kept| kept.iter().any(|column| column.name() == name));
+/// The arguments of `feedline.table` after the path.
+fn arguments(steps: &Steps<'_>) -> String {
     let list = |names: &mut dyn Iterator<Item = &str>| {
         let names: Vec<_> = names.map(text).collect();
         if names.is_empty() { String::new() } else { format!("[{}]", names.join(", ")) }
     };
-    let columns = || steps.columns.iter().filter(|step| is_kept(step.name));
+    let columns = || steps.columns.iter();
     let becomes = |what: Becomes| {
         list(&mut columns().filter(move |step| step.missing == Some(what)).map(|step| step.name))
     };
@@ -81,19 +83,13 @@ fn arguments(steps: &Steps<'_>, kept: Option<&[&Column]>) -> String {
         let pairs: Vec<_> = columns().filter_map(pair).collect();
         if pairs.is_empty() { String::new() } else { format!("{{{}}}", pairs.join(", ")) }
     };
-    let select = match (&steps.select, kept) {
-        (Some(names), _) => list(&mut names.iter().copied().filter(|&name| name == "x" || is_kept(name))),
-        (None, None) => String::new(),
-        (None, Some(kept)) => {
-            let stack = (!steps.stack.is_empty()).then_some("x");
-            let others = kept.iter().map(|column| column.name()).filter(|name| !steps.stack.contains(name));
-            list(&mut stack.into_iter().chain(others))
-        }
-    };
-    let stack = list(&mut steps.stack.iter().copied());
-    let stack = if stack.is_empty() { stack } else { format!("{{\"x\": {stack}}}") };
+    let select = list(&mut steps.select.iter().flatten().map(String::as_str));
+    let stack = list(&mut steps.stacked.iter().copied());
+    let stack = if stack.is_empty() { stack } else { format!("{{{}: {stack}}}", text(&steps.stack)) };
     let fill = pairs(&|step| match step.missing {
         Some(Becomes::None) => Some("\"none\""),
+        Some(Becomes::Empty) => Some("\"\""),
+        Some(Becomes::Nan) => Some("float(\"nan\")"),
         Some(Becomes::Zero) => Some("0"),
         _ => None,
     });

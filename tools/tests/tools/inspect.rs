@@ -330,5 +330,115 @@ fn the_program_feedline_inspects_and_packs_as_the_examples_do() {
     let line = String::from_utf8(ours.stderr).unwrap();
     assert!(ours.status.code() == Some(2) && line.starts_with("feedline: no such file"), "{line}");
     let help = String::from_utf8(feedline(&["pack", "--help"]).stdout).unwrap();
-    assert!(help.contains("usage: pack SRC DST") && help.matches("exit code").count() == 1, "{help}");
+    assert!(
+        help.contains("usage: feedline pack SRC DST") && help.matches("exit code").count() == 1,
+        "{help}"
+    );
+}
+
+/// `rows` rows of a column `ts` of Unix times, and of 20 fractions.
+fn times(rows: u64) -> String {
+    let names = (0..20).map(|column| format!(",c{column}"));
+    let row = |row: u64| format!("{}{}\n", 1_700_000_001 + 2 * row, ",0.5".repeat(20));
+    format!("ts{}\n{}", names.collect::<String>(), (0..rows).map(row).collect::<String>())
+}
+
+/// What the command prints about the file, as JSON, in Rust's words and in Python's.
+fn in_both_languages(path: &std::path::Path, options: &[&str]) -> [Value; 2] {
+    let arguments = [&[path.to_str().unwrap(), "--json"], options].concat();
+    let python = crate::words::python(&[&["inspect"], &arguments[..]].concat());
+    [inspect(&arguments).stdout, python.stdout].map(|text| serde_json::from_slice(&text).unwrap())
+}
+
+/// The lines that `in_both_languages` has.
+fn lines_of(printed: &[Value; 2]) -> [&str; 2] {
+    [0, 1].map(|at| printed[at]["load"].as_str().unwrap_or_else(|| panic!("no lines: {}", printed[at])))
+}
+
+#[test]
+fn a_stack_has_no_column_whose_whole_numbers_f32_does_not_hold() {
+    use feedline_datasets::Table;
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(folder.path(), "wide.csv", times(50).as_bytes());
+    let names: Vec<_> = (0..20).map(|column| format!("c{column}")).collect();
+    let stacked = names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
+    let printed = in_both_languages(&path, &[]);
+    let [rust, python] = lines_of(&printed);
+    assert!(rust.contains(&format!(".stack(\"x\", [{stacked}])\n      .build()?")), "{rust}");
+    assert!(python.contains(&format!("table({path:?}, stack={{\"x\": [{stacked}]}})")), "{python}");
+    let data = Table::open(&path).stack("x", &names).build().unwrap();
+    let mut loader = feedline::Loader::builder(data).batch_size(50).build_host().unwrap();
+    let batch = loader.epoch(0).unwrap().next().unwrap().unwrap();
+    assert_eq!(batch.field::<i64>("ts").unwrap()[20], 1_700_000_041);
+    // A column called x keeps its name, and the fill of the options applies to the stack too.
+    let table = times(3).replacen("ts", "x", 1).replacen("0.5", "", 1);
+    let path = write(folder.path(), "x.csv", table.as_bytes());
+    let printed = in_both_languages(&path, &["--fill"]);
+    let [rust, python] = lines_of(&printed);
+    assert!(rust.contains(".stack(\"x2\", [\"c0\"") && !rust.contains(".missing("), "{rust}");
+    assert!(
+        python.contains("stack={\"x2\": [\"c0\"") && python.contains("fill={\"c0\": float(\"nan\")}"),
+        "{python}"
+    );
+}
+
+#[test]
+fn of_more_fields_than_a_batch_has_the_first_are_loaded() {
+    let folder = tempfile::tempdir().unwrap();
+    // 20 arrays of 2 rows of 2 numbers.
+    let (mut header, mut values) = (serde_json::Map::new(), Vec::<u8>::new());
+    for array in 0..20 {
+        let offsets = [values.len(), values.len() + 16];
+        header.insert(
+            format!("a{array:02}"),
+            json!({"dtype": "F32", "shape": [2, 2], "data_offsets": offsets}),
+        );
+        values.extend([0; 16]);
+    }
+    let header = serde_json::to_vec(&header).unwrap();
+    let bytes = [&(header.len() as u64).to_le_bytes()[..], &header, &values].concat();
+    let path = write(folder.path(), "many.safetensors", &bytes);
+    let printed = in_both_languages(&path, &[]);
+    let names: Vec<_> = (0..16).map(|array| format!("a{array:02}")).collect();
+    let select = names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
+    let why = "A batch has at most 16 fields: 4 of 20 are left out.";
+    for (lines, selects) in
+        lines_of(&printed).iter().zip([format!(".select([{select}])"), format!("select=[{select}])")])
+    {
+        assert!(lines.contains(why) && lines.contains(&selects), "{lines}");
+    }
+    let data = feedline_datasets::Table::open(&path).select(&names).build().unwrap();
+    assert_eq!(feedline::Dataset::spec(&data).fields().len(), 16);
+    assert!(feedline::Loader::builder(data).batch_size(2).build_host().is_ok());
+}
+
+#[test]
+fn what_cannot_be_loaded_has_no_lines_but_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = write(folder.path(), "empty.npy", &npy("<f4", "False", "(0, 3)", &[]));
+    for printed in in_both_languages(&empty, &[]) {
+        assert_eq!((&printed["load"], &printed["no_load"]), (&Value::Null, &json!("it has no samples")));
+    }
+    let text = String::from_utf8(inspect(&[empty.to_str().unwrap()]).stdout).unwrap();
+    assert!(text.ends_with("\nno lines load it: it has no samples\n"), "{text}");
+    // Batches have complex numbers as two floats, but not in Python.
+    let complex = write(folder.path(), "set/0.npy", &npy("<c16", "False", "(2,)", &[0; 32]));
+    let [rust, python] = in_both_languages(&complex, &[]);
+    assert!(rust["load"].as_str().unwrap().contains("Fixed::new("), "{rust}");
+    assert!(python["no_load"].as_str().unwrap().contains("hold complex numbers"), "{python}");
+    write(folder.path(), "set/1.npy", b"");
+    let listed = crate::words::python(&["inspect", folder.path().join("set").to_str().unwrap()]);
+    let text = String::from_utf8(listed.stdout).unwrap();
+    let is_bad = |file: &str| text.lines().any(|line| line.starts_with("bad") && line.contains(file));
+    assert!(is_bad("0.npy") && is_bad("1.npy") && text.contains("hold complex numbers"), "{text}");
+    // u64 needs a cast; beyond i64 it has no type.
+    let small = write(folder.path(), "u.npy", &npy("<u8", "False", "(1,)", &7u64.to_le_bytes()));
+    let printed = in_both_languages(&small, &[]);
+    let [rust, python] = lines_of(&printed);
+    assert!(rust.contains(".cast(\"array\", DType::I64)\n      .build()?"), "{rust}");
+    assert!(python.contains("feedline.table(") && python.contains("cast={\"array\": \"int64\"}"), "{python}");
+    let beyond = write(folder.path(), "v.npy", &npy("<u8", "False", "(1,)", &u64::MAX.to_le_bytes()));
+    for printed in in_both_languages(&beyond, &[]) {
+        assert!(printed["no_load"].as_str().unwrap().contains("beyond i64: \"array\""), "{printed}");
+    }
 }

@@ -17,3 +17,4 @@ mod run;
 #[expect(dead_code, reason = "here nothing goes wrong")]
 #[path = "../../../datasets/tests/server/mod.rs"]
 mod server;
+mod words;

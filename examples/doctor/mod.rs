@@ -16,13 +16,14 @@ use serde::Serialize;
 const HELP: &str = "\
 Looks at the machine, and says what will limit training on it and what to change. Needs no GPU.
 
-usage: doctor [options]
+usage: feedline doctor [options]
   --data FOLDER   measure reads there [the folder for temporary files]
   --profile FILE  say what limited the run whose service times are there: SAVED_BY
   --json          print one JSON object
   --help
 
-Takes a few seconds and up to 0.5 GB of memory. exit code: 0, also without a GPU; 2 for a wrong option";
+Takes a few seconds and up to 0.5 GB of memory.
+";
 
 /// The text of `--help`.
 pub(crate) fn help() -> String {
@@ -48,11 +49,16 @@ pub(crate) fn run(mut parser: lexopt::Parser) -> Result<String, Box<dyn Error>> 
     while let Some(argument) = parser.next()? {
         match argument {
             Long("json") => json = true,
-            Long("data") => folder = parser.value()?.parse::<PathBuf>()?,
+            Long("data") => {
+                folder = PathBuf::from(parser.value()?);
+                if !folder.is_dir() {
+                    return Err(format!("--data {}: give a folder that exists", folder.display()).into());
+                }
+            }
             Long("profile") => {
                 run = Some(Diagnosis::of_profile(&Profile::read(parser.value()?.parse::<PathBuf>()?)?));
             }
-            Long("help") | Short('h') => return Ok(help() + "\n"),
+            Long("help") | Short('h') => return Ok(help() + "\nexit code: 0 done, 2 an error\n"),
             other => return Err(format!("{}: see --help", other.unexpected()).into()),
         }
     }

@@ -12,7 +12,7 @@ use serde_json::json;
 const HELP: &str = "\
 Predicts from the service times of a run what other settings would give.
 
-usage: whatif FILE [options]
+usage: feedline whatif FILE [options]
   --workers N     decode threads [as measured]
   --depth N       batches on the device at a time [as measured]
   --step-us T     the consumer's time per batch [as measured]
@@ -26,7 +26,7 @@ usage: whatif FILE [options]
   --help
 
 FILE holds the service times of a run: SAVED_BY. The replay is in virtual time.
-exit code: 0 done, 2 an error";
+";
 
 /// The text of `--help`.
 pub(crate) fn help() -> String {
@@ -45,7 +45,9 @@ struct Options {
 
 /// The prediction as text, or as JSON.
 pub(crate) fn run(parser: lexopt::Parser) -> Result<String, Box<dyn Error>> {
-    let Some(options) = parse(parser)? else { return Ok(help() + "\n") };
+    let Some(options) = parse(parser)? else {
+        return Ok(help() + "\nexit code: 0 done, 2 an error\n");
+    };
     let profile = Profile::read(&options.path)?;
     let measured = WhatIf::default().predict(&profile, options.batches);
     let asked = options.what.predict(&profile, options.batches);

@@ -18,7 +18,7 @@ use crate::EXIT;
 pub const HELP: &str = "\
 Writes any file or folder of training data as Arrow files.
 
-usage: pack SRC DST [options]
+usage: feedline pack SRC DST [options]
   --shard-mib N   DST is a folder: files of about N MiB each, with an index
   --test          the test set of a folder or archive whose file names tell the sets apart
   --fill          missing values become NaN, or zero among whole numbers; without it they are an error

@@ -6,6 +6,7 @@ use std::error::Error;
 use std::path::PathBuf;
 
 use crate::Outcome;
+use feedline_core::internal::speaks_python;
 use feedline_record::{Run, SkipRange, Spike, spikes_page};
 use lexopt::prelude::{Long, Value, ValueExt as _};
 use serde_json::json;
@@ -105,7 +106,7 @@ fn as_text(name: &str, spikes: &[Spike], skips: &[SkipRange], files: &[Files]) -
     }
     let mut text = String::new();
     for (Spike { step, value, before }, files) in spikes.iter().zip(files) {
-        text += &format!("step {step}: {name} is {value:.4}, and was about {before:.4} before\n");
+        text += &format!("step {step}: {}\n", says(name, *value, *before));
         for (file, samples) in files.iter().take(FILES) {
             text += &format!("  {samples} samples of {file}\n");
         }
@@ -113,11 +114,40 @@ fn as_text(name: &str, spikes: &[Spike], skips: &[SkipRange], files: &[Files]) -
             text += &format!("  and of {} other files\n", files.len() - FILES);
         }
     }
-    text += "to resume without them:\n";
-    for SkipRange { epoch, steps } in skips {
-        text += &format!("  .skip({epoch}, {}..{})\n", steps.start, steps.end);
+    text + "to resume without them:\n" + &resume(skips)
+}
+
+/// The value and its neighbours, of which there may be too few.
+fn says(name: &str, value: f64, before: f64) -> String {
+    if before.is_finite() {
+        format!("{name} is {value:.4}, and was about {before:.4} before")
+    } else {
+        format!("{name} is {value:.4}, and too few values around it are finite to compare with")
     }
-    text
+}
+
+/// The options that skip the steps, in the user's language.
+fn resume(skips: &[SkipRange]) -> String {
+    if !speaks_python() {
+        let call = |SkipRange { epoch, steps }: &SkipRange| {
+            format!("  .skip({epoch}, {}..{})\n", steps.start, steps.end)
+        };
+        return skips.iter().map(call).collect();
+    }
+    // The dict has one range per epoch.
+    let mut epochs = BTreeMap::<u64, std::ops::Range<u64>>::new();
+    let mut is_joined = false;
+    for SkipRange { epoch, steps } in skips {
+        let of_epoch = epochs.entry(*epoch).or_insert_with(|| steps.clone());
+        is_joined |= of_epoch.start != steps.start;
+        of_epoch.end = steps.end;
+    }
+    let ranges: Vec<_> = epochs
+        .iter()
+        .map(|(epoch, steps)| format!("{epoch}: range({}, {})", steps.start, steps.end))
+        .collect();
+    let joined = if is_joined { "  (one range per epoch: it also skips the steps in between)\n" } else { "" };
+    format!("  skip={{{}}}\n{joined}", ranges.join(", "))
 }
 
 fn as_json(spikes: &[Spike], skips: &[SkipRange], files: &[Files]) -> String {

@@ -360,3 +360,53 @@ fn every_command_says_where_a_kill_has_cut_the_record() {
         assert!(line.contains("the record is damaged at step") && line.contains("rank-0.rec"), "{line}");
     }
 }
+
+/// A run of 20 steps whose loss at `step` is `value`.
+fn run_with(folder: &Path, step: usize, value: f64) -> PathBuf {
+    let data = write(folder, "n.npy", &npy("|u1", "False", "(40, 1)", &[0; 40]));
+    let run = folder.join(format!("run-{step}-{value}"));
+    let options = RecordOptions { data: Some(data.clone()), ..RecordOptions::default() };
+    let recorder = Recorder::new(&run, options);
+    let mut loader = Loader::builder(set(&data, None)).batch_size(2).record(&recorder).build_host().unwrap();
+    for (number, batch) in loader.epoch(0).unwrap().enumerate() {
+        drop(batch.unwrap());
+        recorder.note("loss", if number == step || value.is_nan() { value } else { 1.0 }).unwrap();
+    }
+    run
+}
+
+#[test]
+fn the_steps_to_skip_are_shown_in_the_words_of_python() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = run_with(folder.path(), 11, 7.0);
+    let output = crate::words::python(&["spikes", run.to_str().unwrap()]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.ends_with("to resume without them:\n  skip={0: range(11, 12)}\n"), "{text}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn losses_that_are_all_nan_have_no_value_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = run_with(folder.path(), 0, f64::NAN);
+    let text = prints(1, &["spikes", run.to_str().unwrap()]);
+    let line = "step 3: loss is NaN, and too few values around it are finite to compare with\n";
+    assert!(text.contains(line) && !text.contains("about NaN"), "{text}");
+}
+
+#[test]
+fn a_folder_that_does_not_exist_is_wrong_input_of_the_doctor() {
+    let error = prints(2, &["doctor", "--data", "/nowhere/at/all"]);
+    assert_eq!(error, "feedline: --data /nowhere/at/all: give a folder that exists\n");
+}
+
+#[test]
+fn every_help_has_one_usage_of_one_form_and_the_exit_codes_once() {
+    let commands = ["inspect", "pack", "replay", "diff", "sightings", "spikes", "verify", "doctor", "whatif"];
+    for command in commands {
+        let help = prints(0, &[command, "--help"]);
+        assert!(help.contains(&format!("\nusage: feedline {command} ")), "{help}");
+        assert_eq!((help.matches("usage: ").count(), help.matches("exit code").count()), (1, 1), "{help}");
+        assert!(help.contains("exit code: 0 equal, or done; 1 a difference, which is named; 2 an error"));
+    }
+}

@@ -1,5 +1,5 @@
-//! The columns of a table, or the fields of another format: missing values, texts that repeat, and numbers that
-//! a dtype does not hold.
+//! The columns of a table, or the fields of another format: missing values, texts that repeat, and numbers
+//! that a dtype does not hold.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -44,8 +44,8 @@ pub(super) struct Column {
 }
 
 impl Columns {
-    /// Reads `rows` of what `reader` opened with `options`. Of a format that is no table, reads them only if the
-    /// numbers decide how it is loaded.
+    /// Reads `rows` of what `reader` opened with `options`. Of a format that is no table, reads them only if
+    /// the numbers decide how it is loaded.
     pub(super) fn read(
         path: &Path,
         options: OpenOptions,

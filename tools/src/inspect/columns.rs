@@ -134,7 +134,7 @@ impl Column {
 
     /// Whether batches have a type for its values.
     pub(super) fn has_type(&self) -> bool {
-        !self.is_beyond && !(self.field.element == ElementType::U64 && self.varies())
+        !(self.is_beyond || self.field.element == ElementType::U64 && self.varies())
     }
 
     /// Whether `f32` holds the numbers that were read, and others of their magnitude.

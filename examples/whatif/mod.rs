@@ -13,7 +13,7 @@ const HELP: &str = "\
 Predicts from the service times of a run what other settings would give.
 
 usage: feedline whatif FILE [options]
-  --workers N     decode threads [as measured]
+  --workers N     workers [as measured]
   --depth N       batches on the device at a time [as measured]
   --step-us T     the consumer's time per batch [as measured]
   --decode-us T   one worker's time to decode a batch [as measured]

@@ -35,7 +35,10 @@ pub(crate) struct Options {
     pub(crate) last_batch: String,
     /// The index of the GPU; `None` for host memory.
     pub(crate) gpu: Option<usize>,
-    pub(crate) workers: Option<usize>,
+    /// Number of decode threads.
+    pub(crate) threads: Option<usize>,
+    /// The threads that ask one worker process; 1 without processes.
+    pub(crate) threads_per_worker: usize,
     pub(crate) prefetch: Option<usize>,
     /// Rank and size; `None` to use those of the environment.
     pub(crate) world: Option<(u32, u32)>,
@@ -125,9 +128,10 @@ pub(crate) fn builder(
     if options.is_under_one_lock {
         builder = internal::under_one_lock(builder);
     }
-    if let Some(workers) = options.workers {
-        builder = builder.workers(Workers::Count(workers));
+    if let Some(threads) = options.threads {
+        builder = builder.workers(Workers::Count(threads));
     }
+    builder = internal::threads_per_worker(builder, options.threads_per_worker);
     if let Some(slots) = options.prefetch {
         builder = builder.depth(slots);
     }

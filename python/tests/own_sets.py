@@ -107,6 +107,14 @@ class Faulty(Numbers):
         return super().__getitem__(index)
 
 
+class Waits(Numbers):
+    """Each sample takes 2 ms, without the lock."""
+
+    def __getitem__(self, index: int) -> Any:
+        time.sleep(0.002)
+        return super().__getitem__(index)
+
+
 class Local(Exception):
     """An exception that cannot be pickled."""
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import os
 import re
+import subprocess
 import sys
 import threading
 import time
@@ -15,7 +17,7 @@ from typing import Any
 import numpy as np
 import own_sets
 import pytest
-from conftest import skip_if_emulated, wait_until
+from conftest import PACKAGE, skip_if_emulated, wait_until
 
 import feedline
 from feedline._workers.choice import has_lock
@@ -314,6 +316,30 @@ def test_bad_samples_get_the_same_substitutes(tmp_path: Path, caplog: pytest.Log
     assert len(logged) == len(WAYS) and len(set(logged)) == 1
     assert f"unreadable sample 33: KeyError: 'lost' (file {own_sets.__file__}, line " in logged[0]
     assert all(one == seen[0] for one in seen) and len(seen[0]) == 60
+
+
+def test_the_report_counts_the_workers_that_the_user_gave(tmp_path: Path) -> None:
+    for parallel in ("processes", "threads"):
+        for count in (1, 2, 3):
+            data, how = own_sets.Waits(120), {"parallel": parallel, "workers": count}
+            with feedline.Loader(data, 8, framework="numpy", **how) as loader:
+                assert len(rows(loader)) == 120
+                report = loader.report()
+            assert report.data["setup"]["workers"] == count
+            profile = tmp_path / f"{parallel}{count}.json"
+            report.save_profile(profile)
+            assert json.loads(profile.read_text())["setup"]["workers"] == count
+            # The workers of the run change nothing; twice as many are faster.
+            assert gain(profile, count) == 1
+            assert 1.2 < gain(profile, 2 * count) < 2.2
+
+
+def gain(profile: Path, workers: int) -> float:
+    """What ``whatif`` predicts for another number of workers."""
+    command = [sys.executable, "-m", "feedline", "whatif", str(profile), "--workers", str(workers), "--json"]
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE)}
+    done = subprocess.run(command, capture_output=True, check=True, timeout=120, env=environment)
+    return float(json.loads(done.stdout)["gain"])
 
 
 def test_nothing_is_left_of_many_loaders() -> None:

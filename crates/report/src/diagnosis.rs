@@ -9,7 +9,7 @@ use feedline_core::internal::named;
 use serde::{Deserialize, Serialize};
 
 use crate::model::WhatIf;
-use crate::profile::{Profile, bounded_setup, bounded_times};
+use crate::profile::{Profile, bounded_setup, bounded_times, threads};
 use crate::ratio;
 use crate::servers::Served;
 use crate::stages::Stages;
@@ -242,13 +242,13 @@ impl Diagnosis {
             }
         }
         if let (Bound::Decode, Some(held)) = (bound, setup.groups_held)
-            && held < (setup.workers as u64).saturating_mul(2)
+            && held < (threads(setup) as u64).saturating_mul(2)
         {
             diagnosis.text += &format!(
                 "; the set's cache holds about {held} groups, too few for {} workers to decode ahead: let it \
                  hold {} ({}), or write smaller groups",
                 setup.workers,
-                setup.workers.saturating_mul(2),
+                threads(setup).saturating_mul(2),
                 named("OpenOptions::cache_bytes", "cache_bytes")
             );
         }
@@ -321,6 +321,32 @@ mod tests {
         let text = "decode-bound: the consumer waits 40 % of the time; 2 more workers give +";
         assert!(diagnosis.text.starts_with(text), "{diagnosis}");
         assert!(diagnosis.text.ends_with("%, then the copy at 48.0 GB/s is next"), "{diagnosis}");
+    }
+
+    #[test]
+    fn workers_of_two_threads_are_counted_as_workers() {
+        let told = |workers, threads_per_worker, groups_held| {
+            let setup = Setup {
+                workers,
+                threads_per_worker,
+                host_slots: 9,
+                device_slots: 8,
+                batch_size: 64,
+                groups_held,
+                ..Setup::default()
+            };
+            let service = ServiceTimes { decode_ns: 6_000_000, step_ns: 900_000, ..ServiceTimes::default() };
+            let profile = Profile { setup, samples: vec![service], ..Profile::default() };
+            Diagnosis::on(16, &setup, &service, &WhatIf::default().predict(&profile, 200).account, None)
+        };
+        let (threads, processes) = (told(4, 1, Some(7)), told(2, 2, Some(7)));
+        assert_eq!((threads.workers.unwrap().0, processes.workers.unwrap().0), (7, 4));
+        assert!(processes.text.contains("% of the time; 2 more workers give +"), "{processes}");
+        assert_eq!(threads.wait_share, processes.wait_share);
+        assert!(
+            processes.text.contains("too few for 2 workers to decode ahead: let it hold 8"),
+            "{processes}"
+        );
     }
 
     #[test]

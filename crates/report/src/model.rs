@@ -14,7 +14,7 @@ use feedline::internal::report::{self, Charger, piece_rows};
 use feedline::report::{Account, Cause, ServiceTimes, Setup};
 use feedline_core::Timeline;
 
-use crate::profile::{Profile, bounded_setup, bounded_times};
+use crate::profile::{Profile, bounded_setup, bounded_times, threads};
 use crate::servers::Lanes;
 
 /// Max batches of a prediction. Each batch takes 250 bytes.
@@ -36,7 +36,7 @@ const MAX_BATCHES: usize = 1 << 20;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WhatIf {
-    /// Decode threads.
+    /// Workers: decode threads, or worker processes of Python.
     pub workers: Option<usize>,
     /// Batches on the device at a time.
     pub depth: Option<usize>,
@@ -89,7 +89,7 @@ impl WhatIf {
             let map_ns = if sample.map_ns > 0 { sample.map_ns } else { mean.map_ns };
             let decode_ns = decode_ns.unwrap_or(sample.decode_ns);
             let sample = ServiceTimes { copy_ns, map_ns, decode_ns, ..sample };
-            model.batch(bounded_times(&self.times(sample)));
+            model.batch(bounded_times(&self.times(sample, setup.threads_per_worker)));
         }
         Prediction { account: model.account() }
     }
@@ -103,12 +103,16 @@ impl WhatIf {
         bounded_setup(&Setup { workers, device_slots, host_slots, ..*measured })
     }
 
-    fn times(&self, times: ServiceTimes) -> ServiceTimes {
+    fn times(&self, times: ServiceTimes, threads_per_worker: usize) -> ServiceTimes {
         let or = |given: Option<Duration>, measured| {
             given.map_or(measured, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
         };
         ServiceTimes {
-            decode_ns: or(self.decode, times.decode_ns),
+            // The threads of a worker wait for each other.
+            decode_ns: or(
+                self.decode.map(|time| time.saturating_mul(threads_per_worker as u32)),
+                times.decode_ns,
+            ),
             copy_ns: or(self.copy, times.copy_ns),
             map_ns: or(self.device_map, times.map_ns),
             step_ns: if times.device_ns > 0 { times.step_ns } else { or(self.step, times.step_ns) },
@@ -156,7 +160,7 @@ impl Model {
     fn new(setup: Setup, servers: Option<Lanes>, batches: usize) -> Self {
         let free = |count| (0..count).map(|_| Reverse(1)).collect();
         let (lanes, fill_ns) = servers.map_or((0, 0), |lanes| (lanes.count, lanes.fill_ns));
-        let (workers, lanes) = (free(setup.workers), free(lanes));
+        let (workers, lanes) = (free(threads(&setup)), free(lanes));
         let map_lanes = (0..setup.map_lanes).map(|_| Reverse((1, 1))).collect();
         let passed = Vec::with_capacity(batches);
         Self { setup, workers, lanes, fill_ns, reader: 1, map_lanes, passed }
@@ -295,9 +299,9 @@ impl Model {
     fn decode(&mut self, at: u64, decode_ns: u64) -> u64 {
         let rows = self.setup.batch_size.max(1);
         let row_ns = (decode_ns / rows as u64).max(1);
-        let pieces = rows.div_ceil(piece_rows(rows, row_ns, self.setup.workers));
+        let pieces = rows.div_ceil(piece_rows(rows, row_ns, threads(&self.setup)));
         // More pieces would make no difference.
-        let pieces = pieces.min(8 * self.setup.workers) as u64;
+        let pieces = pieces.min(8 * threads(&self.setup)) as u64;
         let mut decoded = at;
         for piece in 0..pieces {
             let Reverse(free) = self.workers.pop().unwrap_or(Reverse(1));
@@ -426,6 +430,23 @@ mod tests {
     }
 
     #[test]
+    fn two_threads_per_process_are_counted_as_one_worker() {
+        // Each of two threads waits 20 ms for the process, which takes 10 ms per batch.
+        let mut two = profile(2, 8, [0, 20, 0, 1]);
+        two.setup.threads_per_worker = 2;
+        let rate = |workers, decode: Option<u64>| {
+            let decode = decode.map(Duration::from_millis);
+            WhatIf { workers, decode, ..WhatIf::default() }.predict(&two, 1000).batches_per_s()
+        };
+        let four = WhatIf::default().predict(&profile(4, 8, [0, 20, 0, 1]), 1000).batches_per_s();
+        assert_eq!((rate(None, None), rate(Some(2), None), rate(None, Some(10))), (four, four, four));
+        assert!(
+            (rate(Some(4), None) / four - 2.0).abs() < 0.05
+                && (rate(Some(1), None) / four - 0.5).abs() < 0.02
+        );
+    }
+
+    #[test]
     fn servers_are_replayed_beside_the_workers_and_others_can_be_asked_for() {
         let rate = |what: WhatIf, profile: &Profile| what.predict(profile, 2000).batches_per_s();
         let profile = served(2, 2, 5);
@@ -477,6 +498,7 @@ mod tests {
             groups_held: Some(0),
             table_rows: Some((u64::MAX, false)),
             is_under_one_lock: true,
+            threads_per_worker: usize::MAX,
         };
         let on_host = Setup { lanes_read_host: true, ..huge };
         for setup in [huge, on_host, Setup { map_lanes: 0, ..on_host }, Setup::default()] {

@@ -75,10 +75,19 @@ impl Profile {
 /// Max time in a model: 1000 s. With it, the sum over all batches fits in 64 bits.
 pub(crate) const MAX_NS: u64 = 1_000_000_000_000;
 
+/// Max threads per worker in a model.
+const MAX_THREADS_PER_WORKER: usize = 8;
+
+/// Number of decode threads.
+pub(crate) fn threads(setup: &Setup) -> usize {
+    setup.workers.saturating_mul(setup.threads_per_worker.max(1))
+}
+
 /// Limits a setup to the limits of a loader. The setup may come from a file or a caller.
 pub(crate) fn bounded_setup(setup: &Setup) -> Setup {
     Setup {
         workers: setup.workers.clamp(1, MAX_WORKERS),
+        threads_per_worker: setup.threads_per_worker.clamp(1, MAX_THREADS_PER_WORKER),
         host_slots: setup.host_slots.clamp(1, MAX_SLOTS),
         device_slots: setup.device_slots.clamp(1, MAX_SLOTS),
         map_lanes: setup.map_lanes.min(MAX_WORKERS),

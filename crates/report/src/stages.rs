@@ -2,6 +2,8 @@
 
 use feedline::report::{ServiceTimes, Setup};
 
+use crate::profile::threads;
+
 use crate::diagnosis::Bound;
 use crate::ratio;
 
@@ -18,7 +20,7 @@ impl Stages {
         let ServiceTimes { read_ns, decode_ns, submit_ns, copy_ns, map_ns, step_ns, device_ns } = *service;
         let times = [
             (Bound::Source, read_ns as f64),
-            (Bound::Decode, (decode_ns + read_ns) as f64 / setup.workers.max(1) as f64),
+            (Bound::Decode, (decode_ns + read_ns) as f64 / threads(setup).max(1) as f64),
             (Bound::Copy, copy_ns.max(submit_ns) as f64),
             (Bound::DeviceMap, map_ns as f64 / setup.map_lanes.max(1) as f64),
             (Bound::Compute, step_ns.max(device_ns) as f64),

@@ -86,8 +86,7 @@ class Choice:
                 self.end()
                 raise
         if self.processes:
-            # Two per process, so that its next request is ready while it works.
-            self.threads = 2 * self.processes
+            self.threads = self.threads_per_worker * self.processes
         else:
             self._readings = [one.set.read_by(0, None) for leaf in leaves for one in leaf.all()]
             self.threads = _threads(leaves, workers)
@@ -144,6 +143,11 @@ class Choice:
         for reading in self._readings:
             reading.leave()
         self._readings = []
+
+    @property
+    def threads_per_worker(self) -> int:
+        """Two threads ask a process, so that its next request is ready while it works."""
+        return 2 if self.processes else 1
 
     @property
     def is_under_one_lock(self) -> bool:

@@ -332,6 +332,12 @@ pub fn under_one_lock<T: ?Sized>(mut builder: LoaderBuilder<T>) -> LoaderBuilder
     builder
 }
 
+/// Declares that `threads` decode threads ask one worker process, so that the report counts processes.
+pub fn threads_per_worker<T: ?Sized>(mut builder: LoaderBuilder<T>, threads: usize) -> LoaderBuilder<T> {
+    builder.options.threads_per_worker = threads.max(1);
+    builder
+}
+
 /// On the host device, large batches are handed over with the memory of their host slots, rather than copied:
 /// [`Loader::slot_addresses`](crate::Loader::slot_addresses) are not fixed then.
 pub fn hand_over<T: ?Sized>(mut builder: LoaderBuilder<T>) -> LoaderBuilder<T> {

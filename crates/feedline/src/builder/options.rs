@@ -51,6 +51,8 @@ pub(crate) struct LoaderOptions {
     pub(super) data_version: Option<String>,
     pub(super) world: World,
     pub(crate) workers: Workers,
+    /// The threads that make up one worker of the report.
+    pub(crate) threads_per_worker: usize,
     pub(crate) pool: Option<WorkerPool>,
     /// `None` for as many as [`depth`](super::LoaderBuilder::depth) says.
     pub(super) depth: Option<usize>,
@@ -89,6 +91,7 @@ impl LoaderOptions {
             data_version: None,
             world: World::single(),
             workers: Workers::PerCore,
+            threads_per_worker: 1,
             pool: None,
             depth: None,
             pinned_budget: PINNED_BUDGET,

@@ -212,7 +212,8 @@ fn setup(
     let blocks = builder.input.stable_dataset().and_then(|set| set.block_shuffle());
     let shares_queues = builder.device_map.is_some() && device.kind() == BackendKind::Cuda;
     Setup {
-        workers: pool.workers(),
+        workers: pool.workers().div_ceil(builder.threads_per_worker),
+        threads_per_worker: builder.threads_per_worker,
         host_slots: slots.0,
         device_slots: slots.1,
         batch_size: layout.capacity(),

@@ -15,7 +15,7 @@ use crate::tune::Tuning;
 /// The setup of a loader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setup {
-    /// Decode threads.
+    /// Workers: decode threads, or worker processes of Python.
     pub workers: usize,
     /// Pinned slots.
     pub host_slots: usize,
@@ -61,6 +61,10 @@ pub struct Setup {
     /// help.
     #[serde(default)]
     pub is_under_one_lock: bool,
+    /// Decode threads per worker: more than one if the workers are processes, each asked by several threads;
+    /// 0 is one.
+    #[serde(default)]
+    pub threads_per_worker: usize,
 }
 
 impl Setup {

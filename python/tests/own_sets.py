@@ -107,7 +107,7 @@ class Faulty(Numbers):
         return super().__getitem__(index)
 
 
-class Waits(Numbers):
+class Sleeps(Numbers):
     """Each sample takes 2 ms, without the lock."""
 
     def __getitem__(self, index: int) -> Any:

@@ -321,7 +321,7 @@ def test_bad_samples_get_the_same_substitutes(tmp_path: Path, caplog: pytest.Log
 def test_the_report_counts_the_workers_that_the_user_gave(tmp_path: Path) -> None:
     for parallel in ("processes", "threads"):
         for count in (1, 2, 3):
-            data, how = own_sets.Waits(120), {"parallel": parallel, "workers": count}
+            data, how = own_sets.Sleeps(120), {"parallel": parallel, "workers": count}
             with feedline.Loader(data, 8, framework="numpy", **how) as loader:
                 assert len(rows(loader)) == 120
                 report = loader.report()

@@ -100,8 +100,16 @@ _PATIENCE = 60.0
 _changed = threading.Condition()
 #: The turns that have begun, or wait for the last readers; and how often a thread's turn has begun.
 _open, _begun = 0, 0
-#: Of each thread: whether it reads without a turn, and the number of its turns, one within another.
-_own = threading.local()
+
+
+class _OfThread(threading.local):
+    #: Whether the thread reads without a turn.
+    reads = False
+    #: The number of its turns, one within another.
+    turns = 0
+
+
+_own = _OfThread()
 #: Seconds after which other threads get their turn.
 _SLICE = 0.002
 #: After this many wrong suspicions a generator counts as not used.
@@ -134,7 +142,7 @@ class SharedWatch:
 
     def read(self, read: Read, keys: Sequence[int]) -> tuple[list[Any], BaseException | None]:
         """The first of as many samples as there are keys."""
-        if getattr(_own, "reads", False):
+        if _own.reads:
             # Within a read of another data set, which looks at all generators. A turn may wait for it.
             return read(range(len(keys)))
         is_first, self._is_new = self._is_new, False
@@ -160,7 +168,7 @@ class SharedWatch:
     def _enters(self) -> int | None:
         """Counts this thread as a reader, after the turns of others; returns how many have begun. ``None`` if the
         thread must read in a turn."""
-        if self._used or getattr(_own, "turns", 0):
+        if self._used or _own.turns:
             return None
         with _changed:
             # The turn of another thread may have found what the data set uses.
@@ -181,7 +189,7 @@ class SharedWatch:
         global _open, _begun
         is_mine = _turn.acquire(timeout=_PATIENCE)
         with _changed:
-            _own.turns = getattr(_own, "turns", 0) + 1
+            _own.turns += 1
             _open += 1
             _changed.wait_for(lambda: self._readers == 0, _PATIENCE)
             _begun += 1

@@ -11,19 +11,18 @@ tokenizers for the rows of sounds and of tokens.
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import os
 import statistics
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pictures
 
 ROWS = ("parquet", "arrow", "csv", "jsonl", "npz", "tar", "jpeg", "png", "tokens", "wav", "flac", "mp3", "ogg", "mel")
 # Samples that cost more than a millisecond.
@@ -48,24 +47,13 @@ def write_tables(folder: Path) -> None:
 
 
 def write_pictures(folder: Path) -> None:
-    from PIL import Image
-
-    chance = np.random.default_rng(7)
     for name in ("jpeg", "png"):
         (folder / name / "class").mkdir(parents=True)
-    with tarfile.open(folder / "pictures.tar", "w") as archive:
-        for number in range(64):
-            small = Image.fromarray(chance.integers(0, 256, (24, 32, 3), np.uint8)).resize((500, 375))
-            noise = chance.integers(-9, 10, (375, 500, 3))
-            picture = Image.fromarray(np.clip(np.asarray(small) + noise, 0, 255).astype(np.uint8))
-            jpeg = io.BytesIO()
-            picture.save(jpeg, "JPEG", quality=90)
-            (folder / "jpeg" / "class" / f"{number}.jpg").write_bytes(jpeg.getvalue())
-            picture.resize((250, 188)).save(folder / "png" / "class" / f"{number}.png")
-            for end, content in (("jpg", jpeg.getvalue()), ("cls", b"1")):
-                info = tarfile.TarInfo(f"{number:04}.{end}")
-                info.size = len(content)
-                archive.addfile(info, io.BytesIO(content))
+    files = pictures.jpegs(64)
+    for number, (file, picture) in enumerate(zip(files, pictures.smooth(64), strict=True)):
+        (folder / "jpeg" / "class" / f"{number}.jpg").write_bytes(file)
+        picture.resize((250, 188)).save(folder / "png" / "class" / f"{number}.png")
+    pictures.write_tar(folder / "pictures.tar", files)
 
 
 def write_texts(folder: Path) -> None:

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pictures
 import torch
 from torch.utils.data import DataLoader, Dataset
 
@@ -129,34 +130,13 @@ def parquet(folder: Path, workers: int, part: int) -> Ways:
     return ways | {"torchdata.nodes": nodes, "datasets": hub, "grain": grains}
 
 
-def jpegs(count: int) -> list[bytes]:
-    """Smooth pictures of 500 x 375, of 30 to 60 KB."""
-    from PIL import Image
-
-    chance, files = np.random.default_rng(7), []
-    for _ in range(32):
-        small = Image.fromarray(chance.integers(0, 256, (24, 32, 3), np.uint8)).resize((500, 375))
-        noise = chance.integers(-9, 10, (375, 500, 3))
-        picture = Image.fromarray(np.clip(np.asarray(small) + noise, 0, 255).astype(np.uint8))
-        file = io.BytesIO()
-        picture.save(file, "JPEG", quality=90)
-        files.append(file.getvalue())
-    return [files[at % len(files)] for at in range(count)]
-
-
 def tar(folder: Path, workers: int, part: int) -> Ways:
-    import tarfile
-
     from PIL import Image
     from torchvision import transforms
 
-    files, path = jpegs(max(3072 // part, 2 * BATCH)), folder / "pictures.tar"
-    with tarfile.open(path, "w") as archive:
-        for at, file in enumerate(files):
-            for name, content in ((f"{at:05}.jpg", file), (f"{at:05}.cls", str(at % 10).encode())):
-                info = tarfile.TarInfo(name)
-                info.size = len(content)
-                archive.addfile(info, io.BytesIO(content))
+    distinct, path = pictures.jpegs(32), folder / "pictures.tar"
+    files = [distinct[at % len(distinct)] for at in range(max(3072 // part, 2 * BATCH))]
+    pictures.write_tar(path, files)
     mean, deviation = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
     steps: list[Any] = [transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip(), transforms.ToTensor()]
     changed = transforms.Compose([*steps, transforms.Normalize(mean, deviation)])

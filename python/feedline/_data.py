@@ -552,12 +552,13 @@ def _varies(value: Any) -> bool:
     if isinstance(value, (str, bytes, bytearray)) or not hasattr(value, "__len__"):
         return False
     if not isinstance(value, (list, tuple)):
-        if getattr(getattr(value, "dtype", None), "kind", "") in "biufcmM":
-            return False
-        value = np.asarray(value)
-        if value.dtype.kind in "UST":
+        kind = getattr(getattr(value, "dtype", None), "kind", None)
+        if kind in ("U", "S", "T"):
             return True
-        value = list(value) if value.dtype.kind == "O" and value.ndim else []
+        if kind != "O":
+            return False
+        array = np.asarray(value)
+        value = list(array) if array.ndim else []
     if any(isinstance(one, (str, bytes, bytearray)) for one in value):
         return True
     # An array or a tensor of no dimension has `__len__`, which fails.

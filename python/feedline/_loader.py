@@ -362,8 +362,9 @@ class Loader:
     def _make(self, inner: _feedline.Batch | Mapped) -> Any:
         batch = inner if isinstance(inner, Mapped) else self._kind(inner, self._forms, self._framework)
         if self._watches_bad_samples:
-            failures = batch._inner.failures()
-            for row, substitute in batch.substituted:
+            substituted = batch.substituted
+            failures = batch._inner.failures() if substituted else []
+            for row, substitute in substituted:
                 told = "; ".join(_failure(sample, path, why) for at, sample, path, why in failures if at == row)
                 _log.warning(
                     "batch %d, row %d: unreadable %s; sample %d instead", batch.step, row, told, substitute

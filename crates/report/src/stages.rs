@@ -2,9 +2,8 @@
 
 use feedline::report::{ServiceTimes, Setup};
 
-use crate::profile::threads;
-
 use crate::diagnosis::Bound;
+use crate::profile::threads;
 use crate::ratio;
 
 /// The time of each stage per batch, in nanoseconds, when all its workers run.

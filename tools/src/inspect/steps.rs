@@ -76,20 +76,20 @@ impl<'a> Steps<'a> {
         let can_stack = |column: &&&Column| {
             is_wide && column.is_number() && column.fits_f32() && !columns.is_category(column)
         };
-        let has_stack = kept.iter().filter(can_stack).count() > 1;
-        let is_stacked = |column: &Column| has_stack && can_stack(&&column);
         let mut steps = Self { stack: stack_name(columns), ..Self::default() };
         steps.stacked = kept.iter().filter(can_stack).map(|column| column.name()).collect();
+        // A stack of one column saves no field.
+        let has_stack = steps.stacked.len() > 1;
         if !has_stack {
             steps.stacked.clear();
         }
+        let is_stacked = |column: &Column| has_stack && can_stack(&&column);
         let (mut room, mut others) = (MAX_FIELDS - usize::from(has_stack), Vec::new());
         for &column in kept.iter().filter(|column| !is_stacked(column)) {
             // A later, smaller column does not take the place of one that has none: the first are kept.
-            match room.checked_sub(fields(column)) {
-                Some(rest) => (room, others) = (rest, [others, vec![column]].concat()),
-                None => room = 0,
-            }
+            let Some(rest) = room.checked_sub(fields(column)) else { break };
+            room = rest;
+            others.push(column);
         }
         let left = kept.len() - steps.stacked.len() - others.len();
         steps.left_out = left_out(columns, &why);

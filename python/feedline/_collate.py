@@ -14,7 +14,7 @@ import numpy as np
 
 from ._columns import Columns
 from ._errors import ConfigError
-from ._own import Reader, attributes_of, check_random_access
+from ._own import Reader, attributes_of, check_random_access, others
 from ._values import as_array
 from ._workers.seeds import Read, SharedWatch, States
 
@@ -105,7 +105,11 @@ class Collating(Reader):
             raise ConfigError(str(error)) from error.__cause__
         _check_alike(first, second, max_length)
         self._example = first | {_WHOLE: np.empty(0, np.uint8)}
-        self.columns = Columns(self._example, {**max_length, _WHOLE: 1})
+
+        def row(number: int) -> dict[str, Any]:
+            return self._rows(function([data[number]]), 1)[0]
+
+        self.columns = Columns(self._example, {**max_length, _WHOLE: 1}, lambda: others(row, 1, len(data)))
         self.is_tuple, self.fields = False, self.columns.fields
         places = self.columns.places or [(name, name, None) for name in self._example]
         self.places = [place for place in places if place[0] != _WHOLE]

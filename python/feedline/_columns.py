@@ -5,9 +5,11 @@ Needs NumPy only, so that a worker process can import it.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import struct
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter, itemgetter
 from typing import Any, Union
@@ -77,11 +79,19 @@ class Misfit(ValueError):
 class Columns:
     """Stacks samples that are like a first one.
 
-    If they have more fields than a batch has columns, fields of one type and shape share a column.
+    If they have more fields than a batch has columns, fields of one type and shape share a column. ``others`` gives
+    the samples after the first, with their numbers, if the first has an empty list, whose type is unknown.
     """
 
-    def __init__(self, first: Any, max_length: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        first: Any,
+        max_length: Mapping[str, int],
+        others: Callable[[], Generator[tuple[int, Any], None, None]] | None = None,
+    ) -> None:
         sample = fields_of(first)
+        #: The number of the sample that determines the type of a field, if not the first.
+        typed_by: dict[str, int] = {}
         unknown = [name for name in max_length if name not in sample]
         if unknown:
             raise ConfigError(f"max_length names {unknown[0]!r}, and the fields are {list(sample)}")
@@ -90,8 +100,13 @@ class Columns:
         self._is_dict = isinstance(first, Mapping)
         self._names = list(sample)
         self._get = itemgetter(*self._names) if sample else None
+        unknown = [name for name in max_length if _has_no_type(sample[name])]
+        if unknown:
+            sample, typed_by = _typed(sample, unknown, others)
         try:
-            self._columns = [_column(name, value, max_length.get(name)) for name, value in sample.items()]
+            self._columns = [
+                _column(name, value, max_length.get(name), typed_by.get(name, 0)) for name, value in sample.items()
+            ]
         except ValueError as error:
             raise error if isinstance(error, ConfigError) else ConfigError(str(error)) from error.__cause__
         self._groups = _groups(self._columns)
@@ -240,8 +255,10 @@ class _Numbers:
 class _Column:
     """The values of one field. ``checked`` returns them as one array, or as compact arrays of one type."""
 
-    def __init__(self, field: Field, dtype: np.dtype[Any]) -> None:
+    def __init__(self, field: Field, dtype: np.dtype[Any], typed_by: int = 0) -> None:
         self.field, self.dtype, self.name = field, dtype, field[0]
+        #: The sample that determines the type.
+        self.like = f"sample {typed_by}"
         self.shape = tuple(field[2])
 
     def _arrays(self, values: Sequence[Any], fit: Callable[[Array], str | None]) -> list[Array]:
@@ -253,7 +270,7 @@ class _Column:
                 why = fit(array)
                 if why is not None:
                     raise ValueError(why)
-                array = exact(self.name, array, self.dtype, "sample 0")
+                array = exact(self.name, array, self.dtype, self.like)
             except ValueError as error:
                 raise Misfit(position, error) from error.__cause__
             arrays.append(np.ascontiguousarray(array))
@@ -270,8 +287,8 @@ class _Column:
 class _Fixed(_Column):
     """A field that has one shape."""
 
-    def __init__(self, field: Field, dtype: np.dtype[Any]) -> None:
-        super().__init__(field, dtype)
+    def __init__(self, field: Field, dtype: np.dtype[Any], typed_by: int = 0) -> None:
+        super().__init__(field, dtype, typed_by)
         self._scalars = _SCALARS.get(field[1], set()) if not self.shape else set()
         self._row_bytes = dtype.itemsize * int(np.prod(self.shape, dtype=np.int64))
 
@@ -367,7 +384,7 @@ class _Varying(_Column):
             )
         if array.shape[1:] != self.shape and array.size > 0:
             return (
-                f'field "{self.name}" has items of the shape {array.shape[1:]}, and sample 0 has {self.shape}: make '
+                f'field "{self.name}" has items of the shape {array.shape[1:]}, and {self.like} has {self.shape}: make '
                 "them one shape"
             )
         most = self.field[3] or 0
@@ -401,13 +418,57 @@ class _Varying(_Column):
         return len(array) if array.size > 0 else 0
 
 
-def _column(name: str, value: Any, max_length: int | None) -> _Fixed | _Varying:
+def _has_no_type(value: Any) -> bool:
+    """Whether a value is an empty list, or an empty array of the type that NumPy or torch gives to these."""
+    if isinstance(value, np.ndarray):
+        return value.size == 0 and value.dtype == np.float64
+    if isinstance(value, (list, tuple)):
+        try:
+            return np.asarray(value).size == 0
+        except ValueError:
+            return False
+    torch: Any = sys.modules.get("torch")
+    is_tensor = torch is not None and isinstance(value, torch.Tensor)
+    return bool(is_tensor and value.numel() == 0 and value.dtype == torch.get_default_dtype())
+
+
+def _typed(
+    sample: dict[str, Any], unknown: list[str], others: Callable[[], Generator[tuple[int, Any], None, None]] | None
+) -> tuple[dict[str, Any], dict[str, int]]:
+    """The sample, with values for its ``unknown`` fields from the first sample that has some; and the numbers of these.
+    An empty list that stays is of whole numbers."""
+    found, typed_by = dict(sample), {}
+    left = list(unknown)
+    if others is not None:
+        with contextlib.closing(others()) as opened:
+            for number, other in opened:
+                fields = fields_of(other)
+                for name in [name for name in left if name in fields and not _is_empty(fields[name])]:
+                    found[name], typed_by[name] = fields[name], number
+                    left.remove(name)
+                if not left:
+                    break
+    for name in left:
+        if isinstance(sample[name], (list, tuple)):
+            found[name] = np.zeros(np.shape(sample[name]), np.int64)
+    return found, typed_by
+
+
+def _is_empty(value: Any) -> bool:
+    try:
+        return as_array("", value).size == 0
+    except ValueError:
+        # Refused later, by its name.
+        return False
+
+
+def _column(name: str, value: Any, max_length: int | None, typed_by: int = 0) -> _Fixed | _Varying:
     array = as_array(name, value)
     dtype = _values.dtype_of(name, array)
     if max_length is not None:
         if array.ndim == 0:
             raise ValueError(f'field "{name}" is one number: max_length is for fields that vary in length')
-        return _Varying((name, dtype, list(array.shape[1:]), max_length), array.dtype)
+        return _Varying((name, dtype, list(array.shape[1:]), max_length), array.dtype, typed_by)
     if isinstance(value, (str, bytes, bytearray)):
         raise ValueError(
             f'field "{name}" is text or bytes, which vary in length: give max_length={{"{name}": ...}}'
@@ -428,11 +489,15 @@ def _groups(columns: Sequence[_Fixed | _Varying]) -> list[tuple[Any, list[int]]]
             f"a sample has {len(columns)} fields of {len(alike)} types and shapes, and a batch has room for "
             f"{_MOST}: put some into one array, or leave some out"
         )
+    # A fingerprint, a cache and `concat` know fields by their columns: so the name of a shared one holds the names,
+    # types and order of all fields.
+    every = [(column.name, column.field[1], column.shape, isinstance(column, _Fixed)) for column in columns]
+    whole = hashlib.sha256(repr(every).encode("utf-8", "surrogatepass")).hexdigest()[:16]
     groups: list[tuple[Any, list[int]]] = []
     for places in alike.values():
         first = columns[places[0]]
         if len(places) > 1:
-            names = f"{first.name}, ..., {columns[places[-1]].name}"
+            names = f"{first.name}, ..., {columns[places[-1]].name} ({whole})"
             first = _Fixed((names, first.field[1], [len(places), *first.shape], None), first.dtype)
         groups.append((first, places))
     return groups

@@ -902,6 +902,7 @@ def _step(place: int, step: Any) -> tuple[str, dict[str, Any]]:
 def concat(*parts: Data) -> Data:
     """The samples of several data sets, one set after the other."""
     _check_parts("concat", parts)
+    _check_alike("concat", parts)
     return _composed(parts, _feedline.DataSet.concat([part._set for part in parts]))
 
 
@@ -930,6 +931,38 @@ def _check_parts(function: str, parts: Sequence[Any]) -> None:
             raise ConfigError(f"{function} takes each data set as an argument: give {function}(a, b), not a list")
         if not isinstance(part, Data):
             raise ConfigError(f"part {place} of {function} is {type(part).__name__}: give feedline.Data(...) of it")
+
+
+def _check_alike(function: str, parts: Sequence[Data]) -> None:
+    """Refuses parts whose columns are alike, and whose fields are not: fields that share a column in another order, and
+    whole numbers that only some parts give as ``int32``."""
+    if not any(part._places or part._signed for part in parts):
+        return
+    first = parts[0].fields
+    kinds = {field.name: _kind(field) for field in first}
+    for number, part in enumerate(parts):
+        is_shared = bool(part._places or parts[0]._places)
+        if is_shared and len(part.fields) != len(first):
+            raise ConfigError(
+                f"part {number} of {function} has {len(part.fields)} fields, and part 0 has {len(first)}: give each part "
+                "the same fields, by map"
+            )
+        for place, (field, other) in enumerate(builtins.zip(part.fields, first, strict=False)):
+            if is_shared and field.name != other.name:
+                raise ConfigError(
+                    f'part {number} of {function} has the field "{field.name}" where part 0 has "{other.name}" (field '
+                    f"{place}): give each part the same fields in one order, as "
+                    "part.map(lambda sample: {name: sample[name] for name in names})"
+                )
+            if kinds.get(field.name, _kind(field)) != _kind(field):
+                raise ConfigError(
+                    f'part {number} of {function} has "{field.name}" as {_kind(field)}, and part 0 as '
+                    f"{kinds[field.name]}: make it one type and shape, by map"
+                )
+
+
+def _kind(field: Field) -> str:
+    return f"{field.dtype} {list(field.shape)}" + (", which varies in length" if field.max_length is not None else "")
 
 
 def _places_of(data: Data) -> Sequence[Place]:
@@ -961,6 +994,7 @@ def mix(
     if not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in parts):
         raise ConfigError("mix takes pairs of a data set and its weight: give mix([(a, 0.5), (b, 0.5)])")
     _check_parts("mix", [part for part, _ in parts])
+    _check_alike("mix", [part for part, _ in parts])
     weights = [(part._set, _options.number("a weight of mix", weight)) for part, weight in parts]
     changes = [
         _changes(name, given) for name, given in (("weights_from_epoch", weights_from_epoch), ("weights_from", weights_from))
@@ -984,7 +1018,8 @@ def _composed(parts: Sequence[Data], inner: _feedline.DataSet) -> Data:
     data = of_set(inner)
     data._is_tuple = all(part._is_tuple for part in parts)
     data._places = parts[0]._places if parts else ()
-    data._signed = frozenset().union(*(part._signed for part in parts))
+    own = ({name for name, *_ in part._set.fields()} & part._signed for part in parts)
+    data._signed = frozenset().union(*own)
     leaves = {id(leaf.set): leaf for part in parts for leaf in part._leaves}
     data._leaves = list(leaves.values())
     return data

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -18,13 +18,15 @@ from . import _feedline
 from ._columns import Columns, Misfit, Packed, Place
 from ._errors import ConfigError
 from ._values import as_array, exact
-from ._workers.seeds import SharedWatch, first_of
+from ._workers.seeds import SharedWatch, States, first_of
 
 #: Seconds after which :meth:`Reader.read_many` returns early: other threads wait for the interpreter's lock,
 #: and the end of the process waits for the call.
 _LOCKED = 0.002
 #: Max seconds of a quick sample, and max quick samples between two checks of the clock.
 _QUICK, _STEP = 20e-6, 16
+#: Max samples that are read to find the type of a field that is an empty list in the first one.
+_LOOKED_AT = 100
 
 
 def fingerprint_of(data: Any) -> int | None:
@@ -56,6 +58,20 @@ def _are_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return one.keys() == other.keys() and all(one[name] is other[name] for name in one)
 
 
+def others(read: Callable[[int], Any], first: int, end: int) -> Generator[tuple[int, Any], None, None]:
+    """Some samples from number ``first`` on, without those that cannot be read. The generators keep their state."""
+    before = States()
+    try:
+        for number in range(first, min(end, first + _LOOKED_AT)):
+            try:
+                sample = read(number)
+            except Exception:  # noqa: BLE001
+                continue
+            yield number, sample
+    finally:
+        before.restore()
+
+
 class Reader:
     """Reads the samples of an object with ``__len__`` and ``__getitem__``, and stacks them."""
 
@@ -72,7 +88,7 @@ class Reader:
         check_random_access(data)
         self._data, self._before = data, attributes_of(data)
         first, self.first_seconds = first_of(data)
-        self.columns = Columns(first, max_length)
+        self.columns = Columns(first, max_length, lambda: others(lambda index: data[index], 1, len(data)))
         self.is_tuple, self.fields = self.columns.is_tuple, self.columns.fields
         self.places = self.columns.places
         self._watch = SharedWatch()
@@ -205,10 +221,11 @@ class Shards:
                     f"shard {number} is {type(shard).__name__}: give an object with __iter__, or a function "
                     "that returns an iterator"
                 )
-        first = next((sample for shard in shards for sample in _iterate(shard)), self)
+        every = (sample for shard in shards for sample in _iterate(shard))
+        first = next(every, self)
         if first is self:
             raise ConfigError("the source has no samples: give some")
-        self._columns = Columns(first, max_length)
+        self._columns = Columns(first, max_length, lambda: others(lambda _: next(every), 1, _LOOKED_AT))
         self.is_tuple, self.fields = self._columns.is_tuple, self._columns.fields
         self.places = self._columns.places
 

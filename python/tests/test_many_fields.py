@@ -113,3 +113,91 @@ def test_too_many_kinds_of_fields_are_refused() -> None:
     samples = [{f"x{size}": np.zeros(size) for size in range(1, 18)}]
     with pytest.raises(feedline.ConfigError, match="17 fields of 17 types and shapes, and a batch has room for 16"):
         feedline.Data(samples)
+
+
+class Ordered:
+    """Samples of many numbers, whose names are in an order that is given."""
+
+    def __init__(self, names: list[str], samples: int = 4) -> None:
+        self.names, self.samples = names, samples
+
+    def __len__(self) -> int:
+        return self.samples
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return {name: 100 * int(name[1:]) + index for name in self.names}
+
+
+def orders() -> tuple[list[str], list[str], list[str]]:
+    """Names, the same ones with those between the first and the last turned round, and others between these."""
+    names = [f"k{place}" for place in range(20)]
+    return names, [names[0], *names[-2:0:-1], names[-1]], [names[0], *(f"k{n}" for n in range(101, 119)), names[-1]]
+
+
+@pytest.mark.parametrize("other", [1, 2])
+def test_fields_in_another_order_are_not_taken_for_the_same(other: int, tmp_path: Any) -> None:
+    names = orders()
+    one, two = feedline.Data(Ordered(names[0])), feedline.Data(Ordered(names[other]))
+    why = rf'part 1 of {{}} has the field "{names[other][1]}" where part 0 has "k1" \(field 1\): .* by map|part.map'
+    for first, second in ((one, two), (one.take(3), two.skip(2)), (one.map(dict), two.map(dict))):
+        with pytest.raises(feedline.ConfigError, match=why.format("concat")):
+            feedline.concat(first, second)
+        with pytest.raises(feedline.ConfigError, match=why.format("mix")):
+            feedline.mix([(first, 1), (second, 1)], samples=8)
+    assert one.fingerprint != two.fingerprint and one.fingerprint == feedline.Data(Ordered(names[0])).fingerprint
+    sources = [feedline.Source(lambda by=by: iter(Ordered(by))) for by in (names[0], names[other])]  # type: ignore[misc]
+    assert sources[0].fingerprint != sources[1].fingerprint
+    with feedline.Loader(one, 2, shuffle=1, framework="numpy") as loader:
+        next(iter(loader))
+        state = loader.state_dict()
+    with feedline.Loader(two, 2, shuffle=1, framework="numpy") as loader:
+        with pytest.raises(feedline.Error):
+            loader.load_state_dict(state)
+    for data in (one, two, one):
+        with feedline.Loader(data.cached(1 << 20, tmp_path / "cache"), 2, framework="numpy") as loader:
+            for _ in range(2):
+                for batch in loader:
+                    assert all((batch[name] // 100 == int(name[1:])).all() for name in batch)
+                    del batch
+    in_order = feedline.concat(one, two.map(lambda sample: dict(zip(names[0], sample.values(), strict=True))))
+    assert list(in_order[7]) == names[0]
+
+
+def test_the_place_of_a_field_among_other_types_counts() -> None:
+    names = [f"x{place}" for place in range(18)]
+    types = {name: place % 2 == 0 for place, name in enumerate(names)}
+
+    def of(order: list[str]) -> feedline.Data:
+        return feedline.Data([{name: 1 if types[name] else 0.5 for name in order}] * 3)
+
+    by_type = sorted(names, key=lambda name: not types[name])
+    assert of(names).fingerprint != of(by_type).fingerprint
+    with pytest.raises(feedline.ConfigError, match='part 1 of concat has the field "x2" where part 0 has "x1"'):
+        feedline.concat(of(names), of(by_type))
+    with pytest.raises(feedline.ConfigError, match="part 1 of concat has 17 fields, and part 0 has 18"):
+        feedline.concat(of(names), of(names[:-1]))
+    whole = feedline.Data([{name: 1 for name in names}] * 3)
+    with pytest.raises(feedline.ConfigError, match=r'part 1 of concat has "x1" as i64 \[\], and part 0 as f64 \[\]'):
+        feedline.concat(of(names), whole)
+
+
+def test_numbers_of_packing_and_other_numbers_of_their_names_are_not_one_field() -> None:
+    windows = feedline.Data([{"ids": [1, 2]}], max_length={"ids": 2}).packed("ids", 2)
+    fields = {field.name: field for field in windows.fields}
+    own = feedline.Data(
+        [{name: value.astype(np.uint32) if fields[name].dtype == "i32" else value for name, value in windows[0].items()}],
+        max_length={name: field.max_length for name, field in fields.items() if field.max_length is not None},
+    )
+    with pytest.raises(feedline.ConfigError, match=r'part 1 of concat has "\w+" as u32 .*, and part 0 as i32'):
+        feedline.concat(windows, own)
+    large = np.uint32(2**32 - 1)
+    beside = feedline.zip(
+        feedline.Data({"ids": [[1, 2]]}, max_length={"ids": 2}).unpadded("ids"), feedline.Data([{"segment": large}])
+    )
+    assert beside[0]["segment"] == large
+    (batch,) = feedline.Loader(beside, 1, framework="numpy", workers=0)
+    assert batch["segment"].tolist() == [int(large)]
+
+
+def test_fingerprints_of_up_to_16_fields_stay() -> None:
+    assert feedline.Data(Ordered([f"k{place}" for place in range(16)])).fingerprint == 12722084248846055179

@@ -368,3 +368,71 @@ def test_indices_and_steps_are_what_they_say() -> None:
             data.subset(indices)
     with pytest.raises(feedline.ConfigError, match="range"):
         feedline.Loader(data, 1, framework="numpy", skip={0: range(0, 4, 2)})
+
+
+def of_empty(empty: Any, later: Any) -> dict[str, Any]:
+    """Data and a source whose first samples have an empty list."""
+    samples = [{"n": 0, "ids": empty}, {"n": 1, "ids": empty}, {"n": 2, "ids": later}]
+
+    class Own:
+        def __len__(self) -> int:
+            return 3
+
+        def __getitem__(self, index: int) -> Any:
+            return samples[index]
+
+    class Batched(Own):
+        def __getitems__(self, indices: list[int]) -> Any:
+            return [samples[index] for index in indices]
+
+    varies = {"max_length": {"ids": 4}}
+
+    def padded(batch: list[Any]) -> Any:
+        most = max(len(sample["ids"]) for sample in batch)
+        return {"ids": np.array([[*sample["ids"], *[0] * (most - len(sample["ids"]))] for sample in batch])}
+
+    return {
+        "list": feedline.Data(samples, **varies),
+        "own": feedline.Data(Own(), **varies),
+        "batched": feedline.Data(Batched(), **varies),
+        "columns": feedline.Data({"ids": [empty, empty, later]}, **varies),
+        "tuples": feedline.Data([(one["ids"],) for one in samples], max_length={"0": 4}),
+        "map": feedline.Data({"n": np.arange(3)}).map(lambda one: {"ids": samples[int(one["n"])]["ids"]}, **varies),
+        "collate_fn": feedline.Data(samples, collate_fn=padded, **varies),
+        "source": feedline.Source(lambda: iter(samples), **varies),
+    }
+
+
+@pytest.mark.parametrize("empty", [[], (), np.array([])], ids=["list", "tuple", "array"])
+@pytest.mark.parametrize(("later", "dtype"), [([1, 2], "i64"), ([0.5], "f64"), (np.array([3], np.uint8), "u8"), ([True], "bool")])
+def test_an_empty_list_in_front_does_not_set_the_type(empty: Any, later: Any, dtype: str) -> None:
+    for name, data in of_empty(empty, later).items():
+        field = next(field for field in data.fields if field.name in ("ids", "0"))
+        assert name == "collate_fn" and dtype == "u8" or field.dtype == dtype, (name, field)
+        with feedline.Loader(data, 1, framework="numpy", copy=True, **({} if name == "source" else {"workers": 0})) as loader:
+            values = [batch[0] if isinstance(batch, tuple) else batch["ids"] for batch in loader]
+        values = [getattr(one, "values", one) for one in values]
+        assert [np.asarray(one).ravel().tolist() for one in values] == [[], [], list(later)], name
+
+
+def test_empty_lists_alone_are_of_whole_numbers() -> None:
+    data = feedline.Data({"ids": [[]] * 3}, max_length={"ids": 4})
+    assert data.fields[0].dtype == "i64" and data[0]["ids"].dtype == np.int64
+    late = feedline.Data([{"ids": []}] * 150 + [{"ids": [0.5]}], max_length={"ids": 4})
+    with pytest.raises(feedline.SampleError, match="0.5 .*which int64 does not hold"):
+        list(feedline.Loader(late, 50, framework="numpy", workers=0))
+    of_shape = feedline.Data([{"ids": []}, {"ids": [[1, 2], [3, 4]]}], max_length={"ids": 4})
+    assert of_shape.fields[0].shape == (2,) and of_shape[1]["ids"].tolist() == [[1, 2], [3, 4]]
+    typed = feedline.Data([{"ids": np.zeros(0, np.int16)}, {"ids": [1, 2]}], max_length={"ids": 4})
+    assert typed.fields[0].dtype == "i16"
+
+
+def test_packing_keeps_whole_numbers_after_an_empty_document() -> None:
+    windows = feedline.Data({"ids": [[], [1, 2], [3]]}, max_length={"ids": 4}).packed("ids", 4)
+    assert windows[0]["ids"].tolist() == [1, 2, 3, 0] and windows[0]["ids"].dtype == np.int64
+
+
+def test_an_empty_tensor_does_not_set_the_type() -> None:
+    torch = pytest.importorskip("torch", reason="not run: torch is not installed")
+    data = feedline.Data([{"ids": torch.tensor([])}, {"ids": torch.tensor([1, 2])}], max_length={"ids": 4})
+    assert data.fields[0].dtype == "i64" and data[1]["ids"].tolist() == [1, 2]

@@ -4,12 +4,14 @@
 //! | --- | --- |
 //! | `format.rs` | which format a file has |
 //! | `whole.rs` | whether a file has what its header claims |
+//! | `wav.rs` | the samples of a WAV file |
 //! | `source.rs` | a file as the decoder reads it; its errors |
 //! | `packets.rs` | from packets to the frames of a part |
 
 mod format;
 mod packets;
 mod source;
+mod wav;
 mod whole;
 
 use std::io::{Read, Seek, SeekFrom};
@@ -41,7 +43,9 @@ const MAX_CHANNELS: usize = 64;
 /// A part has the same values as within the whole sound. The one exception is the substituted noise of AAC.
 /// It depends on where the part begins, but is the same at each read.
 ///
-/// A file must be complete. It must have all bytes that its header claims. An Ogg stream must have its last
+/// A file must be complete. It must have all bytes that its header claims. A WAV file whose header claims no
+/// length, as it was written to a pipe, goes to the end of the file. Tags before and behind a sound are skipped.
+/// An Ogg stream must have its last
 /// page. An MP3 without LAME's tag and `.aac` claim no length, so such a sound has the frames that are found.
 ///
 /// ```no_run
@@ -77,11 +81,13 @@ impl<'a> SoundFile<'a> {
 
     fn open_file(mut source: impl Read + Seek + Send + Sync + 'a, len: u64) -> Result<Self> {
         let (format, start) = format::find(&mut source, len)?;
-        let counted = whole::check(format, &mut source, start..len)?;
+        let body = whole::check(format, &mut source, start..len)?;
+        let counted = body.frames;
         let refused = |error| refused(format, error);
         let options = MediaSourceStreamOptions::default();
-        let mut stream = MediaSourceStream::new(Box::new(Source::new(source, len)), options);
-        stream.seek(SeekFrom::Start(start)).map_err(|error| refused(error.into()))?;
+        let mut source = Source::new(source, format, body);
+        source.seek(SeekFrom::Start(0)).map_err(|error| refused(error.into()))?;
+        let stream = MediaSourceStream::new(Box::new(source), options);
         let reader = reader(format, stream).map_err(refused)?;
         let track = reader.first_track(TrackType::Audio);
         let track = track.ok_or_else(|| data(format!("the {} file has no sound", format.name())))?;
@@ -99,7 +105,7 @@ impl<'a> SoundFile<'a> {
         if !(1..=MAX_CHANNELS).contains(&channels) {
             return Err(data(format!("the sound has {channels} channels: 1 to {MAX_CHANNELS} are read")));
         }
-        let packets = Packets::new((format, start), reader, decoder, &track, (rate, channels));
+        let packets = Packets::new(format, reader, decoder, &track, (rate, channels));
         Ok(Self { format, rate, channels, packets, is_broken: false })
     }
 

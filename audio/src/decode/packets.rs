@@ -20,8 +20,6 @@ const MAX_VALUES: u64 = 1 << 29;
 /// The packets of a file, and their decoder.
 pub(super) struct Packets<'a> {
     format: Format,
-    /// The offset of the sound in the file.
-    start: u64,
     /// `None` after a failed rewind.
     reader: Option<Box<dyn FormatReader + 'a>>,
     /// Whether no packet has been read.
@@ -44,7 +42,7 @@ pub(super) struct Packets<'a> {
 
 impl<'a> Packets<'a> {
     pub(super) fn new(
-        (format, start): (Format, u64),
+        format: Format,
         reader: Box<dyn FormatReader + 'a>,
         decoder: Box<dyn AudioDecoder>,
         track: &Track,
@@ -61,20 +59,7 @@ impl<'a> Packets<'a> {
         let padding = u64::from(track.padding.unwrap_or_default());
         let (track, decoded) = (track.id, Vec::new());
         let (reader, is_at_start, frames) = (Some(reader), true, None);
-        Self {
-            format,
-            start,
-            reader,
-            is_at_start,
-            decoder,
-            track,
-            shape,
-            origin,
-            claimed,
-            padding,
-            frames,
-            decoded,
-        }
+        Self { format, reader, is_at_start, decoder, track, shape, origin, claimed, padding, frames, decoded }
     }
 
     /// The number of frames. Checks that they exist.
@@ -201,7 +186,7 @@ impl<'a> Packets<'a> {
     fn rewind(&mut self) -> Result<()> {
         let Some(reader) = self.reader.take() else { return Err(data("the sound could not be read before")) };
         let mut stream = reader.into_inner();
-        stream.seek(SeekFrom::Start(self.start)).map_err(unreadable)?;
+        stream.seek(SeekFrom::Start(0)).map_err(unreadable)?;
         let reader = reader_of(self.format, stream).map_err(|error| refused(self.format, error))?;
         (self.reader, self.is_at_start) = (Some(reader), true);
         Ok(())

@@ -1,86 +1,44 @@
-//! Checks quickly that a file is as long as its header claims.
+//! Finds the bytes of the sound in a file, and checks quickly that it is as long as its header claims.
 
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 
 use feedline_core::{Error, Result};
 
+use super::source::Body;
 use super::source::unreadable;
-use super::{Format, MAX_CHANNELS};
+use super::{Format, wav};
 use crate::data;
 
 /// Max chunks, boxes or pages that are checked.
-const MAX_PARTS: usize = 4096;
+pub(super) const MAX_PARTS: usize = 4096;
 
 /// The max bytes of an Ogg page.
 const PAGE: u64 = 27 + 255 + 255 * 255;
 
-/// Checks the sound in the bytes `range` of a file. If the header of a WAV file does not state the number of
-/// frames, returns it.
-pub(super) fn check(
-    format: Format,
-    source: &mut (impl Read + Seek),
-    range: Range<u64>,
-) -> Result<Option<u64>> {
+/// Checks the sound in the bytes `range` of a file, and returns what the decoder reads of it.
+pub(super) fn check(format: Format, source: &mut (impl Read + Seek), range: Range<u64>) -> Result<Body> {
     match format {
-        Format::Wav => return check_wav(source, range),
-        Format::Mp4 => check_mp4(source, range)?,
-        Format::Ogg => check_ogg(source, range)?,
+        Format::Wav => return wav::body(source, range),
+        Format::Mp4 => check_mp4(source, range.clone())?,
+        Format::Ogg => check_ogg(source, range.clone())?,
         Format::Flac | Format::Mp3 | Format::Aac => {}
     }
-    Ok(None)
+    Ok(Body { head: Vec::new(), range, frames: None })
 }
 
-fn read<const N: usize>(source: &mut (impl Read + Seek), at: u64) -> Result<[u8; N]> {
+pub(super) fn read<const N: usize>(source: &mut (impl Read + Seek), at: u64) -> Result<[u8; N]> {
     let mut bytes = [0; N];
-    source.seek(SeekFrom::Start(at)).and_then(|_| source.read_exact(&mut bytes)).map_err(unreadable)?;
+    read_into(source, at, &mut bytes)?;
     Ok(bytes)
 }
 
-fn cut(part: &str, claimed: u64, there: u64) -> Error {
+pub(super) fn read_into(source: &mut (impl Read + Seek), at: u64, to: &mut [u8]) -> Result<()> {
+    source.seek(SeekFrom::Start(at)).and_then(|_| source.read_exact(to)).map_err(unreadable)
+}
+
+pub(super) fn cut(part: &str, claimed: u64, there: u64) -> Error {
     data(format!("{part} claims {claimed} bytes, and {there} are there: the file was cut, fetch it again"))
-}
-
-/// Checks that the chunk `data` is complete and comes after `fmt `.
-fn check_wav(source: &mut (impl Read + Seek), Range { start, end }: Range<u64>) -> Result<Option<u64>> {
-    let (mut at, mut block) = (start + 12, 1);
-    for _ in 0..MAX_PARTS {
-        if at + 8 > end {
-            return Err(data("the WAV file ends before its samples: it was cut, fetch it again"));
-        }
-        let [a, b, c, d, size @ ..] = read::<8>(source, at)?;
-        let (size, there) = (u64::from(u32::from_le_bytes(size)), end - at - 8);
-        let is_data = [a, b, c, d] == *b"data";
-        // The file was written as a stream without a known length.
-        if is_data && size == u64::from(u32::MAX) {
-            return Ok(Some(there / block));
-        }
-        if size > there {
-            let name = String::from_utf8_lossy(&[a, b, c, d]).escape_debug().to_string();
-            return Err(cut(&format!("chunk \"{name}\" of the WAV file"), size, there));
-        }
-        if is_data {
-            return Ok(None);
-        }
-        if [a, b, c, d] == *b"fmt " && size >= 16 {
-            block = block_of(read(source, at + 8)?)?;
-        }
-        at += 8 + size + size % 2;
-    }
-    Err(data(format!("the WAV file has no samples in its first {MAX_PARTS} chunks: fetch it again")))
-}
-
-/// The bytes per frame in the chunk `fmt `. The product cannot overflow.
-fn block_of(chunk: [u8; 16]) -> Result<u64> {
-    let [_, _, a, b, _, _, _, _, _, _, _, _, c, d, e, f] = chunk;
-    let [channels, block, bits] = [[a, b], [c, d], [e, f]].map(u16::from_le_bytes);
-    if usize::from(channels) <= MAX_CHANNELS && bits <= 64 && block <= 64 * 8 && block > 0 {
-        return Ok(block.into());
-    }
-    Err(data(format!(
-        "the WAV file has {channels} channels of {bits} bits in {block} bytes: up to {MAX_CHANNELS} channels \
-         of 64 bits are read"
-    )))
 }
 
 /// Checks that all boxes are complete and that the box of the sound exists.

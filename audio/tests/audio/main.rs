@@ -2,6 +2,7 @@
 
 mod cut;
 mod formats;
+mod forms;
 mod loader;
 mod seeks;
 mod values;

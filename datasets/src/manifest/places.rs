@@ -7,7 +7,7 @@ use feedline_core::Result;
 use crate::Reader;
 #[cfg(feature = "object-store")]
 use crate::Remote;
-use crate::open::is_url;
+use crate::open::{is_url, split_query};
 use crate::sample_file::SampleFile;
 
 /// The folder of the manifest, or the stated root.
@@ -71,7 +71,7 @@ impl<'a> Places<'a> {
 
 /// The URL of the folder of the object at `url`. Keeps the query.
 fn folder_of(url: &str) -> String {
-    let (path, query) = url.split_at(url.find(['?', '#']).unwrap_or(url.len()));
+    let (path, query) = split_query(url);
     let folder = path.rsplit_once('/').map_or(path, |(folder, _)| folder);
     format!("{folder}/{query}")
 }

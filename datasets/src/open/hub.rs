@@ -153,7 +153,7 @@ mod files {
     fn read(path: &Path) -> Result<Json> {
         let bytes = std::fs::read(path);
         let bytes = bytes.map_err(|error| data("cannot read the file").with_source(error).at_path(path))?;
-        serde_json::from_slice(&bytes).map_err(|error| {
+        serde_json::from_slice(crate::text::without_mark(&bytes)).map_err(|error| {
             let why = "this is not JSON, as save_to_disk writes it: save the set again";
             data(why).with_source(one_line(error)).at_path(path)
         })

@@ -8,6 +8,7 @@ use feedline_core::Result;
 use super::PACK_INDEX;
 use crate::disk::DiskFile;
 use crate::error::{data, of_stream};
+use crate::text::without_mark;
 use crate::token_files::index;
 use crate::token_files::llm_c::is_llm_c;
 use crate::{gzip, npy};
@@ -138,7 +139,7 @@ fn kind_by_name(path: &Path) -> Kind {
 
 /// Whether `start` begins a JSON object. A byte order mark may come before it.
 fn is_json(start: &[u8]) -> bool {
-    start.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(start).starts_with(b"{\"")
+    without_mark(start).starts_with(b"{\"")
 }
 
 /// Whether `start` begins a text. The text is UTF-8, and may be cut within a character. It has no control

@@ -34,22 +34,29 @@ fn ends_with(name: &str, endings: &[&str]) -> bool {
     ending.is_some_and(|ending| endings.contains(&ending.as_str()))
 }
 
-/// The files on disk that match `pattern`. They are in the order of its braces. The matches of a star are
-/// sorted by name, folder by folder.
-pub(super) fn files(pattern: &str) -> Result<Vec<PathBuf>> {
+/// The deepest folder of `path` that exists, and the rest. The folder's name may have braces and stars.
+pub(super) fn of_folder(path: &str) -> (&Path, &str) {
+    let ends = path.match_indices('/').map(|(slash, _)| slash + 1);
+    let end = ends.rev().find(|&end| Path::new(&path[..end]).is_dir()).unwrap_or_default();
+    (Path::new(&path[..end]), &path[end..])
+}
+
+/// The files in the folder `root` that match `pattern`. They are in the order of its braces. The matches of a
+/// star are sorted by name, folder by folder.
+pub(super) fn files(root: &Path, pattern: &str) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for name in expand(pattern)? {
         match name.find('*') {
-            None => files.push(name.into()),
+            None => files.push(root.join(name)),
             Some(star) => {
                 let (start, rest) = name.split_at(name[..star].rfind('/').map_or(0, |slash| slash + 1));
                 let parts: Vec<_> = rest.split('/').filter(|part| !part.is_empty()).collect();
-                walk(Path::new(start), &parts, MAX_LEVELS, &mut files)?;
+                walk(&root.join(start), &parts, MAX_LEVELS, &mut files)?;
             }
         }
     }
     if files.is_empty() {
-        return Err(data("no file fits the pattern: check the path").at_path(pattern));
+        return Err(data("no file fits the pattern: check the path").at_path(root.join(pattern)));
     }
     Ok(files)
 }

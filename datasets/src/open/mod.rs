@@ -29,13 +29,15 @@ pub(crate) use listed::{is_picture, is_sound};
 pub use options::{OpenOptions, Split};
 #[cfg(feature = "object-store")]
 pub(crate) use remote::SCHEMES;
-pub(crate) use remote::is_url;
+#[cfg(feature = "object-store")]
+pub(crate) use remote::is_bucket;
 #[cfg(not(feature = "object-store"))]
 pub(crate) use remote::no_store;
 #[cfg(feature = "object-store")]
 pub use remote::open_url;
 #[cfg(feature = "object-store")]
 pub(crate) use remote::shown;
+pub(crate) use remote::{is_url, split_query};
 
 /// The index of a folder that `pack` wrote.
 const PACK_INDEX: &str = "_index.json";
@@ -271,10 +273,13 @@ fn of_split<P: AsRef<Path>>(files: Vec<P>, split: Option<Split>) -> Result<Vec<P
 
 /// Opens the files that match a pattern, unless there is a file whose name is the pattern.
 fn local_shards(path: &Path, options: &OpenOptions) -> Result<Option<Box<dyn Reader>>> {
-    let Some(text) = path.to_str().filter(|text| pattern::is_pattern(text) && !path.exists()) else {
+    let Some((root, text)) = path.to_str().filter(|_| !path.exists()).map(listed::of_folder) else {
         return Ok(None);
     };
-    let files = without_indices(listed::files(text)?)?;
+    if !pattern::is_pattern(text) {
+        return Ok(None);
+    }
+    let files = without_indices(listed::files(root, text)?)?;
     if !files.first().is_some_and(|first| is_sample(first)) {
         return Ok(Some(Box::new(shards(&files, options)?)));
     }
@@ -284,7 +289,7 @@ fn local_shards(path: &Path, options: &OpenOptions) -> Result<Option<Box<dyn Rea
         Ok((class, SampleFile::on_disk(path)))
     };
     let files = files.into_iter().map(file).collect::<Result<_>>()?;
-    Ok(Some(Box::new(Folder::of_list(Path::new(listed::root(text)), files, options)?)))
+    Ok(Some(Box::new(Folder::of_list(&root.join(listed::root(text)), files, options)?)))
 }
 
 /// Whether the first file of a pattern is a single sample. If the file is missing, its name decides.

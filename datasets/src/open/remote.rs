@@ -36,7 +36,8 @@ pub(crate) const SCHEMES: [&str; 9] = ["http", "https", "s3", "s3a", "gs", "az",
 ///
 /// Every format that [`open`](crate::open) reads is recognised by its content, plain or gzip.
 ///
-/// It recognises every format that [`open`](crate::open) reads by its content, plain or gzip.
+/// The key of an object in a bucket is taken as it is written: `s3://b/a%20b #1` has the key `a%20b #1`. The URL of
+/// a web server is percent-encoded.
 ///
 /// A URL may name a folder, with or without a slash at its end. If the folder has an `index.json`, its files
 /// are MDS shards. If it has an `_index.json`, they are files of `pack`. The objects of any other folder in a
@@ -83,9 +84,18 @@ impl Remote {
     /// # Errors
     /// As [`open_url`].
     pub fn open_with(&self, url: &str, options: &OpenOptions) -> Result<Box<dyn Reader>> {
-        if pattern::is_pattern(without_query(url)) {
-            return self.pattern(url, options);
+        if !pattern::is_pattern(without_query(url)) {
+            return self.open_one(url, options);
         }
+        match self.pattern(url, options) {
+            // The key itself may have braces or stars.
+            Err(error) if is_bucket(url) && finds_none(&error) => self.open_one(url, options).or(Err(error)),
+            opened => opened,
+        }
+    }
+
+    /// As [`open_with`](Self::open_with), for a URL that is no pattern.
+    fn open_one(&self, url: &str, options: &OpenOptions) -> Result<Box<dyn Reader>> {
         if without_query(url).ends_with('/') {
             return self.folder(url, options);
         }
@@ -204,7 +214,7 @@ impl Remote {
 
     /// The URLs that match `url`. For a star, each URL has its entry of the listing.
     fn matching(&self, url: &str, age: Duration) -> Result<Vec<(String, Option<Listed>)>> {
-        let (url, query) = url.split_at(without_query(url).len());
+        let (url, query) = split_query(url);
         let mut urls = Vec::new();
         for name in pattern::expand(url)? {
             let Some(star) = name.find('*') else {
@@ -222,7 +232,7 @@ impl Remote {
             }
         }
         if urls.is_empty() {
-            return Err(data("no object fits the pattern: check the URL").at_path(url));
+            return Err(data(NONE_FITS).at_path(url));
         }
         Ok(urls)
     }
@@ -255,7 +265,7 @@ impl Remote {
         } else {
             let opened = at_once(objects, |(url, object)| match object {
                 Some(object) => self.of_object(&url, object, options),
-                None => self.open_with(&url, options),
+                None => self.open_one(&url, options),
             })?;
             return Ok(Box::new(Shards::new(opened)?));
         };
@@ -278,6 +288,16 @@ impl Remote {
         };
         opened.map_err(|error| if error.path().is_some() { error } else { error.at_path(path) })
     }
+}
+
+#[cfg(feature = "object-store")]
+const NONE_FITS: &str = "no object fits the pattern: check the URL";
+
+/// Whether `error` means that a pattern is none, or that no object fits it.
+#[cfg(feature = "object-store")]
+fn finds_none(error: &Error) -> bool {
+    let has_none = error.message() == NONE_FITS || crate::remote::may_be_folder(error);
+    has_none || error.kind() == ErrorKind::Config
 }
 
 /// An object in a store. Its first bytes tell its kind.
@@ -379,13 +399,25 @@ pub(crate) fn no_store(url: &str) -> feedline_core::Error {
 
 #[cfg(feature = "object-store")]
 fn without_query(url: &str) -> &str {
-    url.split(['?', '#']).next().unwrap_or_default()
+    split_query(url).0
+}
+
+/// The URL before its query or fragment, and the rest. The key of an object in a bucket has neither: `?` and `#`
+/// are parts of it.
+pub(crate) fn split_query(url: &str) -> (&str, &str) {
+    let end = if is_bucket(url) { None } else { url.find(['?', '#']) };
+    url.split_at(end.unwrap_or(url.len()))
+}
+
+/// Whether `url` is that of a bucket, whose keys are taken as they are written, rather than of a web server.
+pub(crate) fn is_bucket(url: &str) -> bool {
+    url.split_once("://").is_some_and(|(scheme, _)| !scheme.to_ascii_lowercase().starts_with("http"))
 }
 
 /// The URL of the object beside `url` with the extension `other` instead of `end`.
 #[cfg(feature = "object-store")]
 fn beside(url: &str, end: &str, other: &str) -> Option<String> {
-    let (url, query) = url.split_at(without_query(url).len());
+    let (url, query) = split_query(url);
     Some(format!("{}{other}{query}", url.strip_suffix(end)?))
 }
 
@@ -427,7 +459,7 @@ pub(crate) fn is_url(text: &str) -> bool {
 
 /// `url` without user, password and query: these may be secret.
 pub(crate) fn shown(url: &str) -> String {
-    let url = url.split(['?', '#']).next().unwrap_or_default();
+    let url = split_query(url).0;
     let (scheme, rest) = url.split_once("://").unwrap_or_default();
     let (host, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
     format!("{scheme}://{}{path}", host.rsplit('@').next().unwrap_or_default())
@@ -437,8 +469,13 @@ pub(crate) fn shown(url: &str) -> String {
 mod tests {
     #[test]
     fn a_url_that_this_build_does_not_read_is_named_without_secrets() {
-        let error = crate::open("s3a://user:hunter2@bucket/a/b.tar?sig=hunter2#x").unwrap_err().to_string();
-        assert!(error.contains("feature \"object-store\"") && !error.contains("hunter2"), "{error}");
-        assert!(error.ends_with("(file s3a://bucket/a/b.tar)"), "{error}");
+        for (url, shown) in [
+            ("https://user:hunter2@host/a/b.tar?sig=hunter2#x", "https://host/a/b.tar"),
+            ("s3a://user:hunter2@bucket/a/b#2.tar", "s3a://bucket/a/b#2.tar"),
+        ] {
+            let error = crate::open(url).unwrap_err().to_string();
+            assert!(error.contains("feature \"object-store\"") && !error.contains("hunter2"), "{error}");
+            assert!(error.ends_with(&format!("(file {shown})")), "{error}");
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
+use feedline_core::internal::named;
 use feedline_core::{Error, Fingerprint, Result};
 use futures_util::StreamExt;
 use object_store::client::{HttpError, HttpErrorKind};
@@ -259,9 +260,16 @@ pub(super) fn failure(error: &StoreError) -> Failure {
             return match error.kind() {
                 HttpErrorKind::Connect => unreachable(error),
                 HttpErrorKind::Timeout => Failure::passing("the server did not answer in time"),
-                _ if is_redirect(error) => Failure::lasting(
+                _ if says(error, "redirect") => Failure::lasting(
                     "the server redirects in a circle, or to where it must not: check the URL",
                 ),
+                _ if says(error, "scheme is not allowed") => Failure::lasting(format!(
+                    "the endpoint of the store is plain http, which must be allowed: {}",
+                    named(
+                        "add the option (\"allow_http\", \"true\") to RemoteOptions::store, or set AWS_ALLOW_HTTP=true",
+                        "set AWS_ALLOW_HTTP=true in the environment"
+                    )
+                )),
                 _ => Failure::passing("the connection ended before the answer was whole"),
             };
         }
@@ -316,12 +324,12 @@ fn unreachable(error: &HttpError) -> Failure {
     Failure { error: data(why), kind: FailureKind::Unreachable }
 }
 
-/// Whether a redirect was refused: there were too many redirects, or one led from https to http.
-fn is_redirect(error: &HttpError) -> bool {
+/// Whether a cause of `error` says `part`. A refused redirect says so: there were too many, or one led from https
+/// to http.
+fn says(error: &HttpError, part: &str) -> bool {
     let mut cause = error.source();
     while let Some(error) = cause {
-        let text = error.to_string();
-        if text.contains("redirect") || text.contains("scheme is not allowed") {
+        if error.to_string().contains(part) {
             return true;
         }
         cause = error.source();

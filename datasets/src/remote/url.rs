@@ -15,17 +15,23 @@ use url::Url;
 
 use super::http::{WebServers, choose_tls};
 use super::{RemoteOptions, config};
-use crate::open::{SCHEMES, is_url};
+use crate::open::{SCHEMES, is_bucket, is_url, split_query};
 
 /// The URL of the object `name` in a folder. `url` names the folder or its `index`.
 pub(crate) fn in_folder(url: &str, index: &str, name: &str) -> String {
     // Keep the query. A signature is valid for one object only, but a token is valid for all objects of the
     // store.
-    let (url, query) = url.find('?').map_or((url, ""), |at| url.split_at(at));
-    let folder = url.strip_suffix(index).unwrap_or(url).trim_end_matches('/');
-    // Names are not percent-encoded yet.
-    let name: String = name.bytes().map(escaped).collect();
+    let (bare, query) = split_query(url);
+    let folder = bare.strip_suffix(index).unwrap_or(bare).trim_end_matches('/');
+    // Names are not percent-encoded yet. The URLs of buckets have their keys as they are.
+    let name: String = if is_bucket(url) { name.to_owned() } else { name.bytes().map(escaped).collect() };
     format!("{folder}/{name}{query}")
+}
+
+/// The key in the URL of a bucket.
+fn key_of(url: &str) -> Option<&str> {
+    let (_, rest) = url.split_once("://")?;
+    rest.split_once('/').map(|(_, key)| key)
 }
 
 /// A byte of a path, percent-encoded if necessary.
@@ -67,8 +73,11 @@ impl Stores {
 
     /// The place of the object at `text`.
     pub(super) fn place(&mut self, text: &str) -> Result<Place> {
+        // The key of a bucket is no part of a URL: nothing in it is escaped.
+        let key = is_bucket(text).then(|| key_of(text)).flatten();
+        let whole = key.map_or(text, |key| &text[..text.len() - key.len()]);
         // No error shows the given URL: it may hold a password.
-        let url = Url::parse(text).map_err(|error| config("this is not a URL").with_source(error))?;
+        let url = Url::parse(whole).map_err(|error| config("this is not a URL").with_source(error))?;
         let mut shown = url.clone();
         shown.set_query(None);
         shown.set_fragment(None);
@@ -81,9 +90,19 @@ impl Stores {
         if !is_url(text) {
             return Err(config(format!("not a URL of a store: use {}", SCHEMES.join("://, ") + "://")));
         }
-        let at = |error: Error| error.at_path(shown.as_str());
-        let path = Path::from_url_path(url.path());
-        let path = path.map_err(|_| at(config("the path of the URL cannot be read: check its escapes")))?;
+        let shown = format!("{shown}{}", key.unwrap_or_default());
+        let at = |error: Error| error.at_path(&shown);
+        let path = match key {
+            Some(key) => Path::parse(key).map_err(|_| {
+                at(config("a key with an empty part, with . or .. as a part or with a control character is not read"))
+            })?,
+            // The store would ask for a path of more parts.
+            None if url.path().to_ascii_uppercase().contains("%2F") => {
+                return Err(at(config("the path of the URL has an escaped slash, %2F, which is not read")));
+            }
+            None => Path::from_url_path(url.path())
+                .map_err(|_| at(config("the path of the URL cannot be read: check its escapes")))?,
+        };
         if url.host_str().is_none_or(str::is_empty) || path.parts().next().is_none() {
             return Err(at(config("the URL names no object: give SCHEME://HOST/PATH or s3://BUCKET/KEY")));
         }
@@ -98,7 +117,7 @@ impl Stores {
                 store
             }
         };
-        Ok(Place { store, path, shown: shown.into() })
+        Ok(Place { store, path, shown })
     }
 
     fn store(&self, base: &Url) -> Result<Arc<dyn ObjectStore>> {

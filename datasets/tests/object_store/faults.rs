@@ -215,6 +215,30 @@ fn redirects_are_followed_to_other_hosts_without_the_credentials() {
         server.redirect("circle", &circle);
         let error = records(&remote, &circle).unwrap_err().to_string();
         assert!(error.contains("redirects in a circle"), "{error}");
+        // A store whose endpoint is plain http, without the option that allows it.
+        for (url, store) in [
+            ("s3://b/k", [("aws_endpoint", ""), ("aws_region", "r"), ("skip_signature", "true")]),
+            (
+                "az://b/k",
+                [
+                    ("azure_storage_endpoint", ""),
+                    ("azure_storage_account_name", "account"),
+                    ("azure_skip_signature", "true"),
+                ],
+            ),
+        ] {
+            let value = |value: &str| {
+                if value.is_empty() { endpoint.trim_end_matches('/') } else { value }.to_owned()
+            };
+            let store = store.map(|(name, text)| (name.to_owned(), value(text))).to_vec();
+            let plain = Remote::new(RemoteOptions { store, ..options() }).unwrap();
+            let error = records(&plain, url).unwrap_err().to_string();
+            assert!(
+                error.contains("plain http, which must be allowed") && error.contains("allow_http"),
+                "{error}"
+            );
+            assert_eq!(plain.stats().retries, 0);
+        }
         assert_eq!(remote.stats().retries, 0);
     });
 }

@@ -107,6 +107,55 @@ fn stars_and_folders_of_a_store_open_the_objects_in_them() {
 }
 
 #[test]
+fn keys_of_a_bucket_are_taken_as_they_are_written() {
+    with_watchdog(LIMIT, || {
+        let server = Server::start();
+        let keys = [
+            "a b.npy",
+            "a%20b.npy",
+            "a%2520b.npy",
+            "c",
+            "c#d.npy",
+            "e",
+            "e?f.npy",
+            "100%.npy",
+            "p%2Fq.npy",
+            "p/q.npy",
+            "br{1}.npy",
+            "br{2..3}.npy",
+            "plus+.npy",
+            "plus .npy",
+            "star*.npy",
+            "ü&~'.npy",
+            "x%23y.npy",
+        ];
+        for (number, key) in (1..).zip(keys) {
+            server.put(&format!("literal/in#1 %20/{key}"), array(number, 1));
+        }
+        let remote = Remote::new(of_bucket(&server)).unwrap();
+        let folder = "s3://literal/in#1 %20";
+        for (number, key) in (1..).zip(keys) {
+            let url = format!("{folder}/{key}");
+            let reader = remote.open(&url).unwrap_or_else(|error| panic!("{key}: {error}"));
+            assert_eq!((numbers(&*reader), reader.path(0).unwrap().to_str()), (vec![number], Some(&*url)));
+        }
+        // The keys of a listing, too.
+        let listed = remote.open(&format!("{folder}/*.npy")).unwrap();
+        let number = |path: &std::path::Path| {
+            let key = path.to_str().unwrap().strip_prefix(folder).unwrap().strip_prefix('/').unwrap();
+            1 + keys.iter().position(|one| *one == key).unwrap() as u8
+        };
+        let wanted: Vec<u8> = (0..listed.len()).map(|sample| number(listed.path(sample).unwrap())).collect();
+        assert_eq!((numbers(&*listed), wanted.len()), (wanted, keys.len() - 3));
+        // The URL of a web server is percent-encoded.
+        for (number, path) in (1..).zip(["a%2520b.npy", "x%23y.npy", "e%3Ff.npy", "%C3%BC.npy"]) {
+            let reader = open_url(&server.put(path, array(number, 1)), options()).unwrap();
+            assert_eq!(numbers(&*reader), [number], "{path}");
+        }
+    });
+}
+
+#[test]
 fn class_folders_and_pictures_of_a_store_are_read_as_from_disk() {
     with_watchdog(LIMIT, || {
         let (server, dir) = (Server::start(), tempfile::tempdir().unwrap());

@@ -41,7 +41,9 @@ fn what_could_be_secret_is_sent_and_never_shown() {
             "mailto:hunter2",
             "gopher://h/x?hunter2",
             "http://user:hunter2@h",
-            "s3://b/%FF",
+            "http://user:hunter2@h/%FF",
+            "http://user:hunter2@h/a%2fb",
+            "s3://user:hunter2@b/a//b",
         ] {
             let error = remote.open(bad).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Config, "{bad}: {error}");

@@ -272,7 +272,7 @@ fn serve(state: &State, stream: &TcpStream) -> std::io::Result<()> {
             std::thread::sleep(delay);
             state.in_flight.fetch_sub(1, Ordering::SeqCst);
         }
-        let path = target.split('?').next().unwrap().replace("%2F", "/");
+        let path = key_of(target.split('?').next().unwrap());
         if let Some(url) = state.redirects.lock().unwrap().get(&path) {
             let mut stream = stream;
             write!(stream, "HTTP/1.1 302 Found\r\nLocation: {url}\r\nContent-Length: 0\r\n\r\n")?;
@@ -290,6 +290,24 @@ fn serve(state: &State, stream: &TcpStream) -> std::io::Result<()> {
     }
 }
 
+/// The bucket whose files have the keys that a store has. Other files are found by the text of a request.
+const LITERAL: &str = "/literal";
+
+/// The key of the file that a request asks for.
+fn key_of(target: &str) -> String {
+    if target.starts_with(LITERAL) { decoded(target) } else { target.replace("%2F", "/") }
+}
+
+fn decoded(text: &str) -> String {
+    let mut parts = text.split('%');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        bytes.push(u8::from_str_radix(&part[..2], 16).unwrap());
+        bytes.extend(&part.as_bytes()[2..]);
+    }
+    String::from_utf8(bytes).unwrap()
+}
+
 /// Lists the files of a bucket whose names begin with the prefix, as S3 does, 1,000 on a page; with a
 /// delimiter only names without a slash after the prefix, and the folders of the others.
 fn list(state: &State, mut stream: &TcpStream, bucket: &str, query: &str) -> std::io::Result<()> {
@@ -298,6 +316,7 @@ fn list(state: &State, mut stream: &TcpStream, bucket: &str, query: &str) -> std
     }
     let value = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)).unwrap_or_default();
     let prefix = value("prefix=").replace("%2F", "/");
+    let prefix = if bucket.starts_with(LITERAL) { decoded(&prefix) } else { prefix };
     let root = format!("{}/", bucket.trim_end_matches('/'));
     state.pages.fetch_add(1, Ordering::SeqCst);
     let is_flat = !value("delimiter=").is_empty();

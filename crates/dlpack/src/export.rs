@@ -111,8 +111,13 @@ impl Share {
                 opened.push((consumer, batch.clone()));
                 Ok(batch)
             }
-            (kind, consumer) => {
-                let why = format!("the batch is on {kind:?}, which has no consumer {consumer:?}");
+            (BackendKind::Cuda, _) => {
+                let why = "the batch is on a GPU: its consumer is a CUDA stream, not Consumer::Cpu";
+                Err(Error::new(ErrorKind::Config, why))
+            }
+            _ => {
+                let why =
+                    "the batch is in host memory, which has no CUDA streams: its consumer is Consumer::Cpu";
                 Err(Error::new(ErrorKind::Config, why))
             }
         }

@@ -40,6 +40,15 @@ impl Drop for Owned {
     }
 }
 
+/// DLPack's device in words.
+fn place(DLDevice { device_type, device_id }: DLDevice) -> String {
+    match device_type {
+        CPU => "the host".to_owned(),
+        CUDA => format!("GPU {device_id}"),
+        other => format!("device {device_id} of DLPack's kind {other}"),
+    }
+}
+
 fn refuse<T>(why: impl Into<String>) -> Result<T> {
     Err(Error::new(ErrorKind::Config, why))
 }
@@ -71,7 +80,10 @@ impl Imported {
         // SAFETY: valid, by the caller's contract.
         let tensor = unsafe { &raw.as_ref().dl_tensor };
         let Some(dtype) = tensor.dtype.dtype() else {
-            return refuse(format!("feedline has no type for DLPack's {:?}", tensor.dtype));
+            return refuse(format!(
+                "feedline has no type for elements of {} bits, of DLPack's code {} with {} lanes",
+                tensor.dtype.bits, tensor.dtype.code, tensor.dtype.lanes
+            ));
         };
         if !(0..=MAX_DIMENSIONS).contains(&tensor.ndim) {
             return refuse(format!("a tensor of {} dimensions", tensor.ndim));
@@ -155,7 +167,7 @@ impl Imported {
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         self.check::<T>()?;
         if self.device().device_type != CPU {
-            return refuse(format!("the tensor is on {:?}: use copy_to", self.device()));
+            return refuse(format!("the tensor is on {}: use copy_to", place(self.device())));
         }
         let mut values = Vec::new();
         values.try_reserve_exact(self.len()).map_err(|_| {
@@ -199,7 +211,7 @@ impl Imported {
             CPU => buffer.write(&self.to_vec::<T>()?),
             CUDA if self.is_compact() => self.copy_on_gpu(buffer),
             CUDA => refuse("the tensor is not compact: make it contiguous first"),
-            _ => refuse(format!("the tensor is on {:?}, neither the host nor a GPU", self.device())),
+            _ => refuse(format!("the tensor is on {}, neither the host nor a GPU", place(self.device()))),
         }
     }
 

@@ -10,7 +10,7 @@ use super::pixels::Pixels;
 use super::record_words::{Mixed, Sample, WORDS};
 use super::sample_record::{MAX_PLACE, Record};
 use crate::decode::Settings;
-use crate::transform::Needs;
+use crate::transform::{Needs, name_of};
 use crate::{ChannelOrder, Decoder, Moves, Size, Transform};
 
 /// The transforms of a list that run on the device, from
@@ -73,10 +73,9 @@ pub(crate) fn draw_moves(
         let first = record.moves().list().len();
         step.record(&mut record, random);
         let max = max_pixels.max(step.size(None).map_or(0, Size::pixels));
-        record
-            .moves()
-            .check_pixels(first, max)
-            .map_err(|why| Error::new(ErrorKind::Sample, format!("{step:?} makes a picture of {why}")))?;
+        record.moves().check_pixels(first, max).map_err(|why| {
+            Error::new(ErrorKind::Sample, format!("{} makes a picture of {why}", name_of(&**step)))
+        })?;
     }
     let record = record.checked(wanted)?;
     record.write(parameters, wanted);

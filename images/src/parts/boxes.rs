@@ -51,6 +51,11 @@ impl BoxFormat {
         Self { is_normalised: true, ..self }
     }
 
+    /// Whether the numbers are fractions of the picture's width and height.
+    pub const fn is_normalised(self) -> bool {
+        self.is_normalised
+    }
+
     /// The format with this name: `xyxy`, `xywh` or `cxcywh`, followed by `n` if it is normalised.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {

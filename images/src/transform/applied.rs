@@ -3,7 +3,7 @@
 use feedline_core::{Error, ErrorKind, Random, Result};
 
 use super::output::Output;
-use super::{Mode, Scratch, Transform, Transforms};
+use super::{Mode, Scratch, Transform, Transforms, name_of};
 use crate::canvas::crop;
 use crate::{Canvas, Level, Plane, Reduction, Region, Sampling, Size};
 
@@ -89,7 +89,8 @@ impl Transforms {
         image: &mut [u8],
     ) -> Result<()> {
         if self.output.mode.is_plane() {
-            let why = format!("pictures of {:?} are decoded from files: call read", self.output.mode);
+            let why =
+                format!("pictures of mode {} are decoded from files: call read", self.output.mode.name());
             return Err(Error::new(ErrorKind::Config, why));
         }
         assert_eq!(pixels.len(), size.bytes(), "pixels of a picture of {size}");
@@ -116,7 +117,7 @@ impl Transforms {
         canvas.set_max_pixels(self.settings.limits.pixels.max(fixed).max(canvas.size().pixels()));
         step.apply(canvas, random);
         let Some(why) = canvas.take_refusal() else { return Ok(()) };
-        Err(Error::new(ErrorKind::Sample, format!("{step:?} makes a picture of {why}")))
+        Err(Error::new(ErrorKind::Sample, format!("{} makes a picture of {why}", name_of(step))))
     }
 
     /// Applies the host's steps from number `from` on.

@@ -59,6 +59,13 @@ pub use transforms::{Scratch, Transforms};
 use crate::device::Record;
 use crate::{Canvas, Region, Size};
 
+/// The name of a transform, for errors: its `Debug` form without the values of its fields.
+pub(crate) fn name_of(step: &dyn Transform) -> String {
+    let form = format!("{step:?}");
+    let end = form.find(|char: char| !char.is_alphanumeric() && char != '_').unwrap_or(form.len());
+    form[..end].to_owned()
+}
+
 /// A transform of a picture.
 ///
 /// [`region`](Self::region) returns the region of the picture that the transform needs, and

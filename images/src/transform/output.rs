@@ -51,6 +51,17 @@ impl Mode {
         })
     }
 
+    /// The name of the mode, see [`named`](Self::named).
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rgb => "rgb",
+            Self::Gray => "gray",
+            Self::RgbAlpha => "rgba",
+            Self::U16 => "u16",
+            Self::Index => "index",
+        }
+    }
+
     /// Whether the pixels are numbers. Transforms move them but do not change their values.
     pub(super) fn is_plane(self) -> bool {
         matches!(self, Self::U16 | Self::Index)

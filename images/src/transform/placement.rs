@@ -5,7 +5,7 @@ use std::sync::Arc;
 use feedline_core::internal::named;
 use feedline_core::{DType, Error, ErrorKind, Random, Result, Row, Spec};
 
-use super::{ChannelOrder, Needs, Scratch, Transform, Transforms};
+use super::{ChannelOrder, Needs, Scratch, Transform, Transforms, name_of};
 use crate::device::{self, DevicePart, WORDS};
 use crate::{Decoder, Size};
 
@@ -79,7 +79,7 @@ impl Transforms {
         for step in &steps {
             let Some(of_step) = step.on_device() else {
                 let how = named("put it before on_device()", "use decode=\"cpu\"");
-                return refuse(format!("{step:?} runs on the host only: {how}"));
+                return refuse(format!("{} runs on the host only: {how}", name_of(&**step)));
             };
             needs = needs.max(of_step);
         }

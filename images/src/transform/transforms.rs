@@ -9,7 +9,7 @@ use super::output::Output;
 use super::{
     CenterCrop, ChannelOrder, ColorJitter, Effect, Erase, Filter, FlipLeftRight, FlipTopBottom, GaussianBlur,
     Grayscale, Mode, Pad, QuarterTurn, RandAugment, RandomCrop, RandomResizedCrop, Resize, Transform,
-    TrivialAugment,
+    TrivialAugment, name_of,
 };
 use crate::decode::Settings;
 use crate::device::{Mixing, WORDS};
@@ -253,13 +253,14 @@ impl Transforms {
 
     fn check_effects(&self, why: &str, allows: impl Fn(Effect) -> bool) -> Result<()> {
         let Some(step) = self.steps.iter().find(|step| !allows(step.effect())) else { return Ok(()) };
-        Err(Error::new(ErrorKind::Config, format!("{why} the transform {step:?}: leave it out")))
+        Err(Error::new(ErrorKind::Config, format!("{why} the transform {}: leave it out", name_of(&**step))))
     }
 
     /// Checks that the list suits the mode.
     pub(super) fn check_mode(&self) -> Result<()> {
         let mode = self.output.mode;
-        let refuse = |why: &str| Err(Error::new(ErrorKind::Config, format!("pictures of {mode:?} {why}")));
+        let refuse =
+            |why: &str| Err(Error::new(ErrorKind::Config, format!("pictures of mode {} {why}", mode.name())));
         if mode.is_plane() {
             let why = "a picture of numbers has no colours, so there is nothing to do for";
             self.check_effects(why, |effect| effect == Effect::Moves)?;

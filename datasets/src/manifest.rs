@@ -55,7 +55,8 @@ pub struct ManifestOptions {
 /// A column of files becomes a field of the same name with the bytes of each file. Paths are relative to the
 /// manifest's folder or to [`ManifestOptions::root`], unless they are absolute or URLs. A label that is a
 /// text becomes a class (`i64`): its index in the sorted list of all texts of the column
-/// ([`Reader::classes`]). Numeric labels and other columns stay unchanged.
+/// ([`Reader::classes`]). Numeric labels and other columns stay unchanged. A label of a CSV file with leading
+/// zeros, such as `007`, is a text, and so are all labels of its column.
 ///
 /// A file is opened when its sample is read. So a file that is missing or damaged is an error of its row. A
 /// loader may replace such rows (`BadSamples`).
@@ -120,7 +121,7 @@ pub fn open_pictures(path: impl AsRef<Path>, options: &ManifestOptions) -> Resul
 
 /// As [`open_pictures`], for files of another kind.
 pub(crate) fn open_files(path: &Path, options: &ManifestOptions, holds: Holds) -> Result<Box<dyn Reader>> {
-    let reader = open_with(path, &options.open)?;
+    let reader = open_rows(path, options, holds)?;
     let fields = reader.schema().fields();
     let is_named = fields.iter().any(|field| options.files.contains(&field.name) && is_text(field));
     let has_bytes = fields.iter().any(|field| field.element == ElementType::Bytes);
@@ -139,6 +140,30 @@ pub(crate) fn open_files(path: &Path, options: &ManifestOptions, holds: Holds) -
     Ok(reader)
 }
 
+/// Opens the data at `path`. The labels of a CSV file are texts if one of them is a code such as `007`: as
+/// numbers, `007` and `7` would be one class.
+fn open_rows(path: &Path, options: &ManifestOptions, holds: Holds) -> Result<Box<dyn Reader>> {
+    let rows = open_with(path, &options.open)?;
+    let fields = rows.schema().fields();
+    let label = (rows.format() == "csv")
+        .then(|| choose_files(&*rows, &options.files, holds).ok())
+        .flatten()
+        .and_then(|files| columns::label_of(fields, &files, options.label.as_deref(), holds).ok()?)
+        .filter(|&label| matches!(fields[label].element, ElementType::Number(DType::I64) | ElementType::U64));
+    let Some(label) = label.map(|label| fields[label].name.clone()) else { return Ok(rows) };
+    let mut open = options.open.clone();
+    // The numbers of this file may be codes of the training set, if that has a class such as `007`.
+    let is_code = |class: &String| class.parse::<u64>().is_ok_and(|number| number.to_string() != *class);
+    if open.types.iter().any(|(name, _)| *name == label) {
+        return Ok(rows);
+    } else if open.classes.iter().flatten().any(is_code) {
+        open.types.push((label, ElementType::Text));
+    } else {
+        open.codes.push(label);
+    }
+    open_with(path, &open)
+}
+
 impl Manifest {
     /// Opens a manifest. Reads its rows once, and none of its files.
     ///
@@ -147,7 +172,7 @@ impl Manifest {
     /// exist, and for a table without columns of files.
     pub fn open(path: impl AsRef<Path>, options: &ManifestOptions) -> Result<Self> {
         let path = path.as_ref();
-        Self::of_rows(open_with(path, &options.open)?, path, options, Holds::Pictures)
+        Self::of_rows(open_rows(path, options, Holds::Pictures)?, path, options, Holds::Pictures)
     }
 
     /// The manifest of the table `rows`, which was opened at `path`.
@@ -161,6 +186,9 @@ impl Manifest {
             return Err(at(Error::new(ErrorKind::Config, why)));
         }
         let files = choose_files(&*rows, &options.files, holds).map_err(at)?;
+        if rows.format() == "csv" {
+            columns::check_header(&*rows, &files, holds).map_err(at)?;
+        }
         let label = choose_label(&*rows, &files, options.label.as_deref(), holds).map_err(at)?;
         let mut texts: Vec<_> = files.iter().copied().chain(label).collect();
         texts.sort_unstable();

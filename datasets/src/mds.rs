@@ -16,6 +16,7 @@ use crate::cache::Cache;
 use crate::disk::DiskFile;
 use crate::error::{data, one_line};
 use crate::reader::{Visit, inside};
+use crate::text::without_mark;
 use crate::{ElementType, Reader, Schema, SchemaField, Shards, Values};
 
 mod zipped;
@@ -146,7 +147,7 @@ fn json(content: &Content, start: u64, end: Option<u64>) -> Result<Json> {
     let len = end.unwrap_or(content.len()).checked_sub(start).filter(|&len| len <= MAX_JSON);
     let len = len.ok_or_else(|| data("the description of the columns has no place: fetch the file again"))?;
     let text = content.read(start, len as usize)?;
-    serde_json::from_slice(&text).map_err(|error| {
+    serde_json::from_slice(without_mark(&text)).map_err(|error| {
         data("the description of the columns is damaged: fetch the file again")
             .with_source(one_line(error))
             .at_offset(start)

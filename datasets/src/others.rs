@@ -14,6 +14,8 @@ pub(crate) struct Others {
     fields: Vec<(usize, bool)>,
     /// The index of the first field in the data set.
     first: usize,
+    /// The fields that vary in length, which are left out.
+    left_out: Vec<String>,
 }
 
 impl Others {
@@ -24,6 +26,7 @@ impl Others {
         taken: impl Fn(usize) -> bool,
     ) -> Result<(Self, Spec)> {
         let (first, mut spec, mut fields) = (spec.fields().len(), spec, Vec::new());
+        let mut left_out = Vec::new();
         for (index, field) in reader.schema().fields().iter().enumerate() {
             if taken(index) {
                 continue;
@@ -36,11 +39,19 @@ impl Others {
                 let [one] = one.fields() else { continue };
                 spec = spec.field(one.name(), one.dtype(), one.shape())?;
             } else {
+                // The lengths of lists belong to another field, and so does the path of a picture of the hub.
+                let is_part = [".lengths", ".path"].iter().any(|part| field.name.ends_with(part));
+                left_out.extend(Some(&field.name).filter(|_| !is_part).cloned());
                 continue;
             }
             fields.push((index, is_text));
         }
-        Ok((Self { fields, first }, spec))
+        Ok((Self { fields, first, left_out }, spec))
+    }
+
+    /// The fields that vary in length, which are left out.
+    pub(crate) fn left_out(&self) -> &[String] {
+        &self.left_out
     }
 
     /// If the reader's field `index` is one of these fields, writes it.

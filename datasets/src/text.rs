@@ -14,6 +14,11 @@ const BLOCK: usize = 1 << 16;
 /// The byte order mark of UTF-8.
 const BOM: &[u8] = b"\xEF\xBB\xBF";
 
+/// A text without a byte order mark at its start.
+pub(crate) fn without_mark(text: &[u8]) -> &[u8] {
+    text.strip_prefix(BOM).unwrap_or(text)
+}
+
 /// The lines of a text file, plain or gzip. The field `text` holds a line without its line break.
 ///
 /// A plain file stays on disk. It takes 8 bytes of memory per line. Lines may be empty. The last line need

@@ -459,12 +459,12 @@ def test_a_sample_that_is_drawn_several_times_in_an_epoch_is_moved_anew_each_tim
     [
         ({"mask": "masks", "scaled_decode": True}, "leave out scaled_decode"),
         ({"mask": "masks", "decode": "cuda"}, "decode"),
-        ({"moves": True, "decode": "gpu", "mode": "gray"}, "Gray"),
+        ({"moves": True, "decode": "gpu", "mode": "gray"}, "mode gray"),
         ({"mask": "no such"}, 'no field "no such"'),
         ({"boxes": ("a", "b", "c")}, "give the field and the format"),
         ({"boxes": ("bbox", "yxyx")}, "box format"),
         ({"mode": "cmyk"}, "mode"),
-        ({"mode": "u16", "decode": "auto"}, "U16"),
+        ({"mode": "u16", "decode": "auto"}, "mode u16"),
     ],
 )
 def test_what_cannot_be_is_refused(pairs: Path, options: dict[str, Any], why: str) -> None:

@@ -40,7 +40,7 @@ impl Format {
     pub fn detect(start: &[u8]) -> Option<Self> {
         let at = |offset: usize, name: &[u8]| start.get(offset..).is_some_and(|rest| rest.starts_with(name));
         match start {
-            _ if WAVES.iter().any(|form| at(0, *form)) && at(8, b"WAVE") => Some(Self::Wav),
+            _ if WAVES.iter().any(|form| at(0, form)) && at(8, b"WAVE") => Some(Self::Wav),
             _ if at(0, b"fLaC") => Some(Self::Flac),
             _ if at(0, b"OggS") => Some(Self::Ogg),
             _ if at(4, b"ftyp") => Some(Self::Mp4),

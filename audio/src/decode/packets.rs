@@ -118,7 +118,7 @@ impl<'a> Packets<'a> {
         let mut next = range.start;
         while next < range.end {
             let Some(packet) = self.next()? else {
-                return Err(self.cut(range.end, next));
+                return Err(self.ended(next));
             };
             let (from, frames) = self.place(&packet);
             if from.saturating_add_unsigned(frames) <= next as i64 && self.format == Format::Wav {
@@ -252,6 +252,10 @@ impl<'a> Packets<'a> {
         data(format!(
             "the {name} file claims {claimed} frames, and {there} are there: it was cut, fetch it again"
         ))
+    }
+
+    fn ended(&self, next: u64) -> Error {
+        data(format!("the {} file has no frame {next}: it was cut, fetch it again", self.format.name()))
     }
 
     fn gap(&self, next: u64, from: i64) -> Error {

@@ -8,10 +8,9 @@ use feedline_images::BoxFormat;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
-use super::Read;
 use super::outline::{self, Outline, Sides};
 use super::table::{Annotation, Boxes};
-use crate::disk::read_whole;
+use super::{Read, content};
 use crate::error::{data, one_line};
 
 /// The largest category id. The list of classes is indexed by these ids.
@@ -85,8 +84,7 @@ fn read_as<S: DeserializeOwned>(
     stated: Option<&[String]>,
     outlined: Option<Check<'_, S>>,
 ) -> Result<Read> {
-    let mut bytes = Vec::new();
-    read_whole(path, &mut bytes)?;
+    let bytes = content(path)?;
     let refuse = |why: String| data(why).at_path(path);
     let bytes = null_for_nan(bytes);
     let File::<S> { images: mut listed, mut categories, annotations } = serde_json::from_slice(&bytes)
@@ -127,7 +125,10 @@ fn read_as<S: DeserializeOwned>(
         let bbox: Option<[f32; 4]> = item.bbox.and_then(|bbox| numbers(&bbox).try_into().ok());
         let Some(corners) = bbox else { return Err(bad("has no bbox of four numbers".into())) };
         let Some(label) = item.category_id.filter(|id| known.contains_key(id)) else {
-            return Err(bad(format!("has the category {:?}, which is not in the list", item.category_id)));
+            return Err(bad(match item.category_id {
+                Some(id) => format!("has the category {id}, which is not in the list of categories"),
+                None => "has no category_id".to_owned(),
+            }));
         };
         if !item.keypoints.len().is_multiple_of(3) {
             return Err(bad(format!(
@@ -150,14 +151,17 @@ fn read_as<S: DeserializeOwned>(
         return Err(Error::new(ErrorKind::Config, why).at_path(path));
     }
     let ids = listed.iter().map(|image| image.id).collect();
-    let sides = match outlined {
-        None => Vec::new(),
-        Some(_) => listed.iter().map(|image| sides(image).map_err(refuse)).collect::<Result<_>>()?,
+    let sides_of = |image: &Image| match outlined {
+        None => Ok(image.height.zip(image.width).map_or([0, 0], |(height, width)| [height, width])),
+        Some(_) => sides(image).map_err(refuse),
     };
+    let sides = listed.iter().map(sides_of).collect::<Result<_>>()?;
     Ok(Read {
         format: "coco",
         pictures: listed.iter().map(|image| images.join(&image.file_name)).collect(),
-        boxes: Boxes::new(listed.len(), all, Some("iscrowd")).with_ids(ids).with_masks(sides),
+        boxes: Boxes::new(listed.len(), all, Some("iscrowd"))
+            .with_ids(ids)
+            .with_sides(sides, outlined.is_some()),
         box_format: BoxFormat::xywh(),
         classes,
     })

@@ -20,11 +20,12 @@ use feedline_core::internal::named;
 use feedline_core::{Error, ErrorKind, Fingerprint, Result};
 use feedline_images::{BoxFormat, Transforms};
 
-use self::table::Boxes;
+use self::table::{Boxes, HEIGHT, WIDTH};
 use crate::disk::read_whole;
 use crate::error::{data, one_line};
 use crate::reader::outside;
 use crate::sample_file::sampled;
+use crate::text::without_mark;
 use crate::{ElementType, JointDataset, Parts, Reader, Schema, SchemaField, Values};
 
 /// The number of pictures whose content the fingerprint covers.
@@ -46,7 +47,13 @@ const MASK: &str = "segmentation";
 ///
 /// COCO's samples also have `area` (`f32`), `iscrowd` (`bool`) and `image_id`. If the file has keypoints,
 /// they also have `keypoints` (`f32` `[?, n, 3]`). [`open_segmented`](Self::open_segmented) adds masks.
-/// Pascal VOC's samples also have `difficult` (`bool`).
+/// Pascal VOC's samples also have `difficult` (`bool`). Samples of both have the picture's `width` and
+/// `height` (`i64`) as the file states them, zeros if it does not.
+///
+/// The boxes are those of the picture as it is decoded, with EXIF's orientation applied. A
+/// [`JointDataset`] checks that it has the stated width and height, see [`Parts::stated_size`]. Pascal VOC's
+/// coordinates count from 1, and include the last pixel. They stay as they are, as in torchvision, unless
+/// [`one_based`](Self::one_based) subtracts 1.
 ///
 /// COCO's pictures are sorted by id, others by name. A picture without boxes is a sample if COCO's file lists
 /// it. With YOLO, a picture without a text file is a sample too. [`classes`](Reader::classes) returns the
@@ -182,11 +189,28 @@ impl Annotated {
     /// The parts of a sample: the boxes and all fields with an item per box.
     pub fn parts(&self) -> Parts {
         let names = self.boxes.fields().into_iter().map(|field| field.name);
-        let beside = names.filter(|name| !["boxes", "image_id"].contains(&&**name));
+        let beside = names.filter(|name| !["boxes", "image_id", WIDTH, HEIGHT].contains(&&**name));
         let parts = Parts::new().image("image").boxes("boxes", self.box_format).beside(beside);
         let parts = parts.max_boxes(self.boxes.most().max(1));
         let parts = if self.boxes.has_masks() { parts.mask(MASK) } else { parts };
+        let parts = if self.boxes.has_sides() { parts.stated_size(WIDTH, HEIGHT) } else { parts };
         if self.boxes.keypoints().is_some() { parts.points("keypoints") } else { parts }
+    }
+
+    /// Takes the coordinates of Pascal VOC as counted from 1, with the last pixel inside: subtracts 1 from left
+    /// and top. Then the box of a whole picture has all of its pixels, and one of a single pixel is not left out.
+    /// By default, coordinates stay as they are, as in torchvision.
+    ///
+    /// # Errors
+    /// `Config` for another format, which counts from 0.
+    pub fn one_based(mut self) -> Result<Self> {
+        if self.format != "voc" {
+            let why = format!("only Pascal VOC's coordinates count from 1, and this is {}", self.format);
+            return Err(Error::new(ErrorKind::Config, why).at_path(&self.annotations));
+        }
+        self.boxes.subtract_one();
+        self.fingerprint = Fingerprint::new().number(self.fingerprint).number(1).value();
+        Ok(self)
     }
 
     /// The format of the boxes.
@@ -237,6 +261,20 @@ fn unknown() -> feedline_core::Error {
         "these are no annotations: give COCO's file, with the extension .json, or a folder of Pascal VOC's \
          .xml or of YOLO's .txt files, of one kind",
     )
+}
+
+/// The content of a file of annotations, without a byte order mark.
+fn content(path: &Path) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    read_whole(path, &mut bytes)?;
+    let mark = bytes.len() - without_mark(&bytes).len();
+    bytes.drain(..mark);
+    Ok(bytes)
+}
+
+/// As [`content`], for UTF-8.
+fn text(path: &Path) -> Result<String> {
+    String::from_utf8(content(path)?).map_err(|_| data("the file is not UTF-8").at_path(path))
 }
 
 fn has_extension(path: &Path, extension: &str) -> bool {

@@ -5,6 +5,10 @@ use feedline_core::{DType, Fingerprint, Result};
 use super::outline::{self, Outline, Sides};
 use crate::{ElementType, SchemaField, Value};
 
+/// The names of the fields of a picture's stated size.
+pub(super) const WIDTH: &str = "width";
+pub(super) const HEIGHT: &str = "height";
+
 /// The annotation of one box.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Annotation {
@@ -42,8 +46,11 @@ pub(super) struct Boxes {
     firsts: Vec<usize>,
     /// The id of each picture. Empty if pictures have no ids.
     picture_ids: Vec<i64>,
-    /// The outline of each box, and the sides of each picture. Empty if there are no masks.
+    /// The outline of each box. Empty if there are no masks.
     outlines: Vec<Outline>,
+    has_masks: bool,
+    /// The stated height and width of each picture, zeros if they are not stated. Empty if the format states
+    /// none.
     sides: Vec<Sides>,
 }
 
@@ -75,19 +82,29 @@ impl Boxes {
         Self { picture_ids, ..self }
     }
 
-    /// Adds the height and width of each picture, for the masks. `sides` is empty if there are no masks.
-    pub(super) fn with_masks(self, sides: Vec<Sides>) -> Self {
-        Self { sides, ..self }
+    /// Adds the stated height and width of each picture. With `has_masks`, its mask is made in this size.
+    pub(super) fn with_sides(self, sides: Vec<Sides>, has_masks: bool) -> Self {
+        Self { sides, has_masks, ..self }
+    }
+
+    /// Subtracts 1 from the first two numbers of each box.
+    pub(super) fn subtract_one(&mut self) {
+        self.corners.iter_mut().for_each(|[left, top, ..]| (*left, *top) = (*left - 1.0, *top - 1.0));
     }
 
     /// Whether there are masks.
     pub(super) fn has_masks(&self) -> bool {
+        self.has_masks
+    }
+
+    /// Whether pictures have a stated size, in the fields [`WIDTH`] and [`HEIGHT`].
+    pub(super) fn has_sides(&self) -> bool {
         !self.sides.is_empty()
     }
 
     /// The mask of a picture as a PNG file, if there are masks.
     pub(super) fn mask(&self, picture: usize) -> Result<Option<Vec<u8>>> {
-        let Some(&sides) = self.sides.get(picture) else { return Ok(None) };
+        let Some(&sides) = self.sides.get(picture).filter(|_| self.has_masks) else { return Ok(None) };
         let of = self.starts[picture]..self.starts[picture + 1];
         let objects = self.labels[of.clone()].iter().copied().zip(&self.outlines[of]);
         outline::mask(objects, sides).map(Some)
@@ -115,6 +132,8 @@ impl Boxes {
         if !self.picture_ids.is_empty() {
             fields.push(SchemaField::fixed("image_id", number(DType::I64), &[]));
         }
+        let sides = [WIDTH, HEIGHT].map(|name| SchemaField::fixed(name, number(DType::I64), &[]));
+        fields.extend(sides.into_iter().filter(|_| self.has_sides()));
         fields
     }
 
@@ -149,6 +168,9 @@ impl Boxes {
         if let Some(id) = id {
             set(id.to_le_bytes().to_vec(), &[]);
         }
+        if let Some([height, width]) = self.sides.get(picture) {
+            [width, height].into_iter().for_each(|side| set((*side as i64).to_le_bytes().to_vec(), &[]));
+        }
     }
 
     /// The max number of boxes of a picture.
@@ -165,7 +187,9 @@ impl Boxes {
         let state =
             self.labels.iter().chain(&self.picture_ids).fold(state, |state, id| state.number(*id as u64));
         let state = self.flags.iter().fold(state, |state, flag| state.number(u64::from(*flag)));
-        let state = self.sides.as_flattened().iter().fold(state, |state, side| state.number(*side as u64));
+        // Without masks, the sides change no value: they only refuse pictures.
+        let sides = self.sides.as_flattened().iter().filter(|_| self.has_masks);
+        let state = sides.fold(state, |state, side| state.number(*side as u64));
         self.outlines.iter().fold(state, |state, outline| outline.fingerprint(state))
     }
 }

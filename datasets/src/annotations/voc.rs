@@ -9,9 +9,9 @@ use quick_xml::Reader;
 use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::Event;
 
+use super::outline::Sides;
 use super::table::{Annotation, Boxes};
-use super::{Read, files, has_extension, label_of};
-use crate::disk::read_whole;
+use super::{Read, files, has_extension, label_of, text};
 use crate::error::{data, one_line};
 
 /// Max depth of the tags that are read. Deeper tags have no meaning, and a file may have any number of them.
@@ -21,6 +21,8 @@ const DEPTH: usize = 5;
 #[derive(Default)]
 struct Page {
     filename: String,
+    /// Height and width; zeros if they are not stated.
+    sides: Sides,
     objects: Vec<Object>,
 }
 
@@ -67,15 +69,14 @@ pub(super) fn read(annotations: &[PathBuf], images: &Path, stated: Option<&[Stri
             all.push(Annotation { picture, corners, label, flag: *is_difficult, ..Annotation::default() });
         }
     }
-    let boxes = Boxes::new(found.len(), all, Some("difficult"));
+    let sides = pages.iter().map(|page| page.sides).collect();
+    let boxes = Boxes::new(found.len(), all, Some("difficult")).with_sides(sides, false);
     Ok(Read { format: "voc", pictures: found, boxes, box_format: BoxFormat::xyxy(), classes })
 }
 
 /// Reads the file of a picture.
 fn page(path: &Path) -> Result<Page> {
-    let mut bytes = Vec::new();
-    read_whole(path, &mut bytes)?;
-    let text = String::from_utf8(bytes).map_err(|_| data("the file is not UTF-8").at_path(path))?;
+    let text = text(path)?;
     let mut reader = Reader::from_str(&text);
     let (mut page, mut place, mut content) = (Page::default(), Vec::new(), String::new());
     let mut object = Object::default();
@@ -114,6 +115,15 @@ fn page(path: &Path) -> Result<Page> {
                 let names: Vec<&str> = place.iter().map(String::as_str).take(DEPTH).collect();
                 match names[..] {
                     ["annotation", "filename"] => page.filename = value.to_owned(),
+                    ["annotation", "size", side @ ("height" | "width")] => {
+                        // Some tools leave it empty.
+                        let number = if value.is_empty() { Ok(0.0) } else { value.parse::<f64>() };
+                        let number = number.ok().filter(|side| side.fract() == 0.0 && *side >= 0.0);
+                        let number = number.ok_or_else(|| {
+                            at(format!("the {side} \"{}\" is no whole number", one_line(value)), &reader)
+                        })?;
+                        page.sides[usize::from(side == "width")] = number as usize;
+                    }
                     ["annotation", "object", "name"] => object.name = value.to_owned(),
                     ["annotation", "object", "difficult"] => object.is_difficult = value != "0",
                     ["annotation", "object", "bndbox", side] => {

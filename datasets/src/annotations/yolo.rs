@@ -1,14 +1,12 @@
 //! YOLO's text files. Each picture has a file, and each box a line.
 
-use std::fs;
 use std::path::Path;
 
 use feedline_core::Result;
 use feedline_images::BoxFormat;
 
 use super::table::{Annotation, Boxes};
-use super::{Read, files, has_extension};
-use crate::disk::read_whole;
+use super::{Read, files, has_extension, text};
 use crate::error::{data, one_line};
 
 /// The file with the names of the classes, as LabelImg writes it.
@@ -19,10 +17,8 @@ pub(super) fn read(labels: &Path, images: &Path, stated: Option<&[String]>) -> R
     let classes = match stated {
         Some(stated) => stated.to_vec(),
         None if names.is_file() => {
-            let text = fs::read_to_string(&names).map_err(|error| {
-                data("cannot read the names of the classes").with_source(error).at_path(&names)
-            })?;
-            text.lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect()
+            // The number of a class is the number of its line, so a blank line between two names counts.
+            text(&names)?.trim_end().lines().map(|line| line.trim().to_owned()).collect()
         }
         None => Vec::new(),
     };
@@ -51,9 +47,7 @@ pub(super) fn read(labels: &Path, images: &Path, stated: Option<&[String]>) -> R
 
 /// Adds the boxes of one picture.
 fn read_text(path: &Path, picture: usize, classes: &[String], to: &mut Vec<Annotation>) -> Result<()> {
-    let mut bytes = Vec::new();
-    read_whole(path, &mut bytes)?;
-    let text = String::from_utf8(bytes).map_err(|_| data("the file is not UTF-8").at_path(path))?;
+    let text = text(path)?;
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let bad = |why: String| data(format!("line {}: {why}", number + 1)).at_path(path);
         let words: Vec<_> = line.split_whitespace().collect();

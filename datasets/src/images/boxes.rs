@@ -7,7 +7,7 @@ use super::numbers;
 use super::parts::{Found, Parts};
 use crate::lengths;
 use crate::reader::at_file;
-use crate::{Reader, SchemaField, Value};
+use crate::{Reader, SchemaField, Value, Values};
 
 /// The fields of a sample that vary in length.
 #[derive(Debug)]
@@ -29,6 +29,8 @@ enum List {
     Points {
         /// Numbers per point: two or three.
         numbers: usize,
+        /// The reader's field with the lengths of the lists of points.
+        lengths: Option<usize>,
         /// Points per item.
         group: usize,
         /// Whether the field has one item per box.
@@ -52,19 +54,23 @@ impl Lists {
     /// Adds the fields of the lists to `spec`.
     pub(super) fn add(reader: &dyn Reader, parts: &Parts, found: &Found, spec: Spec) -> Result<(Self, Spec)> {
         let (first, mut spec, mut fields) = (spec.fields().len(), spec, Vec::new());
-        let max = max_items(reader, parts, found)?;
-        for index in found.ragged() {
+        let units = units(reader, found)?;
+        let max = max_items(reader, parts, found, &units)?;
+        for (index, (unit, max)) in found.ragged().zip(units.iter().zip(max)) {
             let field = &reader.schema().fields()[index];
-            let item: Vec<usize> = field.shape.iter().skip(1).copied().flatten().collect();
+            let mut item: Vec<usize> = field.shape.iter().skip(1).copied().flatten().collect();
+            item.extend(unit);
             let list;
             (spec, list) = if found.boxes == Some(index) {
                 (spec.ragged(&field.name, DType::F32, [4], max)?, List::Boxes { lengths: found.lengths })
             } else if found.points.contains(&index) {
                 let numbers = item.last().copied().unwrap_or(2);
                 let group = item.iter().product::<usize>() / numbers;
+                let place = found.points.iter().position(|points| *points == index);
+                let lengths = place.and_then(|place| found.point_lengths[place]);
                 let is_beside = found.boxes.is_some() && parts.beside.contains(&field.name);
                 let spec = spec.ragged(&field.name, DType::F32, item, max)?;
-                (spec, List::Points { numbers, group, is_beside })
+                (spec, List::Points { numbers, lengths, group, is_beside })
             } else {
                 let (dtype, more) = field.batch_type().map_err(|error| at_file(reader, 0, error))?;
                 let item = [&item[..], more].concat();
@@ -95,15 +101,23 @@ impl Lists {
             let (field, value) = (&schema[*index], &values[*index]);
             match *list {
                 List::Boxes { lengths } => {
-                    let lengths = lengths.map_or(&[][..], |lengths| values[lengths].bytes.as_chunks::<8>().0);
-                    if lengths.iter().any(|&length| i64::from_le_bytes(length) != 4) {
+                    if lengths_in(lengths, values).any(|length| length != 4) {
                         return Err(bad(field, "has boxes of other than four numbers"));
                     }
                     move_boxes(parts, field, value, moves, buffers)?;
                     of = Some(&field.name);
                     row.write_ragged(to, &buffers.numbers)?;
                 }
-                List::Points { numbers, group, is_beside } => {
+                List::Points { numbers, lengths, group, is_beside } => {
+                    let is_other = |length: usize| length != numbers;
+                    let last = field.shape == [None, None] && !value.bytes.is_empty();
+                    let last = value.shape.last().copied().filter(|_| last);
+                    if lengths_in(lengths, values).any(is_other) || last.is_some_and(is_other) {
+                        let why = format!(
+                            "has points of other than {numbers} numbers, as the first sample has them"
+                        );
+                        return Err(bad(field, &why));
+                    }
                     let kept = move_points((numbers, group), is_beside, field, value, moves, buffers)?;
                     if is_beside {
                         check_items(field, kept.len(), of, &buffers.kept)?;
@@ -115,6 +129,7 @@ impl Lists {
                     keep(&mut buffers.numbers, numbers * group, kept);
                     row.write_ragged(to, &buffers.numbers)?;
                 }
+                List::Beside { .. } if of.is_none() => row.write_ragged_bytes(to, &value.bytes)?,
                 List::Beside { item_bytes } => {
                     check_items(field, value.bytes.len() / item_bytes, of, &buffers.kept)?;
                     buffers.bytes.clone_from(&value.bytes);
@@ -132,22 +147,76 @@ impl Lists {
 /// Max moves reported per sample: three for each of 21 transforms, and one more.
 const MAX_MOVES: usize = 64;
 
-/// The max number of items that a sample has in any list.
-fn max_items(reader: &dyn Reader, parts: &Parts, found: &Found) -> Result<usize> {
-    if let (Some(max), _) | (None, Some(max)) =
-        (parts.max_boxes, found.ragged().next().is_none().then_some(1))
-    {
-        return Ok(max);
+/// The lengths of the inner lists of boxes or points, from the reader's field `field`.
+fn lengths_in(field: Option<usize>, values: &[Value]) -> impl Iterator<Item = usize> + '_ {
+    let lengths = field.map_or(&[][..], |field| values[field].bytes.as_chunks::<8>().0);
+    lengths.iter().map(|&length| usize::try_from(i64::from_le_bytes(length)).unwrap_or(usize::MAX))
+}
+
+/// The numbers per item of each ragged part that is a list of lists, whose schema does not state them. Boxes have
+/// four. Points have as many as those of the first sample with points.
+fn units(reader: &dyn Reader, found: &Found) -> Result<Vec<Option<usize>>> {
+    let schema = reader.schema().fields();
+    let unit = |index: usize| {
+        let place = found.points.iter().position(|points| *points == index);
+        let is_stated = schema[index].shape.len() > 1 && schema[index].shape[1..].iter().all(Option::is_some);
+        match place {
+            _ if is_stated => Ok(None),
+            None => Ok(found.boxes.filter(|boxes| *boxes == index).map(|_| 4)),
+            Some(place) => numbers_of(reader, index, found.point_lengths[place]).map(Some),
+        }
+    };
+    found.ragged().map(unit).collect()
+}
+
+/// The numbers per point in the first sample that has any.
+fn numbers_of(reader: &dyn Reader, field: usize, lengths: Option<usize>) -> Result<usize> {
+    let mut values = Values::new();
+    for sample in 0..reader.len() {
+        let mut found = None;
+        let read = match lengths {
+            Some(at) => reader.visit_some(sample, &|index| index == at, &mut values, &mut |index, bytes| {
+                let first = bytes.first_chunk().filter(|_| index == at);
+                found = first.and_then(|&first| usize::try_from(i64::from_le_bytes(first)).ok()).or(found);
+                Ok(())
+            }),
+            None => reader.read(sample, &mut values).map(|()| {
+                let value = &values.fields()[field];
+                found = value.shape.last().copied().filter(|_| !value.bytes.is_empty());
+            }),
+        };
+        match found {
+            // A sample that cannot be read is an error when it is read for a batch.
+            _ if read.is_err() => {}
+            None => {}
+            Some(numbers @ (2 | 3)) => return Ok(numbers),
+            Some(other) => {
+                let why = format!("has lists of {other} numbers, and points have two or three");
+                return Err(at_file(reader, sample, bad(&reader.schema().fields()[field], &why)));
+            }
+        }
+    }
+    Ok(2)
+}
+
+/// The max number of items of a sample, for each ragged part. All parts with boxes or points have the same.
+fn max_items(
+    reader: &dyn Reader,
+    parts: &Parts,
+    found: &Found,
+    units: &[Option<usize>],
+) -> Result<Vec<usize>> {
+    let ragged: Vec<_> = found.ragged().collect();
+    if let (Some(max), _) | (None, Some(max)) = (parts.max_boxes, ragged.is_empty().then_some(1)) {
+        return Ok(vec![max; ragged.len()]);
     }
     let schema = reader.schema().fields();
-    let is_flat = |at: usize, field: &SchemaField| {
-        field.shape == [None, None] || found.boxes == Some(at) && field.shape == [None]
-    };
+    // For a list of lists, the reader counts numbers, not boxes.
+    let unit = |at: usize| ragged.iter().position(|part| *part == at).and_then(|place| units[place]);
     let items = (0..schema.len()).map(|index| {
         let field = &schema[index];
         let item: usize = field.shape.iter().skip(1).flatten().product();
-        // For a flat list, the reader counts numbers, not boxes.
-        let item = if is_flat(index, field) { 1 } else { item };
+        let item = if unit(index).is_some() { 1 } else { item };
         let bytes = field.element.size() * item;
         (field.shape.first() == Some(&None))
             .then_some(found.ragged().any(|part| part == index).then_some(bytes))
@@ -155,11 +224,15 @@ fn max_items(reader: &dyn Reader, parts: &Parts, found: &Found) -> Result<usize>
     // A reader that knows some lengths knows all of them.
     let items: Vec<_> = items.map(Option::flatten).collect();
     let lengths = lengths::counted(reader, &items, None)?;
-    let counts = lengths.iter().zip(schema).enumerate().filter_map(|(at, (lengths, field))| {
-        let max = lengths.as_ref()?.iter().copied().max()? as usize;
-        Some(if is_flat(at, field) { max.div_ceil(4) } else { max })
-    });
-    Ok(counts.max().unwrap_or(1).max(1))
+    let count = |&at: &usize| {
+        let max = lengths[at].as_ref().and_then(|lengths| lengths.iter().copied().max());
+        max.map_or(1, |max| (max as usize).div_ceil(unit(at).unwrap_or(1)).max(1))
+    };
+    let counts: Vec<_> = ragged.iter().map(count).collect();
+    if found.boxes.is_none() && found.points.is_empty() {
+        return Ok(counts);
+    }
+    Ok(vec![counts.iter().copied().max().unwrap_or(1); ragged.len()])
 }
 
 /// Reads the boxes and moves them. `numbers` then holds the boxes that are kept.

@@ -109,10 +109,16 @@ impl ImageDataset {
             None => transforms.field("image")?,
             Some(max_bytes) => transforms.add_encoded_fields(Spec::new(), "image", max_bytes)?,
         };
-        let (others, spec) = Others::add(&*reader, spec, |_| false)?;
+        let (others, spec) = Others::add(&*reader, spec, |index| index == image)?;
         check_not_empty(&*reader)?;
         let encoded = encoded.map(|_| Checked::new(reader.len()));
         Ok(Self { reader, transforms, encoded, image, others, spec })
+    }
+
+    /// The names of the reader's fields that are left out because they vary in length, such as captions. A
+    /// [`JointDataset`](crate::JointDataset) has those that [`Parts::beside`](crate::Parts::beside) names.
+    pub fn left_out(&self) -> &[String] {
+        self.others.left_out()
     }
 
     /// The reader.

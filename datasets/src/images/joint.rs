@@ -129,6 +129,12 @@ impl JointDataset {
         Ok(Self { reader, transforms, encoded, parts, found, first_plane, lists, others, size, spec })
     }
 
+    /// The names of the reader's fields that are left out because they vary in length, such as captions.
+    /// [`Parts::beside`] adds them.
+    pub fn left_out(&self) -> &[String] {
+        self.others.left_out()
+    }
+
     /// The reader.
     pub fn reader(&self) -> &dyn Reader {
         &*self.reader
@@ -164,6 +170,8 @@ impl JointDataset {
                 "a transform has moved the picture in a way that it did not record: correct its effect()";
             return Err(Error::new(ErrorKind::Config, why));
         }
+        let schema = self.reader.schema().fields();
+        self.found.check_size(schema, &self.parts, values, moves.source())?;
         for (place, (index, (name, kind))) in self.found.planes.iter().zip(&self.parts.planes).enumerate() {
             let (bytes, to) = (&values[*index].bytes, row.bytes_mut(self.first_plane + place));
             let written = match kind {
@@ -175,7 +183,6 @@ impl JointDataset {
                 self.reader.field_path(id, *index).map_or(error.clone(), |path| error.at_path(path))
             })?;
         }
-        let schema = self.reader.schema().fields();
         self.lists.write(schema, &self.parts, values, moves, (row, buffers))?;
         for (index, value) in values.iter().enumerate() {
             self.others.write(&*self.reader, index, &value.bytes, row)?;

@@ -14,6 +14,11 @@ pub(super) fn are_numbers(element: ElementType) -> bool {
     }
 }
 
+/// Whether elements of this type are whole numbers.
+pub(super) fn is_whole_number(element: ElementType) -> bool {
+    are_numbers(element) && !matches!(element, ElementType::Number(DType::F32 | DType::F64))
+}
+
 /// Reads the numbers in `bytes`, the value of `field`. They are rounded to `f32`.
 pub(super) fn read(field: &SchemaField, bytes: &[u8], to: &mut Vec<f32>) -> Result<()> {
     macro_rules! extend {

@@ -1,13 +1,13 @@
 //! Which fields of a reader are moved together with its pictures.
 
 use feedline_core::{Error, ErrorKind, Result};
-use feedline_images::{BoxFormat, BoxRules};
+use feedline_images::{BoxFormat, BoxRules, Size};
 
 use super::dataset::picture_field;
-use super::numbers::are_numbers;
+use super::numbers::{self, are_numbers, is_whole_number};
 use crate::others::is_bytes;
 use crate::reader::at_file;
-use crate::{Reader, SchemaField};
+use crate::{Reader, SchemaField, Value};
 
 /// The parts of a sample: a picture, and the fields that are moved with it. A
 /// [`JointDataset`](crate::JointDataset) reads them.
@@ -34,6 +34,8 @@ pub struct Parts {
     pub(super) format: BoxFormat,
     pub(super) max_boxes: Option<usize>,
     pub(super) reports_moves: bool,
+    /// The fields of the width and the height that the boxes and points are of.
+    pub(super) stated_size: Option<[String; 2]>,
 }
 
 /// The type of the values of a mask or depth.
@@ -57,6 +59,7 @@ impl Default for Parts {
             format: BoxFormat::xyxy(),
             max_boxes: None,
             reports_moves: false,
+            stated_size: None,
         }
     }
 }
@@ -103,14 +106,15 @@ impl Parts {
     }
 
     /// The fields `names` have one item per box, such as its class. If a box is left out, its item is left
-    /// out too. Without boxes, the fields have one item per point or group of [`points`](Self::points).
+    /// out too. Without boxes, the fields have one item per point or group of [`points`](Self::points). With
+    /// neither, they are any fields that vary in length, such as a caption, and stay whole.
     pub fn beside<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.beside.extend(names.into_iter().map(Into::into));
         self
     }
 
     /// The field `name` holds points of a picture, `x` and `y` in pixels. It is `[?, 2]`, or `[?, n, 2]` for
-    /// groups of `n` points. A point that leaves the picture is left out, as by torchvision's
+    /// groups of `n` points. Lists of lists of two numbers are points too. A point that leaves the picture is left out, as by torchvision's
     /// `SanitizeKeyPoints`. A group with such a point is left out too.
     ///
     /// Points may have a third number, as in COCO's keypoints. The number is kept. If such a point leaves the
@@ -148,6 +152,17 @@ impl Parts {
         Self { reports_moves: true, ..self }
     }
 
+    /// The fields `width` and `height` hold the size of the picture that the boxes and points are of, in
+    /// pixels; 0 if it is not known. They are not in a batch. A sample is bad if its decoded picture has
+    /// another size: it was resized after it was annotated, or EXIF turns it and the annotations are of the
+    /// stored pixels. The size of boxes from 0 to 1 may differ by a scale.
+    ///
+    /// By default, two fields of whole numbers called `width` and `height` are checked in the same way if
+    /// there are boxes or points. They stay in the batch.
+    pub fn stated_size(self, width: &str, height: &str) -> Self {
+        Self { stated_size: Some([width.to_owned(), height.to_owned()]), ..self }
+    }
+
     /// Finds the index of each part in `reader`.
     pub(super) fn find(&self, reader: &dyn Reader) -> Result<Found> {
         let fields = reader.schema().fields();
@@ -175,37 +190,51 @@ impl Parts {
             let name = format!("{}.lengths", field.name);
             fields.iter().position(|other| other.name == name)
         };
+        let are_lists = |field: &SchemaField| match field.shape[..] {
+            [None, None] => true,
+            [None] => lengths_of(field).is_some(),
+            _ => false,
+        };
         let are_boxes = |field: &SchemaField| {
-            let fits = match field.shape[..] {
-                [None, Some(4) | None] => true,
-                [None] => lengths_of(field).is_some(),
-                _ => false,
-            };
+            let fits = are_lists(field) || field.shape == [None, Some(4)];
             fits && are_numbers(field.element)
         };
         let boxes =
             self.boxes.as_ref().map(|(name, _)| find(name, "boxes, lists of four numbers", &are_boxes));
         let are_points = |field: &SchemaField| {
             let is_last = matches!(field.shape.last(), Some(Some(2 | 3)));
-            are_numbers(field.element) && is_last && field.shape.first() == Some(&None) && has_items(field)
+            let has_groups = is_last && field.shape.first() == Some(&None) && has_items(field);
+            are_numbers(field.element) && (has_groups || are_lists(field))
         };
         let points =
             self.points.iter().map(|name| find(name, "points, lists of two or three numbers", &are_points));
         let beside = self.beside.iter().filter(|name| !self.points.contains(name));
-        let beside = beside.map(|name| find(name, "beside the boxes, an item for each", &has_items));
-        if !self.beside.is_empty() && self.boxes.is_none() && self.points.is_empty() {
-            let why = format!("the fields {:?} are beside no boxes: state the boxes too", self.beside);
-            return Err(refuse(why));
-        }
+        let what = match self.boxes.is_none() && self.points.is_empty() {
+            true => "a field that varies in length",
+            false => "beside the boxes, an item for each",
+        };
+        let beside = beside.map(|name| find(name, what, &has_items));
         let boxes = boxes.transpose()?;
+        let points = points.collect::<Result<Vec<_>>>()?;
+        let lengths = |&at: &usize| lengths_of(&fields[at]).filter(|_| fields[at].shape == [None]);
+        let is_whole = |field: &SchemaField| field.shape.is_empty() && is_whole_number(field.element);
+        let sized: Result<Vec<usize>> = match &self.stated_size {
+            Some(names) => names.iter().map(|name| find(name, "a width or height", &is_whole)).collect(),
+            None => Ok(["width", "height"]
+                .iter()
+                .filter(|_| boxes.is_some() || !points.is_empty())
+                .filter_map(|name| fields.iter().position(|field| field.name == *name && is_whole(field)))
+                .collect()),
+        };
         Ok(Found {
+            stated_size: <[usize; 2]>::try_from(sized?).ok(),
+            is_size_hidden: self.stated_size.is_some(),
             image,
             planes: planes.collect::<Result<_>>()?,
             boxes,
-            lengths: boxes
-                .filter(|&boxes| fields[boxes].shape == [None])
-                .and_then(|at| lengths_of(&fields[at])),
-            points: points.collect::<Result<_>>()?,
+            lengths: boxes.as_ref().and_then(lengths),
+            point_lengths: points.iter().map(lengths).collect(),
+            points,
             beside: beside.collect::<Result<_>>()?,
         })
     }
@@ -225,8 +254,14 @@ pub(super) struct Found {
     /// If boxes are lists of any length, the field with the lengths of the inner lists.
     pub(super) lengths: Option<usize>,
     pub(super) points: Vec<usize>,
+    /// The same for each field of points.
+    pub(super) point_lengths: Vec<Option<usize>>,
     /// The fields with one item per box, without the points.
     pub(super) beside: Vec<usize>,
+    /// The fields of the width and the height that the boxes and points are of.
+    stated_size: Option<[usize; 2]>,
+    /// Whether these two fields are not in a batch.
+    is_size_hidden: bool,
 }
 
 impl Found {
@@ -237,6 +272,46 @@ impl Found {
 
     /// Whether the reader's field `index` is a part.
     pub(super) fn has(&self, index: usize) -> bool {
-        index == self.image || self.planes.contains(&index) || self.ragged().any(|part| part == index)
+        let is_size = self.is_size_hidden && self.stated_size.is_some_and(|fields| fields.contains(&index));
+        is_size
+            || index == self.image
+            || self.planes.contains(&index)
+            || self.ragged().any(|part| part == index)
+    }
+
+    /// Checks that the decoded picture, of size `decoded`, is the one that boxes and points are of.
+    pub(super) fn check_size(
+        &self,
+        schema: &[SchemaField],
+        parts: &Parts,
+        values: &[Value],
+        decoded: Size,
+    ) -> Result<()> {
+        let Some(fields) = self.stated_size else { return Ok(()) };
+        let mut sides = [0; 2];
+        for (side, field) in sides.iter_mut().zip(fields) {
+            let mut numbers = Vec::new();
+            numbers::read(&schema[field], &values[field].bytes, &mut numbers)?;
+            *side = numbers.first().map_or(0, |&side| side as usize);
+        }
+        let stated = Size::new(sides[1], sides[0]);
+        // Numbers from 0 to 1 fit every size of one shape, up to the rounding of a side.
+        let is_scaled = || {
+            let height = stated.height as f64 * decoded.width as f64 / stated.width as f64;
+            (height - decoded.height as f64).abs() <= 1.0
+        };
+        let is_relative =
+            self.points.is_empty() && parts.boxes.as_ref().is_some_and(|(_, of)| of.is_normalised());
+        if stated == decoded || stated.pixels() == 0 || is_relative && is_scaled() {
+            return Ok(());
+        }
+        let (why, how) = if stated == decoded.transposed() {
+            let how = "annotate the picture as it is shown, or remove the orientation from its file";
+            ("as EXIF turns it", how)
+        } else {
+            ("decoded", "give the picture that was annotated, or scale the annotations and correct the size")
+        };
+        let why = format!("the annotations are of a picture of {stated}, and it is {decoded} {why}: {how}");
+        Err(Error::new(ErrorKind::Sample, why))
     }
 }

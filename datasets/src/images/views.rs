@@ -161,6 +161,11 @@ impl ViewsDataset {
         self.on_lanes.as_ref().map_or(&[], |(files, _)| files.bytes())
     }
 
+    /// The names of the reader's fields that are left out because they vary in length, such as captions.
+    pub fn left_out(&self) -> &[String] {
+        self.others.left_out()
+    }
+
     /// The reader.
     pub fn reader(&self) -> &dyn Reader {
         &*self.reader

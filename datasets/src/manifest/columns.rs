@@ -19,7 +19,9 @@ pub(crate) enum Holds {
 }
 
 impl Holds {
-    fn is_one(self, name: &str) -> bool {
+    /// Whether `text` is the path or the URL of such a file.
+    fn is_one(self, text: &str) -> bool {
+        let name = if is_url(text) { text.split(['?', '#']).next().unwrap_or_default() } else { text };
         match self {
             Self::Pictures => is_picture(name),
             Self::Sounds => is_sound(name),
@@ -66,8 +68,7 @@ pub(super) fn choose_files(rows: &dyn Reader, names: &[String], holds: Holds) ->
                 && let text = String::from_utf8_lossy(bytes)
                 && !text.is_empty()
             {
-                let name = if is_url(&text) { text.split(['?', '#']).next() } else { Some(&*text) };
-                let is_one = name.is_some_and(|name| holds.is_one(name));
+                let is_one = holds.is_one(&text);
                 named_any[at] |= is_one;
                 is_other[at] |= !is_one;
             }
@@ -87,6 +88,18 @@ pub(super) fn choose_files(rows: &dyn Reader, names: &[String], holds: Holds) ->
         return Err(Error::new(ErrorKind::Config, why));
     }
     Ok(found)
+}
+
+/// Refuses a table without a header, whose first row was taken for it.
+pub(super) fn check_header(rows: &dyn Reader, files: &[usize], holds: Holds) -> Result<()> {
+    let names = files.iter().map(|&at| rows.schema().fields()[at].name.as_str());
+    let Some(name) = names.into_iter().find(|name| holds.is_one(name)) else { return Ok(()) };
+    let why = format!(
+        "the first row of the table should name its columns, and \"{}\" is a file: begin the table with a row \
+         of names, such as path,label",
+        one_line(name)
+    );
+    Err(Error::new(ErrorKind::Config, why))
 }
 
 fn text_named(fields: &[SchemaField], name: &str) -> Result<usize> {
@@ -110,6 +123,17 @@ pub(super) fn choose_label(
     holds: Holds,
 ) -> Result<Option<usize>> {
     let fields = rows.schema().fields();
+    let found = label_of(fields, files, label, holds)?;
+    Ok(found.filter(|&found| is_text(&fields[found])))
+}
+
+/// As [`choose_label`], also if the column holds numbers.
+pub(super) fn label_of(
+    fields: &[SchemaField],
+    files: &[usize],
+    label: Option<&str>,
+    holds: Holds,
+) -> Result<Option<usize>> {
     let is_free = |field: &usize| !files.contains(field);
     if let Some(label) = label {
         let Some(found) = fields.iter().position(|field| field.name == label) else {
@@ -121,16 +145,15 @@ pub(super) fn choose_label(
             let why = format!("column \"{}\" is the label and a column of files: name two", one_line(label));
             return Err(Error::new(ErrorKind::Config, why));
         }
-        return Ok(Some(found).filter(|&found| is_text(&fields[found])));
+        return Ok(Some(found));
     }
     let others: Vec<usize> = (0..fields.len()).filter(is_free).collect();
     let by_name = LABELS.iter().find_map(|name| others.iter().find(|&&at| fields[at].name == *name));
-    let found = match (by_name, &others[..]) {
+    Ok(match (by_name, &others[..]) {
         (Some(&found), _) => Some(found),
         (None, &[only]) if holds == Holds::Pictures => Some(only),
         _ => None,
-    };
-    Ok(found.filter(|&found| is_text(&fields[found])))
+    })
 }
 
 /// The texts of the columns `texts` in each row. `texts` is sorted. `None` if the row is damaged or the cell

@@ -160,6 +160,14 @@ impl SoundDataset {
         Ok(self)
     }
 
+    /// The names of the reader's fields that are left out because they vary in length, such as transcripts.
+    /// [`beside`](Self::beside) adds them.
+    pub fn left_out(&self) -> Vec<&str> {
+        let fields = self.reader.schema().fields();
+        let is_beside = |name: &&str| self.varying.iter().any(|(index, _)| fields[*index].name == **name);
+        self.others.left_out().iter().map(String::as_str).filter(|name| !is_beside(name)).collect()
+    }
+
     /// The reader.
     pub fn reader(&self) -> &dyn Reader {
         &*self.reader

@@ -15,6 +15,7 @@ use super::moments::Scale;
 use super::steps::Steps;
 use super::vocabulary;
 use crate::error::{data, one_line};
+use crate::text::without_mark;
 use crate::{ElementType, Reader, system};
 
 /// The version of the file.
@@ -49,14 +50,14 @@ pub(super) struct Fitted {
 impl Description {
     /// Reads the file. `None` if there is no file.
     pub(super) fn read(path: &Path, steps: &Steps) -> Result<Option<Self>> {
-        let text = match fs::read_to_string(path) {
+        let text = match fs::read(path) {
             Ok(text) => text,
             Err(error) if error.kind() == IoError::NotFound => return Ok(None),
             Err(error) => {
                 return Err(data("the saved table cannot be read").with_source(error).at_path(path));
             }
         };
-        let json: Object = serde_json::from_str(&text)
+        let json: Object = serde_json::from_slice(without_mark(&text))
             .map_err(|error| data(damaged("")).with_source(one_line(error)).at_path(path))?;
         Self::parsed(&json, steps).map(Some).map_err(|error| error.at_path(path))
     }

@@ -7,11 +7,11 @@ use std::time::Duration;
 use feedline_core::internal;
 use feedline_core::{CheckOptions, Context, Dataset, Error, ErrorKind, Layout, check_dataset};
 use feedline_datasets::{Annotated, JointDataset, Reader, Values};
-use feedline_images::{Decoder, Plane, Transforms};
+use feedline_images::{CenterCrop, Decoder, Plane, Size, Transforms};
 use feedline_testkit::{cpu_time, emulated};
 use tempfile::{TempDir, tempdir};
 
-use crate::made::{png, write};
+use crate::made::{png, png_of, write};
 
 const COCO: &str = r#"{"info": {"year": "NaN"}, "licenses": [],
     "images": [{"id": 9, "file_name": "c.png", "width": 24, "height": 24}, {"id": 2, "file_name": "a.png"},
@@ -81,7 +81,7 @@ fn cocos_file_is_read_in_the_order_of_ids() {
     assert_eq!(
         reader.schema().to_string(),
         "image bytes [?], boxes f32 [?, 4], labels i64 [?], iscrowd bool [?], area f32 [?], keypoints f32 \
-         [?, 2, 3], image_id i64 []"
+         [?, 2, 3], image_id i64 [], width i64 [], height i64 []"
     );
     assert_eq!(reader.classes().unwrap(), ["N/A", "a \"person\"", "N/A", "cat"]);
     let [first, empty, last] = [0, 1, 2].map(|id| sample(&reader, id));
@@ -93,6 +93,8 @@ fn cocos_file_is_read_in_the_order_of_ids() {
     assert_eq!(floats(&last[3].0), [9.5, 56.0]);
     assert_eq!(floats(&last[4].0), [1.0, 2.0, 2.0, 3.0, 4.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
     assert_eq!((last[4].1.as_slice(), longs(&last[5].0)), (&[2, 2, 3][..], vec![9]));
+    // The size as the file states it; 0 if it does not.
+    assert_eq!([&last[6], &last[7], &empty[6]].map(|field| longs(&field.0)), [[24], [24], [0]]);
     assert!(reader.path(2).unwrap().ends_with("images/c.png"));
     let classes = reader.classes().unwrap().to_vec();
     let (images, path) = (dir.path().join("images"), dir.path().join("coco.json"));
@@ -111,7 +113,7 @@ fn pascal_vocs_files_have_the_boxes_of_objects_and_not_of_parts() {
     assert_eq!((reader.format(), reader.len()), ("voc", 2));
     assert_eq!(
         reader.schema().to_string(),
-        "image bytes [?], boxes f32 [?, 4], labels i64 [?], difficult bool [?]"
+        "image bytes [?], boxes f32 [?, 4], labels i64 [?], difficult bool [?], width i64 [], height i64 []"
     );
     assert_eq!(reader.classes().unwrap(), ["bird", "dog & cat"]);
     let fields = sample(&reader, 0);
@@ -149,6 +151,36 @@ fn yolos_texts_may_be_missing_and_may_lie_beside_the_pictures() {
 }
 
 #[test]
+fn a_byte_order_mark_is_no_part_of_annotations_and_a_blank_line_is_a_class() {
+    let dir = made();
+    let mark = |name: &str, text: &[u8]| write(dir.path(), name, &[b"\xEF\xBB\xBF", text].concat());
+    let plain = ["coco.json", "voc", "yolo"].map(|name| opened(&dir, name).unwrap());
+    mark("coco.json", COCO.as_bytes());
+    mark("voc/a.xml", VOC.as_bytes());
+    mark("yolo/b.txt", &fs::read(dir.path().join("yolo/b.txt")).unwrap());
+    mark("yolo/classes.txt", b"bird\r\ncat\r\ndog\r\n\r\n");
+    for (name, plain) in ["coco.json", "voc", "yolo"].into_iter().zip(plain) {
+        let marked = opened(&dir, name).unwrap();
+        assert_eq!(marked.classes(), plain.classes(), "{name}");
+        assert_eq!(marked.fingerprint(), plain.fingerprint(), "{name}");
+    }
+    // The number of a class is the number of its line.
+    write(dir.path(), "yolo/classes.txt", b"bird\n\ndog\n");
+    assert_eq!(opened(&dir, "yolo").unwrap().classes().unwrap(), ["bird", "", "dog"]);
+}
+
+#[test]
+fn coordinates_of_pascal_voc_may_count_from_one() {
+    let dir = made();
+    let reader = opened(&dir, "voc").unwrap();
+    let (before, counted) = (reader.fingerprint(), reader.one_based().unwrap());
+    assert_eq!(floats(&sample(&counted, 0)[0].0), [1.0, 2.0, 10.5, 12.0, 4.0, 0.0, 9.0, 7.0]);
+    assert_ne!(before, counted.fingerprint());
+    let error = opened(&dir, "coco.json").unwrap().one_based().unwrap_err();
+    assert!(error.kind() == ErrorKind::Config && error.message().contains("only Pascal VOC's"), "{error}");
+}
+
+#[test]
 fn annotations_that_do_not_fit_are_refused_with_their_file_and_place() {
     let dir = made();
     let root = dir.path();
@@ -166,7 +198,7 @@ fn annotations_that_do_not_fit_are_refused_with_their_file_and_place() {
     refused(coco("\"image_id\": 2", "\"image_id\": 4"), "the annotation with the id 71 is of the picture 4");
     refused(
         coco("\"category_id\": 3", "\"category_id\": 8"),
-        "the annotation with the id 70 has the category",
+        "the annotation with the id 70 has the category 8, which is not in the list of categories",
     );
     refused(coco("[5, 6, 7, 8]", "[5, 6, 7]"), "the annotation with the id 72 has no bbox of four numbers");
     refused(coco("\"id\": 5", "\"id\": 9"), "two pictures have the id 9");
@@ -273,10 +305,10 @@ fn outlines_that_cannot_be_masks_are_refused_by_id() {
         let error = Annotated::open_segmented(images, dir.path().join(folder), None).unwrap_err();
         assert!(error.kind() == ErrorKind::Config && error.message().contains("Paired"), "{error}");
     }
-    // The mask has the size of its picture; the file states a wrong size here.
+    // The file states a wrong size here.
     let set = JointDataset::annotated(opened("9", "9").unwrap(), Transforms::new().center_crop(8)).unwrap();
     let error = read(&set, 0).unwrap_err();
-    assert!(error.to_string().contains("the mask is 24 x 20, and its picture is 24 x 24"), "{error}");
+    assert!(error.to_string().contains("of a picture of 24 x 20, and it is 24 x 24 decoded"), "{error}");
     let right = opened("\"height\": 20", "\"height\": 24").unwrap();
     let set = JointDataset::annotated(right, Transforms::new().center_crop(24)).unwrap();
     let mask = &read(&set, 0).unwrap()[set.spec().index_of("segmentation").unwrap()];
@@ -325,6 +357,90 @@ fn read(set: &dyn Dataset, id: u64) -> Result<Vec<Vec<u8>>, Error> {
         None => slab[layout.offset(index)..][..field.row_bytes()].to_vec(),
     };
     Ok(set.spec().fields().iter().enumerate().map(bytes).collect())
+}
+
+/// The pixels of a picture of 20 x 16: 255 in the box 12, 2 to 18, 6.
+fn stored() -> Vec<u8> {
+    let is_inside = |at: usize| (12..18).contains(&(at % 20)) && (2..6).contains(&(at / 20));
+    (0..20 * 16).map(|at| if is_inside(at) { 255 } else { 0 }).collect()
+}
+
+/// The same box in the picture that each orientation of EXIF, 1 to 8, shows: 20 x 16 up to 4, then 16 x 20.
+const SHOWN: [[f32; 4]; 8] = [
+    [12.0, 2.0, 18.0, 6.0],
+    [2.0, 2.0, 8.0, 6.0],
+    [2.0, 10.0, 8.0, 14.0],
+    [12.0, 10.0, 18.0, 14.0],
+    [2.0, 12.0, 6.0, 18.0],
+    [10.0, 12.0, 14.0, 18.0],
+    [10.0, 2.0, 14.0, 8.0],
+    [2.0, 2.0, 6.0, 8.0],
+];
+
+#[test]
+fn boxes_are_of_the_picture_as_exif_shows_it_and_those_of_another_size_are_refused() {
+    let dir = tempdir().unwrap();
+    let set = |format: &str, [width, height]: [usize; 2], [left, top, right, bottom]: [f32; 4]| {
+        let annotations = match format {
+            "coco" => {
+                let (w, h) = (right - left, bottom - top);
+                let text = format!(
+                    r#"{{"images": [{{"id": 1, "file_name": "a.png", "width": {width}, "height": {height}}}],
+                    "categories": [{{"id": 1, "name": "x"}}], "annotations": [{{"id": 1, "image_id": 1,
+                    "category_id": 1, "bbox": [{left}, {top}, {w}, {h}]}}]}}"#
+                );
+                write(dir.path(), "a.json", text.as_bytes())
+            }
+            _ => {
+                let text = format!(
+                    "<annotation><size><width>{width}</width><height>{height}</height></size><object>\
+                     <name>x</name><bndbox><xmin>{left}</xmin><ymin>{top}</ymin><xmax>{right}</xmax>\
+                     <ymax>{bottom}</ymax></bndbox></object></annotation>"
+                );
+                write(dir.path(), "voc/a.xml", text.as_bytes()).parent().unwrap().to_path_buf()
+            }
+        };
+        Annotated::open(dir.path().join("images"), annotations).unwrap()
+    };
+    for (orientation, shown) in (1..).zip(SHOWN) {
+        let file = png_of([20, 16], (8, 0), Some(orientation), &stored());
+        write(dir.path(), "images/a.png", &file);
+        let size = if orientation < 5 { [20, 16] } else { [16, 20] };
+        for format in ["coco", "voc"] {
+            let joint = |size: [usize; 2], of: [usize; 2], corners| {
+                let crop = Transforms::new().then(CenterCrop::new(Size::new(size[1], size[0])));
+                let set = JointDataset::annotated(set(format, of, corners), crop).unwrap();
+                assert!(set.spec().fields().iter().all(|field| !["width", "height"].contains(&field.name())));
+                read(&set, 0)
+            };
+            // Also if the size is not known.
+            for of in [size, [0, 0]] {
+                let fields = joint(size, of, shown).unwrap();
+                assert_eq!(floats(&fields[1]), shown, "{format}, {orientation}");
+                let [left, top, right, bottom] = shown.map(|side| side as usize);
+                for (at, pixel) in fields[0].chunks(3).enumerate() {
+                    let (x, y) = (at % size[0], at / size[0]);
+                    let is_inside = (left..right).contains(&x) && (top..bottom).contains(&y);
+                    assert_eq!(pixel[0] == 255, is_inside, "{format}, {orientation}: {x}, {y}");
+                }
+            }
+            // A box that lies in every such picture.
+            let inside = [2.0, 3.0, 8.0, 7.0];
+            for of in [[20, 16], [16, 20], [40, 32], [19, 16], [20, 17]].into_iter().filter(|of| *of != size)
+            {
+                let error = joint(size, of, inside).unwrap_err();
+                let ([w, h], [width, height]) = (of, size);
+                let why = format!("of a picture of {w} x {h}, and it is {width} x {height} ");
+                assert!(error.kind() == ErrorKind::Sample && error.to_string().contains(&why), "{error}");
+                assert_eq!(
+                    error.to_string().contains("as EXIF turns it"),
+                    of == [size[1], size[0]],
+                    "{error}"
+                );
+                assert!(error.path().is_some_and(|path| path.ends_with("images/a.png")), "{error}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -266,6 +266,104 @@ fn boxes_of_every_format_are_cut_and_left_out_with_what_is_beside_them() {
 }
 
 #[test]
+fn boxes_and_points_of_a_table_that_states_another_width_and_height_are_refused() {
+    let one = |sides: [i64; 2], numbers: &[f64], parts: Parts| {
+        let side = |reader: Memory, name: &str, side: i64| {
+            let field = SchemaField::fixed(name, ElementType::Number(DType::I64), &[]);
+            reader.with(field, side.to_le_bytes().to_vec(), &[])
+        };
+        let item = if numbers.len() == 4 { 4 } else { 2 };
+        let reader = Memory::new(1).encoded("image", picture()).list("list", &[item], numbers);
+        let reader = side(side(reader, "width", sides[0]), "height", sides[1]);
+        let set = reader.joint(parts, Transforms::new().center_crop(SIDE)).unwrap();
+        let names = set.spec().fields().iter().filter(|field| ["width", "height"].contains(&field.name()));
+        let is_kept = names.count() == 2;
+        read(&set, 0).map(|_| is_kept)
+    };
+    let (boxes, points) = (&[1.0, 2.0, 9.0, 8.0][..], &[3.0, 4.0][..]);
+    let pixels = || Parts::new().boxes("list", BoxFormat::xyxy());
+    let relative = || Parts::new().boxes("list", BoxFormat::xyxy().normalised());
+    let fractions = &[0.1, 0.2, 0.9, 0.8][..];
+    let side = SIDE as i64;
+    for sides in [[side, side], [0, 0]] {
+        // The fields stay in the batch, unless they are named as the size.
+        assert!(one(sides, boxes, pixels()).unwrap());
+        assert!(!one(sides, boxes, pixels().stated_size("width", "height")).unwrap());
+        assert!(one(sides, points, Parts::new().points("list")).unwrap());
+        assert!(one(sides, fractions, relative()).unwrap());
+    }
+    // Fractions fit every size of this shape.
+    assert!(one([2 * side, 2 * side], fractions, relative()).is_ok());
+    for (sides, numbers, parts) in [
+        ([2 * side, 2 * side], boxes, pixels()),
+        ([side + 1, side], boxes, pixels()),
+        ([side, side + 1], points, Parts::new().points("list")),
+        ([2 * side, side], fractions, relative()),
+        ([side, 2 * side], boxes, pixels().stated_size("width", "height")),
+    ] {
+        let error = one(sides, numbers, parts).unwrap_err();
+        let why = format!("of a picture of {} x {}, and it is {SIDE} x {SIDE} decoded", sides[0], sides[1]);
+        assert!(error.kind() == ErrorKind::Sample && error.to_string().contains(&why), "{error}");
+    }
+}
+
+#[test]
+fn points_may_be_lists_of_lists_and_a_caption_stays_whole() {
+    let lengths =
+        |lengths: &[i64]| lengths.iter().flat_map(|length| length.to_le_bytes()).collect::<Vec<_>>();
+    let flat = |numbers: &[f64], inner: &[i64]| {
+        let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        let field = SchemaField::variable("at", ElementType::Number(DType::F64));
+        let of = SchemaField::variable("at.lengths", ElementType::Number(DType::I64));
+        let reader = Memory::new(1).encoded("image", picture()).encoded("caption", b"two dots".to_vec());
+        reader.with(field, bytes, &[numbers.len()]).with(of, lengths(inner), &[inner.len()])
+    };
+    let nested = |numbers: &[f64], shape: [usize; 2]| {
+        let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        let field = SchemaField {
+            name: "at".into(),
+            element: ElementType::Number(DType::F64),
+            shape: vec![None, None],
+        };
+        Memory::new(1)
+            .encoded("image", picture())
+            .encoded("caption", b"two dots".to_vec())
+            .with(field, bytes, &shape)
+    };
+    let crop = || Transforms::new().center_crop(20);
+    let parts = || Parts::new().image("image").points("at");
+    // The crop begins at 2, 2. The second point leaves the picture.
+    let pairs = [3.0, 4.0, 23.5, 4.0, 7.0, 9.0];
+    for reader in [flat(&pairs, &[2, 2, 2]), nested(&pairs, [3, 2])] {
+        let set = reader.joint(parts(), crop()).unwrap();
+        assert_eq!(set.spec().fields()[1].shape(), [2]);
+        assert_eq!(floats(&read(&set, 0).unwrap()[1]), [1.0, 2.0, 5.0, 7.0]);
+    }
+    let threes = [3.0, 4.0, 2.0, 23.5, 4.0, 1.0];
+    for reader in [flat(&threes, &[3, 3]), nested(&threes, [2, 3])] {
+        let set = reader.joint(parts(), crop()).unwrap();
+        assert_eq!(floats(&read(&set, 0).unwrap()[1]), [1.0, 2.0, 2.0, 0.0, 0.0, 0.0]);
+    }
+    let empty = flat(&[], &[]).joint(parts(), crop()).unwrap();
+    assert!(read(&empty, 0).unwrap()[1].is_empty());
+    let uneven = flat(&pairs, &[2, 4]).joint(parts(), crop()).unwrap();
+    let error = read(&uneven, 0).unwrap_err();
+    assert!(error.to_string().contains("points of other than 2 numbers"), "{error}");
+    let error = flat(&pairs, &[6]).joint(parts(), crop()).unwrap_err();
+    assert!(error.to_string().contains("has lists of 6 numbers, and points have two or three"), "{error}");
+    // Without boxes and points, a field that varies in length is read as it is.
+    let set = flat(&pairs, &[2, 2, 2])
+        .joint(Parts::new().image("image").beside(["caption", "at"]), crop())
+        .unwrap();
+    let fields = read(&set, 0).unwrap();
+    let limits = set.spec().fields()[1..].iter().map(|field| field.as_ragged().unwrap().max_per_sample());
+    assert_eq!(
+        (&fields[1][..], fields[2].len(), limits.collect::<Vec<_>>()),
+        (&b"two dots"[..], 48, vec![8, 6])
+    );
+}
+
+#[test]
 fn bad_boxes_points_and_masks_are_errors_of_their_sample() {
     let xyxy = || Parts::new().boxes("bbox", BoxFormat::xyxy());
     let refused = |result: std::result::Result<Vec<Vec<u8>>, Error>, part: &str| {
@@ -364,7 +462,11 @@ fn parts_that_a_reader_lacks_are_refused_with_what_it_has() {
     refused(Parts::new().mask("masks"), moving(), "no field \"masks\" for a mask");
     refused(Parts::new().mask("bbox"), moving(), "the field bbox f64 [?, 3] cannot be a mask");
     refused(Parts::new().boxes("bbox", BoxFormat::xyxy()), moving(), "cannot be boxes");
-    refused(Parts::new().beside(["bbox"]), moving(), "beside no boxes");
+    refused(
+        Parts::new().beside(["image.x"]),
+        moving(),
+        "no field \"image.x\" for a field that varies in length",
+    );
     refused(Parts::new(), moving().rand_augment(2, 9), "RandAugment");
     refused(Parts::new(), Transforms::new(), "sizes of their own");
 }

@@ -193,6 +193,91 @@ fn the_fingerprint_of_a_manifest_covers_its_files_and_a_copy_fits() {
 }
 
 /// The last byte and the label of each file of a pattern below `dir`.
+#[test]
+fn a_manifest_without_a_header_is_refused() {
+    let dir = tempdir().unwrap();
+    write(dir.path(), "a.png", &picture("gray.jpg"));
+    for (text, name) in [
+        ("a.png,x\nb.png,y\n", "a.png"),
+        ("x,a.png\ny,b.png\n", "a.png"),
+        ("a.png,b.png\nc.png,d.png\n", "a.png"),
+        ("https://h/a.jpg?sig=1,x\nhttps://h/b.jpg,y\n", "https://h/a.jpg?sig=1"),
+    ] {
+        let path = write(dir.path(), "a.csv", text.as_bytes());
+        for opened in [
+            Manifest::open(&path, &ManifestOptions::default()).map(drop),
+            open_pictures(&path, &ManifestOptions::default()).map(drop),
+            Manifest::open(&path, &ManifestOptions { files: vec![name.into()], ..Default::default() })
+                .map(drop),
+        ] {
+            let error = opened.unwrap_err();
+            let why = format!("should name its columns, and \"{name}\" is a file");
+            assert!(error.kind() == ErrorKind::Config && error.message().contains(&why), "{error}");
+        }
+    }
+    // A first row with a number or an empty cell is a row, not names.
+    let path = write(dir.path(), "a.csv", b"a.png,3\na.png,4\n");
+    assert_eq!(open_pictures(&path, &ManifestOptions::default()).unwrap().len(), 2);
+}
+
+#[test]
+fn labels_with_leading_zeros_are_classes_of_their_own() {
+    let dir = tempdir().unwrap();
+    write(dir.path(), "a.png", &picture("gray.jpg"));
+    let set = |name: &str, labels: &[&str], options: &ManifestOptions| {
+        let rows: String = labels.iter().map(|label| format!("a.png,{label}\n")).collect();
+        let path = write(dir.path(), "a.csv", format!("path,{name}\n{rows}").as_bytes());
+        open_pictures(&path, options).unwrap()
+    };
+    let read_all = |reader: &dyn Reader| {
+        let label = |row| i64::from_le_bytes(read(reader, row)[1][..8].try_into().unwrap());
+        (0..reader.len()).map(label).collect::<Vec<_>>()
+    };
+    let none = ManifestOptions::default();
+    for name in ["label", "species"] {
+        let codes = set(name, &["01", "1", "10", "1"], &none);
+        assert_eq!(read_all(&*codes), [0, 1, 2, 1], "{name}");
+        assert_eq!(codes.classes().unwrap(), ["01", "1", "10"], "{name}");
+        // Whole numbers stay numbers.
+        let numbers = set(name, &["7", "5", "0", "-1"], &none);
+        assert_eq!((read_all(&*numbers), numbers.classes()), (vec![7, 5, 0, -1], None), "{name}");
+        // A validation set whose labels have no zero in front has the classes of its training set.
+        let open = OpenOptions { classes: codes.classes().map(<[String]>::to_vec), ..Default::default() };
+        let stated = ManifestOptions { open, ..Default::default() };
+        assert_eq!(read_all(&*set(name, &["10", "1"], &stated)), [2, 1], "{name}");
+        let unknown = set(name, &["10", "2"], &stated).read(1, &mut Values::new()).unwrap_err();
+        assert!(unknown.to_string().contains("none of the stated classes"), "{unknown}");
+    }
+    let named = set("species", &["+1", "1"], &labelled("species"));
+    assert_eq!(read_all(&*named), [0, 1]);
+}
+
+#[test]
+fn folders_whose_names_have_braces_or_stars_are_read() {
+    let dir = tempdir().unwrap();
+    let jpeg = |last: u8| [&b"\xFF\xD8\xFF\xE0"[..], &[last]].concat();
+    let names = [
+        "p{1}/ant/{1}.jpg",
+        "p{1}/bee/2*.jpg",
+        "p1/ant/9.jpg",
+        "{a,b}*/x{0..1}.jpg",
+        "{a,b}*/x0.jpg",
+        "a/x0.jpg",
+    ];
+    for (number, name) in (0..).zip(names) {
+        write(dir.path(), name, &jpeg(number));
+    }
+    let plain = OpenOptions::default();
+    let none = |files: &[u8]| files.iter().map(|&file| (file, None)).collect::<Vec<_>>();
+    assert_eq!(listed(dir.path(), "p{1}/*/*.jpg", &plain), [(0, Some(0)), (1, Some(1))]);
+    assert_eq!(listed(dir.path(), "p{1}/ant/*.jpg", &plain), none(&[0]));
+    assert_eq!(listed(dir.path(), "{a,b}*/x{0..0}.jpg", &plain), none(&[4]));
+    let folder = open(dir.path().join("p{1}")).unwrap();
+    assert_eq!((folder.len(), folder.classes().unwrap().len()), (2, 2));
+    let file = open(dir.path().join("{a,b}*/x{0..1}.jpg")).unwrap_err();
+    assert!(!file.message().contains("pattern"), "the file itself is opened, and is no whole JPEG: {file}");
+}
+
 fn listed(dir: &Path, pattern: &str, options: &OpenOptions) -> Vec<(u8, Option<u8>)> {
     let reader = open_with(dir.join(pattern), options).unwrap_or_else(|error| panic!("{pattern}: {error}"));
     assert_eq!(reader.format(), "files");

@@ -105,6 +105,16 @@ pub(crate) fn read(reader: &dyn Reader, sample: u64) -> Vec<Vec<u8>> {
 /// A PNG of `side` x `side` pixels, with the bytes of its rows: `depth` bits per sample, and PNG's number of
 /// the colour type.
 pub(crate) fn png(side: usize, depth: u8, color: u8, rows: &[u8]) -> Vec<u8> {
+    png_of([side; 2], (depth, color), None, rows)
+}
+
+/// As `png`, for a width and a height, with an orientation of EXIF.
+pub(crate) fn png_of(
+    [width, height]: [usize; 2],
+    (depth, color): (u8, u8),
+    orientation: Option<u8>,
+    rows: &[u8],
+) -> Vec<u8> {
     use std::io::Write;
     let chunk = |name: &[u8; 4], content: &[u8]| {
         let body = [name, content].concat();
@@ -113,12 +123,18 @@ pub(crate) fn png(side: usize, depth: u8, color: u8, rows: &[u8]) -> Vec<u8> {
         let len = (content.len() as u32).to_be_bytes();
         [&len[..], &body, &crc.sum().to_be_bytes()].concat()
     };
-    let side_bytes = (side as u32).to_be_bytes();
-    let header = [&side_bytes[..], &side_bytes, &[depth, color, 0, 0, 0]].concat();
+    let sides = [width, height].map(|side| (side as u32).to_be_bytes());
+    let header = [&sides[0][..], &sides[1], &[depth, color, 0, 0, 0]].concat();
     let mut pixels = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
-    for row in rows.chunks(rows.len() / side) {
+    for row in rows.chunks(rows.len() / height) {
         pixels.write_all(&[&[0], row].concat()).unwrap();
     }
-    let parts = [chunk(b"IHDR", &header), chunk(b"IDAT", &pixels.finish().unwrap()), chunk(b"IEND", b"")];
+    // One entry: the tag 0x0112, a short.
+    let exif = orientation.map_or(Vec::new(), |orientation| {
+        let entry = [0x01, 0x12, 0, 3, 0, 0, 0, 1, 0, orientation, 0, 0, 0, 0, 0, 0];
+        chunk(b"eXIf", &[&b"MM\0*\0\0\0\x08\0\x01"[..], &entry].concat())
+    });
+    let data = chunk(b"IDAT", &pixels.finish().unwrap());
+    let parts = [chunk(b"IHDR", &header), exif, data, chunk(b"IEND", b"")];
     [&b"\x89PNG\r\n\x1A\n"[..], &parts.concat()].concat()
 }

@@ -402,10 +402,13 @@ fn without_query(url: &str) -> &str {
     split_query(url).0
 }
 
-/// The URL before its query or fragment, and the rest. The key of an object in a bucket has neither: `?` and `#`
-/// are parts of it.
+/// The URL before its query or fragment, and the rest. In the key of an object in a bucket, `#` is a character, and
+/// so is a `?`, unless `name=value` follows.
 pub(crate) fn split_query(url: &str) -> (&str, &str) {
-    let end = if is_bucket(url) { None } else { url.find(['?', '#']) };
+    let end = match is_bucket(url) {
+        true => url.find('?').filter(|&end| url[end..].contains('=')),
+        false => url.find(['?', '#']),
+    };
     url.split_at(end.unwrap_or(url.len()))
 }
 

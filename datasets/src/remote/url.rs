@@ -74,10 +74,11 @@ impl Stores {
     /// The place of the object at `text`.
     pub(super) fn place(&mut self, text: &str) -> Result<Place> {
         // The key of a bucket is no part of a URL: nothing in it is escaped.
-        let key = is_bucket(text).then(|| key_of(text)).flatten();
-        let whole = key.map_or(text, |key| &text[..text.len() - key.len()]);
+        let (bare, query) = split_query(text);
+        let key = is_bucket(text).then(|| key_of(bare)).flatten();
+        let whole = key.map_or(text.to_owned(), |key| format!("{}{query}", &bare[..bare.len() - key.len()]));
         // No error shows the given URL: it may hold a password.
-        let url = Url::parse(whole).map_err(|error| config("this is not a URL").with_source(error))?;
+        let url = Url::parse(&whole).map_err(|error| config("this is not a URL").with_source(error))?;
         let mut shown = url.clone();
         shown.set_query(None);
         shown.set_fragment(None);

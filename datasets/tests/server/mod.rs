@@ -316,7 +316,7 @@ fn list(state: &State, mut stream: &TcpStream, bucket: &str, query: &str) -> std
     }
     let value = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)).unwrap_or_default();
     let prefix = value("prefix=").replace("%2F", "/");
-    let prefix = if bucket.starts_with(LITERAL) { decoded(&prefix) } else { prefix };
+    let prefix = if bucket.starts_with(LITERAL) { decoded(&prefix.replace('+', " ")) } else { prefix };
     let root = format!("{}/", bucket.trim_end_matches('/'));
     state.pages.fetch_add(1, Ordering::SeqCst);
     let is_flat = !value("delimiter=").is_empty();
@@ -339,6 +339,7 @@ fn list(state: &State, mut stream: &TcpStream, bucket: &str, query: &str) -> std
             break;
         }
         count += 1;
+        let key = key.replace('&', "&amp;");
         let etag = file.headers.split("ETag: ").nth(1).and_then(|rest| rest.lines().next());
         contents += &format!(
             "<Contents><Key>{key}</Key><LastModified>2026-07-06T10:00:00.000Z</LastModified>\

@@ -44,8 +44,8 @@ const MAX_CHANNELS: usize = 64;
 /// It depends on where the part begins, but is the same at each read.
 ///
 /// A file must be complete. It must have all bytes that its header claims. A WAV file whose header claims no
-/// length, as it was written to a pipe, goes to the end of the file. Tags before and behind a sound are skipped.
-/// An Ogg stream must have its last
+/// length, as it was written to a pipe, goes to the end of the file. Tags before and behind a sound are
+/// skipped. An Ogg stream must have its last
 /// page. An MP3 without LAME's tag and `.aac` claim no length, so such a sound has the frames that are found.
 ///
 /// ```no_run

@@ -71,8 +71,8 @@ fn chunk(source: &mut (impl Read + Seek), at: u64) -> Result<([u8; 4], u32)> {
     Ok(([a, b, c, d], u32::from_le_bytes(size)))
 }
 
-/// The place of the chunk after the one at `at`. A chunk of odd size has a byte of padding, which some writers
-/// leave out.
+/// The place of the chunk after the one at `at`. A chunk of odd size has a byte of padding, which some
+/// writers leave out.
 fn next(source: &mut (impl Read + Seek), at: u64, size: u64, end: u64) -> Result<u64> {
     let next = at + 8 + size;
     if size.is_multiple_of(2) || next + 8 > end {

@@ -197,9 +197,9 @@ impl Annotated {
         if self.boxes.keypoints().is_some() { parts.points("keypoints") } else { parts }
     }
 
-    /// Takes the coordinates of Pascal VOC as counted from 1, with the last pixel inside: subtracts 1 from left
-    /// and top. Then the box of a whole picture has all of its pixels, and one of a single pixel is not left out.
-    /// By default, coordinates stay as they are, as in torchvision.
+    /// Takes the coordinates of Pascal VOC as counted from 1, with the last pixel inside: subtracts 1 from
+    /// left and top. Then the box of a whole picture has all of its pixels, and one of a single pixel is not
+    /// left out. By default, coordinates stay as they are, as in torchvision.
     ///
     /// # Errors
     /// `Config` for another format, which counts from 0.

@@ -153,8 +153,8 @@ fn lengths_in(field: Option<usize>, values: &[Value]) -> impl Iterator<Item = us
     lengths.iter().map(|&length| usize::try_from(i64::from_le_bytes(length)).unwrap_or(usize::MAX))
 }
 
-/// The numbers per item of each ragged part that is a list of lists, whose schema does not state them. Boxes have
-/// four. Points have as many as those of the first sample with points.
+/// The numbers per item of each ragged part that is a list of lists, whose schema does not state them. Boxes
+/// have four. Points have as many as those of the first sample with points.
 fn units(reader: &dyn Reader, found: &Found) -> Result<Vec<Option<usize>>> {
     let schema = reader.schema().fields();
     let unit = |index: usize| {

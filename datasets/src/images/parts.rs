@@ -114,7 +114,8 @@ impl Parts {
     }
 
     /// The field `name` holds points of a picture, `x` and `y` in pixels. It is `[?, 2]`, or `[?, n, 2]` for
-    /// groups of `n` points. Lists of lists of two numbers are points too. A point that leaves the picture is left out, as by torchvision's
+    /// groups of `n` points. Lists of lists of two numbers are points too. A point that leaves the picture is
+    /// left out, as by torchvision's
     /// `SanitizeKeyPoints`. A group with such a point is left out too.
     ///
     /// Points may have a third number, as in COCO's keypoints. The number is kept. If such a point leaves the

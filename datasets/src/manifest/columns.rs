@@ -95,8 +95,8 @@ pub(super) fn check_header(rows: &dyn Reader, files: &[usize], holds: Holds) -> 
     let names = files.iter().map(|&at| rows.schema().fields()[at].name.as_str());
     let Some(name) = names.into_iter().find(|name| holds.is_one(name)) else { return Ok(()) };
     let why = format!(
-        "the first row of the table should name its columns, and \"{}\" is a file: begin the table with a row \
-         of names, such as path,label",
+        "the first row of the table should name its columns, and \"{}\" is a file: begin the table \
+         with a row of names, such as path,label",
         one_line(name)
     );
     Err(Error::new(ErrorKind::Config, why))

@@ -36,8 +36,8 @@ pub(crate) const SCHEMES: [&str; 9] = ["http", "https", "s3", "s3a", "gs", "az",
 ///
 /// Every format that [`open`](crate::open) reads is recognised by its content, plain or gzip.
 ///
-/// The key of an object in a bucket is taken as it is written: `s3://b/a%20b #1` has the key `a%20b #1`. The URL of
-/// a web server is percent-encoded.
+/// The key of an object in a bucket is taken as it is written: `s3://b/a%20b #1` has the key `a%20b #1`. The
+/// URL of a web server is percent-encoded.
 ///
 /// A URL may name a folder, with or without a slash at its end. If the folder has an `index.json`, its files
 /// are MDS shards. If it has an `_index.json`, they are files of `pack`. The objects of any other folder in a
@@ -402,8 +402,8 @@ fn without_query(url: &str) -> &str {
     split_query(url).0
 }
 
-/// The URL before its query or fragment, and the rest. In the key of an object in a bucket, `#` is a character, and
-/// so is a `?`, unless `name=value` follows.
+/// The URL before its query or fragment, and the rest. In the key of an object in a bucket, `#` is a
+/// character, and so is a `?`, unless `name=value` follows.
 pub(crate) fn split_query(url: &str) -> (&str, &str) {
     let end = match is_bucket(url) {
         true => url.find('?').filter(|&end| url[end..].contains('=')),

@@ -266,7 +266,8 @@ pub(super) fn failure(error: &StoreError) -> Failure {
                 _ if says(error, "scheme is not allowed") => Failure::lasting(format!(
                     "the endpoint of the store is plain http, which must be allowed: {}",
                     named(
-                        "add the option (\"allow_http\", \"true\") to RemoteOptions::store, or set AWS_ALLOW_HTTP=true",
+                        "add the option (\"allow_http\", \"true\") to RemoteOptions::store, or set \
+                         AWS_ALLOW_HTTP=true",
                         "set AWS_ALLOW_HTTP=true in the environment"
                     )
                 )),
@@ -324,8 +325,8 @@ fn unreachable(error: &HttpError) -> Failure {
     Failure { error: data(why), kind: FailureKind::Unreachable }
 }
 
-/// Whether a cause of `error` says `part`. A refused redirect says so: there were too many, or one led from https
-/// to http.
+/// Whether a cause of `error` says `part`. A refused redirect says so: there were too many, or one led from
+/// https to http.
 fn says(error: &HttpError, part: &str) -> bool {
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -95,7 +95,9 @@ impl Stores {
         let at = |error: Error| error.at_path(&shown);
         let path = match key {
             Some(key) => Path::parse(key).map_err(|_| {
-                at(config("a key with an empty part, with . or .. as a part or with a control character is not read"))
+                at(config(
+                    "a key with an empty part, with a part . or .., or with a control character is not read",
+                ))
             })?,
             // The store would ask for a path of more parts.
             None if url.path().to_ascii_uppercase().contains("%2F") => {

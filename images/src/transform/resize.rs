@@ -14,8 +14,8 @@ use crate::{Canvas, Size};
 /// [`Lanczos`](Self::Lanczos) enlarges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Filter {
-    /// The nearest pixel, as in Pillow: pixel `i` is pixel `floor((i + 0.5) * old / new)` of the source. A mask takes
-    /// another one, see [`Sampling::Nearest`](crate::Sampling::Nearest).
+    /// The nearest pixel, as in Pillow: pixel `i` is pixel `floor((i + 0.5) * old / new)` of the source. A
+    /// mask takes another one, see [`Sampling::Nearest`](crate::Sampling::Nearest).
     Nearest,
     /// A triangle over two pixels.
     #[default]

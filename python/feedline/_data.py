@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import logging
 import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,6 +20,8 @@ from ._sampler import counts
 from ._values import as_array, dtype_of, numpy_dtype
 from ._workers.choice import Leaf
 from .transforms import Transform
+
+_log = logging.getLogger("feedline")
 
 
 class Field(NamedTuple):
@@ -723,6 +726,15 @@ def _manifest(
     return columns, None if root is None else _options.path("root", root), label
 
 
+def told(opened: _feedline.DataSet, has_beside: bool = True) -> Data:
+    """The set, after a word on the fields that it leaves out."""
+    if opened.left_out:
+        names = ", ".join(map(repr, opened.left_out))
+        how = "name those that you need by beside=" if has_beside else "feedline.open has them"
+        _log.warning("%s leaves out fields that vary in length: %s: %s", opened.kind, names, how)
+    return of_set(opened)
+
+
 def images(
     path: str | os.PathLike[str],
     transforms: Sequence[Transform] = (),
@@ -738,6 +750,7 @@ def images(
     decode: Literal["cpu", "gpu", "auto"] = "cpu",
     mode: Literal["rgb", "gray", "rgba", "u16", "index"] = "rgb",
     annotations: str | os.PathLike[str] | None = None,
+    one_based: bool = False,
     mask: _parts.Names | None = None,
     depth: _parts.Names | None = None,
     boxes: str | tuple[str, str] | None = None,
@@ -792,7 +805,10 @@ def images(
             ``category_id``, YOLO's numbers, or for VOC the index in ``classes`` or in the sorted list of
             names; :attr:`Data.classes` has the names. With ``mask="segmentation"`` COCO's polygons and run
             lengths become a mask of category ids as pycocotools draws them, 0 without an object and 255 where
-            objects overlap.
+            objects overlap. They are of the picture as EXIF shows it: a sample is bad if its decoded picture
+            has another size than COCO's or VOC's file states.
+        one_based: VOC's coordinates count from 1, with the last pixel inside: subtracts 1 from left and top,
+            as detectron2. By default they stay as they are, as in torchvision.
         mask: A folder of masks with the names of the pictures, or one or several fields that hold masks:
             palette indices or gray levels, ``uint8`` ``[height, width]``. They are resized to the nearest
             pixel, as ``tv_tensors.Mask``; a border is 0.
@@ -802,14 +818,16 @@ def images(
             become ragged ``float32``. A box is clamped to the picture, and left out if less than ``min_size``
             pixels of its width or height remain, or less than a pixel of area, as by torchvision's
             ``SanitizeBoundingBoxes``. A sample is bad if one of its boxes is not finite, ends before it
-            begins, or is more than a pixel outside of the decoded picture.
+            begins, or is more than a pixel outside of the decoded picture, or if columns ``width`` and
+            ``height`` beside them state another size than that of the decoded picture.
         box_format: The format of boxes in a batch.
-        points: A field of points, ``[?, 2]``, or of groups of points, ``[?, n, 2]``. A point that leaves the
-            picture is left out with its group, as by torchvision's ``SanitizeKeyPoints``. A point with a
-            third number, as in COCO, instead becomes three zeros. A flip does not exchange the left and right
-            of a body.
+        points: A field of points, ``[?, 2]`` or lists of two numbers, or of groups of points, ``[?, n, 2]``.
+            A point that leaves the picture is left out with its group, as by torchvision's
+            ``SanitizeKeyPoints``. A point with a third number, as in COCO, instead becomes three zeros. A
+            flip does not exchange the left and right of a body.
         beside: Fields with an item per box, such as its class, which is left out with the box; without boxes,
-            an item per point or group.
+            an item per point or group; with neither, other fields that vary in length, such as captions,
+            as ragged fields. What is left out is logged as a warning.
         min_size: See ``boxes``.
         clip_boxes: Cuts boxes to the decoded picture, instead of refusing the sample.
         max_boxes: The max number of boxes or points per sample. Default: every sample is read once to find
@@ -828,6 +846,7 @@ def images(
     given = _parts.parts(
         field=field,
         annotations=annotations,
+        one_based=one_based,
         mask=mask,
         depth=depth,
         boxes=boxes,
@@ -844,21 +863,23 @@ def images(
             raise ConfigError("views are of pictures alone, and without scaled_decode")
         lists = _views(views, steps)
         named = None if classes is None else list(classes)
-        return of_set(
+        return told(
             _feedline.open_views(
                 _options.path("path", path), split, named, field, lists, channels_first, mode, decode, listed
-            )
+            ),
+            has_beside=False,
         )
     if given is not None:
         if scaled_decode:
             raise ConfigError("masks, boxes and points cannot follow a scaled decode: leave out scaled_decode")
         named = None if classes is None else list(classes)
-        return of_set(
+        return told(
             _feedline.open_joint(
                 _options.path("path", path), split, named, steps, channels_first, mode, decode, listed, given
-            )
+            ),
+            has_beside=boxes is None and points is None and annotations is None,
         )
-    return of_set(
+    return told(
         _feedline.DataSet.images(
             _options.path("path", path),
             split,

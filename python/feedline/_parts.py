@@ -27,6 +27,7 @@ def parts(
     *,
     field: str | None,
     annotations: str | os.PathLike[str] | None,
+    one_based: bool,
     mask: Names | None,
     depth: Names | None,
     boxes: str | tuple[str, str] | None,
@@ -51,6 +52,8 @@ def parts(
             "annotations have boxes and what is beside them: leave out field, boxes and the like, and mask unless it is "
             '"segmentation"'
         )
+    if one_based and annotations is None:
+        raise ConfigError("one_based is for the boxes of Pascal VOC: give annotations, the folder of its XML files")
     if not any(given.values()) and boxes is None and annotations is None and not moves:
         return None
     if boxes is not None:
@@ -63,6 +66,7 @@ def parts(
     return given | {
         "field": field,
         "annotations": None if annotations is None else _options.path("annotations", annotations),
+        "one_based": bool(one_based),
         "box_format": box_format,
         "min_size": _options.number("min_size", min_size),
         "clip": bool(clip_boxes),

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from . import _feedline, _options, _parts
-from ._data import Data, of_set
+from ._data import Data, told
 from ._errors import ConfigError
 
 
@@ -90,7 +90,7 @@ def sounds(
         mel: Makes a spectrogram of each sound.
         max_seconds: The length of the longest sound that is not cropped.
         field: The field or the column that holds the sounds, if neither its name nor its values say so.
-        beside: Further fields of varying size, as ragged fields.
+        beside: Further fields of varying size, as ragged fields. What is left out is logged as a warning.
         text: The field of the transcript: UTF-8, ``batch[text].text()``; with ``tokenizer`` its ids,
             ``batch["ids"]``.
         tokenizer: The ``tokenizer.json`` of Hugging Face's tokenizers.
@@ -123,7 +123,7 @@ def sounds(
     }
     listed = (None if root is None else _options.path("root", root), label, _options.maybe("class_from", class_from))
     stated = None if classes is None else list(classes)
-    return of_set(_feedline.open_sound(_options.path("path", path), split, stated, listed, given))
+    return told(_feedline.open_sound(_options.path("path", path), split, stated, listed, given))
 
 
 def _crop(crop: int | float | None, at: int | float | str, rate: int | None) -> tuple[int, int] | None:

@@ -53,6 +53,9 @@ pub(crate) struct DataSet {
     read_by: Option<Arc<ReadBy>>,
     /// The windows of time of this set, which can be split by time.
     pub(crate) windows: Option<TableWindows>,
+    /// The fields of the data that vary in length and are left out.
+    #[pyo3(get)]
+    left_out: Vec<String>,
 }
 
 impl DataSet {
@@ -68,6 +71,7 @@ impl DataSet {
             costs: None,
             read_by: None,
             windows: None,
+            left_out: Vec::new(),
         }
     }
 
@@ -92,6 +96,11 @@ impl DataSet {
     /// This set, with encoded pictures that lanes of a loader may decode.
     pub(crate) fn with_encoded(self, encoded: Option<Encoded>) -> Self {
         Self { encoded, ..self }
+    }
+
+    /// This set, with the names of the fields that it leaves out.
+    pub(crate) fn with_left_out(self, left_out: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { left_out: left_out.into_iter().map(Into::into).collect(), ..self }
     }
 
     /// This set, with the summary of its documents.
@@ -337,7 +346,8 @@ impl DataSet {
                 Some(field) => ImageDataset::with_field(reader, field, list)?,
                 None => ImageDataset::new(reader, list)?,
             };
-            Ok(Self { classes, encoded, ..Self::new("images", set) })
+            let left_out = set.left_out().to_vec();
+            Ok(Self { classes, encoded, left_out, ..Self::new("images", set) })
         })
     }
 

@@ -26,6 +26,8 @@ pub(crate) struct Given {
     field: Option<String>,
     /// The file or the folder of boxes.
     annotations: Option<String>,
+    /// Whether Pascal VOC's coordinates count from 1.
+    one_based: bool,
     /// The fields of masks, or one folder.
     mask: Vec<String>,
     depth: Vec<String>,
@@ -76,7 +78,8 @@ pub(crate) fn open_joint(
         let joint = |(decode, list)| Encoded::joint(&reader, parts.clone(), list, decode);
         let encoded = on_lanes.map(joint).transpose()?;
         let set = JointDataset::new(Box::new(reader), parts, list)?;
-        Ok(DataSet::new("images", set).with_classes(classes).with_encoded(encoded))
+        let left_out = set.left_out().to_vec();
+        Ok(DataSet::new("images", set).with_classes(classes).with_encoded(encoded).with_left_out(left_out))
     });
     opened.map_err(raise)
 }
@@ -127,7 +130,8 @@ pub(crate) fn open_views(
             Some(field) => ViewsDataset::with_field(Box::new(reader), field, lists)?,
             None => ViewsDataset::new(Box::new(reader), lists)?,
         };
-        Ok(DataSet::new("images", set).with_classes(classes).with_encoded(encoded))
+        let left_out = set.left_out().to_vec();
+        Ok(DataSet::new("images", set).with_classes(classes).with_encoded(encoded).with_left_out(left_out))
     });
     opened.map_err(raise)
 }
@@ -145,6 +149,7 @@ fn opened(
             true => Annotated::open_with(path, annotations, classes)?,
             false => Annotated::open_segmented(path, annotations, classes)?,
         };
+        let pictures = if given.one_based { pictures.one_based()? } else { pictures };
         let parts = with(pictures.parts(), given, &[], &[])?;
         return Ok((Box::new(pictures), parts));
     }

@@ -68,7 +68,9 @@ pub(crate) fn open_sound(
         let set = set.beside(&given.beside)?;
         let lengths =
             if sounds.is_cropped() { Vec::new() } else { vec![("sound".to_owned(), set.lengths().to_vec())] };
-        Ok(DataSet::new("sounds", set).with_lengths(lengths).with_classes(classes))
+        let left_out: Vec<_> = set.left_out().into_iter().map(str::to_owned).collect();
+        let sounds = DataSet::new("sounds", set).with_lengths(lengths).with_classes(classes);
+        Ok(sounds.with_left_out(left_out))
     });
     opened.map_err(raise)
 }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import io
 import json
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -276,6 +278,62 @@ def test_columns_of_objects_as_the_hub_has_them_are_boxes(pairs: Path) -> None:
         assert sample["objects.category"].tolist() == of["category"] and sample["objects.id"].tolist() == of["id"]
 
 
+def test_points_may_be_lists_of_lists_as_pyarrow_makes_them(pairs: Path) -> None:
+    pa = pytest.importorskip("pyarrow", reason="not run: pyarrow is not installed")
+    pq = pytest.importorskip("pyarrow.parquet", reason="not run: pyarrow is not installed")
+    path = pairs / "photographs" / "0.png"
+    width, height = Image.open(path).size
+    for points in ([[3.0, 4.0], [7.5, 9.0]], [[3.0, 4.0, 2.0], [7.5, 9.0, 1.0]]):
+        rows = [{"image": path.read_bytes(), "at": of} for of in ([], points, points[:1])]
+        pq.write_table(pa.Table.from_pylist(rows), pairs / "points.parquet")
+        data = feedline.images(pairs / "points.parquet", [T.CenterCrop((height, width))], field="image", points="at")
+        assert [sample["at"].tolist() for sample in data] == [[], points, points[:1]]
+
+
+def test_captions_are_read_where_they_are_named_and_what_is_left_out_is_said(
+    pairs: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    captions = ["a dog", "", "two cats, éà"]
+    with tarfile.open(pairs / "captions.tar", "w") as tar:
+        for number, caption in enumerate(captions):
+            for name, content in (("png", (pairs / f"photographs/{number}.png").read_bytes()), ("txt", caption.encode())):
+                member = tarfile.TarInfo(f"{number}.{name}")
+                member.size = len(content)
+                tar.addfile(member, io.BytesIO(content))
+    data = feedline.images(pairs / "captions.tar", [T.CenterCrop(32)], beside="txt")
+    assert not caplog.records
+    assert [bytes(sample["txt"]).decode() for sample in data] == captions
+    (batch,) = feedline.Loader(data, 3, framework="numpy")
+    assert batch["txt"].text() == captions and batch["image"].shape == (3, 3, 32, 32)
+    pictures = feedline.images(pairs / "captions.tar", [T.CenterCrop(32)])
+    assert [field.name for field in pictures.fields] == ["image"]
+    (record,) = caplog.records
+    assert "leaves out fields that vary in length: 'txt': name those that you need by beside=" in record.getMessage()
+
+
+def test_coordinates_of_pascal_voc_may_count_from_one(pairs: Path) -> None:
+    width, height = Image.open(pairs / "photographs" / "0.png").size
+    (pairs / "voc").mkdir()
+    boxes = [(1, 1, width, height), (5, 5, 5, 5)]
+    sides = [
+        f"<object><name>x</name><bndbox><xmin>{a}</xmin><ymin>{b}</ymin><xmax>{c}</xmax><ymax>{d}</ymax></bndbox></object>"
+        for a, b, c, d in boxes
+    ]
+    size = f"<size><width>{width}</width><height>{height}</height></size>"
+    (pairs / "voc" / "0.xml").write_text(f"<annotation>{size}{''.join(sides)}</annotation>")
+    crop = [T.CenterCrop((height, width))]
+
+    def read(**options: Any) -> list[list[float]]:
+        data = feedline.images(pairs / "photographs", crop, annotations=pairs / "voc", **options)
+        return [list(box) for box in data[0]["boxes"].tolist()]
+
+    assert read() == [[1, 1, width, height]]
+    assert read(one_based=True) == [[0, 0, width, height], [4, 4, 5, 5]]
+    (pairs / "voc" / "0.xml").write_text("<annotation><size><width>7</width><height>9</height></size></annotation>")
+    with pytest.raises(feedline.Error, match=f"of a picture of 7 x 9, and it is {width} x {height}"):
+        read()
+
+
 def test_depth_of_sixteen_bits_and_gray_and_alpha_keep_their_numbers(pairs: Path, tmp_path: Path) -> None:
     crop = [T.CenterCrop(32)]
     both = feedline.images(pairs / "photographs", crop, mask=pairs / "masks")
@@ -465,6 +523,7 @@ def test_a_sample_that_is_drawn_several_times_in_an_epoch_is_moved_anew_each_tim
         ({"boxes": ("bbox", "yxyx")}, "box format"),
         ({"mode": "cmyk"}, "mode"),
         ({"mode": "u16", "decode": "auto"}, "mode u16"),
+        ({"one_based": True}, "give annotations"),
     ],
 )
 def test_what_cannot_be_is_refused(pairs: Path, options: dict[str, Any], why: str) -> None:

@@ -307,8 +307,8 @@ impl Found {
             return Ok(());
         }
         let (why, how) = if stated == decoded.transposed() {
-            let how = "annotate the picture as it is shown, or remove the orientation from its file";
-            ("as EXIF turns it", how)
+            let how = "annotate the picture as it is shown, or remove EXIF's orientation from its file";
+            ("as it is shown", how)
         } else {
             ("decoded", "give the picture that was annotated, or scale the annotations and correct the size")
         };

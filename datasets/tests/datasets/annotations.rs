@@ -433,7 +433,7 @@ fn boxes_are_of_the_picture_as_exif_shows_it_and_those_of_another_size_are_refus
                 let why = format!("of a picture of {w} x {h}, and it is {width} x {height} ");
                 assert!(error.kind() == ErrorKind::Sample && error.to_string().contains(&why), "{error}");
                 assert_eq!(
-                    error.to_string().contains("as EXIF turns it"),
+                    error.to_string().contains("remove EXIF's orientation"),
                     of == [size[1], size[0]],
                     "{error}"
                 );

@@ -27,7 +27,9 @@ pub enum Learn {
     #[default]
     Marked,
     /// Tokens after each `start`, up to and including the next `end`, such as `<|im_start|>assistant\n` and
-    /// `<|im_end|>`.
+    /// `<|im_end|>`. The last answer may lack its end, if the conversation ends with a message of the
+    /// `assistant`. Another answer without an end makes the conversation a bad sample. It is an error if no
+    /// conversation has an answer.
     Between {
         /// The text before an answer. It is not learnt.
         start: String,
@@ -61,6 +63,10 @@ pub struct ChatOptions {
     pub max_tokens: Option<usize>,
     /// Today's date, for templates that use it: [`ChatTemplate::with_today`].
     pub today: Option<String>,
+    /// Whether prompts that are texts begin with the special tokens that the tokenizer adds before a text,
+    /// such as BOS, as in TRL. A prompt that begins with them does not get them twice. Messages get what the
+    /// template writes.
+    pub special_tokens: bool,
 }
 
 impl Default for ChatOptions {
@@ -75,6 +81,7 @@ impl Default for ChatOptions {
             add_generation_prompt: false,
             max_tokens: None,
             today: None,
+            special_tokens: true,
         }
     }
 }
@@ -99,6 +106,14 @@ enum Shape {
 /// unchanged. Messages are lists of objects with `role` and `content`, in JSON Lines, or as `list<struct>` in
 /// Parquet and Arrow. Prompts, completions and preferences may be texts instead. If the reader has the
 /// columns `tools` and `chat_template_kwargs`, the template gets them.
+///
+/// Prompt and completion are messages or texts, with a rule for each, as in TRL. Messages have the ids of
+/// `apply_chat_template` and nothing else: BOS and end are in the template or nowhere. Texts have the
+/// tokenizer's special tokens, such as BOS, unless [`ChatOptions::special_tokens`] is false; then the prompt;
+/// then the completion, tokenized by itself, and `eos_token`, unless it ends with that.
+///
+/// A conversation without an answer, or whose answer [`ChatOptions::max_tokens`] cuts off, has labels of -100
+/// only. [`Ragged::before_labels`](crate::Ragged::before_labels) finds these.
 ///
 /// Text and ids are those of `apply_chat_template` of transformers. If the template refuses a conversation,
 /// it is a bad sample, and the error has the template's message. The workers of a loader share the work.
@@ -130,10 +145,14 @@ pub struct Chats {
     shape: Shape,
     /// The indices of the fields that hold the columns.
     columns: Columns,
+    /// The indices of the fields of labels.
+    labels: Vec<usize>,
     tokenizer: Arc<Checked>,
     template: ChatTemplate,
     options: ChatOptions,
     schema: Schema,
+    /// Whether prompts are texts that get special tokens.
+    has_special_tokens: bool,
     tokenizer_path: PathBuf,
     /// The hash of the tokenizer's file.
     content: u64,
@@ -251,6 +270,12 @@ impl Chats {
         if options.max_tokens == Some(0) {
             return refuse("conversations of max 0 tokens have none: give at least 1".to_owned());
         }
+        if let Learn::Between { start, end } = &options.learn
+            && (start.is_empty() || end.is_empty())
+        {
+            let why = "an empty text begins or ends the answers: give texts that the template writes there";
+            return refuse(why.to_owned());
+        }
         let path = match tokenizer.is_dir() {
             true => tokenizer.join("tokenizer.json"),
             false => tokenizer.to_path_buf(),
@@ -288,18 +313,48 @@ impl Chats {
         }
         let number = ElementType::Number(DType::I64);
         let schema = Schema::new(ids.iter().map(|name| SchemaField::variable(*name, number)));
+        let labels = (1..schema.fields().len()).step_by(2).collect();
         let tokenizer = Arc::new(tokenizer);
-        Ok(Self {
+        let mut chats = Self {
             reader,
             shape,
             columns,
+            labels,
             tokenizer,
             template,
             options,
             schema,
+            has_special_tokens: false,
             tokenizer_path: path,
             content,
-        })
+        };
+        chats.has_special_tokens = chats.options.special_tokens && chats.begins_with_special_tokens();
+        chats.check_learns()?;
+        Ok(chats)
+    }
+
+    /// Refuses texts around an answer of which no conversation has any. Reads up to the first that has.
+    fn check_learns(&self) -> Result<()> {
+        let is_asked = self.shape == Shape::Conversation && !self.options.add_generation_prompt;
+        let Learn::Between { start, end } = &self.options.learn else { return Ok(()) };
+        if !is_asked || self.is_empty() {
+            return Ok(());
+        }
+        let (max, mut values) = (self.options.max_tokens.unwrap_or(usize::MAX), Values::new());
+        let mut learns = |sample: u64| match self.sequences(sample, &mut values) {
+            Ok(all) => all.iter().any(|of| of.learnt.iter().take(max).any(|&learnt| learnt)),
+            // The sample is an error of its own.
+            Err(_) => true,
+        };
+        if (0..self.len()).any(&mut learns) {
+            return Ok(());
+        }
+        let why = format!(
+            "no conversation has a token to learn between {start:?} and {end:?}, so that all labels are -100: \
+             give texts that the template writes{}",
+            if self.options.max_tokens.is_some() { ", or a larger max_tokens" } else { "" }
+        );
+        Err(at_file(&*self.reader, 0, Error::new(ErrorKind::Config, why)))
     }
 }
 
@@ -342,6 +397,10 @@ impl Reader for Chats {
         Ok(())
     }
 
+    fn labels(&self) -> &[usize] {
+        &self.labels
+    }
+
     fn together(&self) -> Option<u64> {
         self.reader.together()
     }
@@ -369,7 +428,9 @@ impl Reader for Chats {
         let state = self.template.fingerprint(state).number(self.shape as u64);
         let options =
             format!("{learn:?} {add_generation_prompt} {max_tokens:?} {context:?} {:?}", self.columns);
-        state.bytes(options.as_bytes()).value()
+        let state = state.bytes(options.as_bytes());
+        // Texts once had no special tokens.
+        if self.has_special_tokens { state.bytes(b"special tokens").value() } else { state.value() }
     }
 }
 

@@ -146,6 +146,12 @@ impl Reader for Shards {
         reader.slice(inside, field)
     }
 
+    fn left_out(&self, sample: u64, field: usize, to: &mut dyn FnMut(&[u8])) {
+        if let Ok((reader, inside)) = self.find(sample) {
+            reader.left_out(inside, field, to);
+        }
+    }
+
     fn ticks_per_day(&self, field: usize) -> Option<u64> {
         self.readers[0].ticks_per_day(field)
     }

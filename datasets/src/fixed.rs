@@ -97,6 +97,17 @@ impl Dataset for Fixed {
         self.reader.column(field)
     }
 
+    fn left_out(
+        &self,
+        id: u64,
+        field: usize,
+        _epoch: u64,
+        to: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), ReadError> {
+        self.reader.left_out(id, field, to);
+        Ok(())
+    }
+
     fn block_shuffle(&self) -> Option<(u64, u64)> {
         if self.memory.is_some() { None } else { self.reader.block_shuffle() }
     }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use feedline_core::internal::on_threads;
+use feedline_core::internal::{before_labels, on_threads};
 use feedline_core::{Error, ErrorKind, Fingerprint, Result, user_cache};
 
 use crate::error::data;
@@ -27,7 +27,8 @@ const CHECKSUM: usize = size_of::<u64>();
 /// The number of samples that a thread counts at a time.
 const CHUNK: u64 = 256;
 
-/// The counts for each field of a reader. `None` for fields of one size.
+/// The counts for each field of a reader. `None` for fields of one size. Behind them, for each of
+/// [`Reader::labels`], the tokens of each sample before the first that is learnt, or all of them.
 pub(crate) type Lengths = Vec<Option<Arc<[u32]>>>;
 
 /// The counts of `reader`, from a file or by a pass over its samples. `items` has the bytes per item of each
@@ -40,6 +41,8 @@ pub(crate) fn counted(reader: &dyn Reader, items: &[Option<usize>], cache: Optio
     if let Some(lengths) = known(reader, items)? {
         return Ok(lengths);
     }
+    let labels = reader.labels().iter().map(|_| Some(size_of::<i64>()));
+    let items = &items.iter().copied().chain(labels).collect::<Vec<_>>();
     let key = key(reader, items)?;
     let load = |path: &Path| load(path, key, reader.len(), items);
     if let Some(path) = cache {
@@ -114,11 +117,36 @@ fn key(reader: &dyn Reader, items: &[Option<usize>]) -> Result<u64> {
     Ok(items.iter().fold(state, |state, item| state.number(item.unwrap_or_default() as u64)).value())
 }
 
+/// What is counted of a sample.
+struct Counted {
+    /// The index of the counts in [`Lengths`].
+    to: usize,
+    field: usize,
+    /// Bytes of an item.
+    item: usize,
+    is_label: bool,
+}
+
+impl Counted {
+    /// The count in the bytes of the field. `None` if they are no whole items.
+    fn count(&self, bytes: &[u8]) -> Option<u32> {
+        let items = match self.is_label {
+            true => before_labels(bytes.as_chunks().0.iter().map(|label| i64::from_le_bytes(*label))),
+            false => bytes.len() / self.item,
+        };
+        u32::try_from(items).ok().filter(|_| bytes.len().is_multiple_of(self.item))
+    }
+}
+
 /// Counts the items of every sample.
 fn count(reader: &dyn Reader, items: &[Option<usize>]) -> Result<Lengths> {
     let len = reader.len();
-    let counted: Vec<(usize, usize)> =
-        items.iter().enumerate().filter_map(|(field, item)| Some((field, (*item)?))).collect();
+    let first = items.len() - reader.labels().len();
+    let of = |(to, item): (usize, &Option<usize>)| {
+        let label = to.checked_sub(first).map(|label| reader.labels()[label]);
+        Some(Counted { to, field: label.unwrap_or(to), item: (*item)?, is_label: label.is_some() })
+    };
+    let counted: Vec<Counted> = items.iter().enumerate().filter_map(of).collect();
     let (next, outcome) = (AtomicU64::new(0), Mutex::new(Ok(())));
     let one_thread = || {
         let (mut chunks, mut values) = (Vec::new(), Values::new());
@@ -145,9 +173,9 @@ fn count(reader: &dyn Reader, items: &[Option<usize>]) -> Result<Lengths> {
     outcome.into_inner().unwrap_or_else(PoisonError::into_inner)?;
     chunks.sort_unstable_by_key(|(first, _)| *first);
     let mut lengths: Lengths = vec![None; items.len()];
-    for (at, &(field, _)) in counted.iter().enumerate() {
+    for (at, &Counted { to, .. }) in counted.iter().enumerate() {
         let of_field = chunks.iter().flat_map(|(_, chunk)| chunk.iter().skip(at).step_by(counted.len()));
-        lengths[field] = Some(of_field.copied().collect());
+        lengths[to] = Some(of_field.copied().collect());
     }
     Ok(lengths)
 }
@@ -155,21 +183,20 @@ fn count(reader: &dyn Reader, items: &[Option<usize>]) -> Result<Lengths> {
 /// The counts of a range of samples. The counts of one sample are side by side.
 fn count_chunk(
     reader: &dyn Reader,
-    counted: &[(usize, usize)],
+    counted: &[Counted],
     samples: std::ops::Range<u64>,
     values: &mut Values,
 ) -> Result<Vec<u32>> {
     let mut counts = vec![0; counted.len() * (samples.end - samples.start) as usize];
     for (sample, row) in samples.zip(counts.chunks_exact_mut(counted.len().max(1))) {
         reader.visit(sample, values, &mut |field, bytes| {
-            let Some(at) = counted.iter().position(|(counted, _)| *counted == field) else { return Ok(()) };
-            let item = counted[at].1;
-            let items = u32::try_from(bytes.len() / item).ok().filter(|_| bytes.len().is_multiple_of(item));
-            row[at] = items.ok_or_else(|| {
-                let name = &reader.schema().fields()[field].name;
-                let why = format!("field \"{name}\" has {} bytes, in items of {item}", bytes.len());
-                Error::new(ErrorKind::Sample, why).at_sample(sample)
-            })?;
+            for (to, counted) in row.iter_mut().zip(counted).filter(|(_, counted)| counted.field == field) {
+                *to = counted.count(bytes).ok_or_else(|| {
+                    let (name, item) = (&reader.schema().fields()[field].name, counted.item);
+                    let why = format!("field \"{name}\" has {} bytes, in items of {item}", bytes.len());
+                    Error::new(ErrorKind::Sample, why).at_sample(sample)
+                })?;
+            }
             Ok(())
         })?;
     }

@@ -19,9 +19,11 @@ use crate::reader::{Visit, inside};
 use crate::text::without_mark;
 use crate::{ElementType, Reader, Schema, SchemaField, Shards, Values};
 
+mod index;
 mod zipped;
 
-use zipped::{Codec, Zip, Zipped};
+use index::{Listed, Plain, ZippedAs, index, not_listed};
+use zipped::{Zip, Zipped};
 
 /// Max bytes of a JSON text that describes columns or shards.
 const MAX_JSON: u64 = 64 << 20;
@@ -45,7 +47,8 @@ pub fn open_folder(folder: impl AsRef<Path>) -> Result<Shards> {
     let shards = shards.map_err(|error| error.at_path(&path))?;
     let inflated = Arc::new(Cache::new(shards.len(), KEPT));
     let mut readers = Vec::<Box<dyn Reader>>::new();
-    for (number, Listed { name, samples, zipped }) in shards.into_iter().enumerate() {
+    let others = not_listed(folder, &shards).map_err(|error| error.at_path(&path))?;
+    for (number, Listed { name, samples, plain, zipped }) in shards.into_iter().enumerate() {
         let path = folder.join(&name);
         if let Some(ZippedAs { name, codec, bytes, schema }) = zipped
             && !path.exists()
@@ -56,7 +59,16 @@ pub fn open_folder(folder: impl AsRef<Path>) -> Result<Shards> {
             readers.push(Box::new(shard.map_err(|error| error.at_path(path))?));
             continue;
         }
-        readers.push(Box::new(Mds::open(&path)?.with(samples)?));
+        readers.push(Box::new(Mds::open(&path)?.with(samples, plain)?));
+    }
+    if let Some(first) = others.first() {
+        let why = format!(
+            "{} of the folder's shards are not in the index, such as \"{}\": write the index again, or remove \
+             them",
+            others.len(),
+            one_line(first)
+        );
+        return Err(data(why).at_path(path));
     }
     Shards::new(readers).map_err(|error| error.at_path(&path))
 }
@@ -75,7 +87,7 @@ pub fn open_remote(remote: &crate::Remote, url: &str) -> Result<Shards> {
     let shards = index(&Content::Remote(file)).map_err(|error| error.at_path(&path))?;
     let inflated = Arc::new(Cache::new(shards.len(), KEPT));
     let mut readers = Vec::<Box<dyn Reader>>::new();
-    for (number, Listed { name, samples, zipped }) in shards.into_iter().enumerate() {
+    for (number, Listed { name, samples, plain, zipped }) in shards.into_iter().enumerate() {
         let file = open(zipped.as_ref().map_or(&name, |zipped| &zipped.name))?;
         let path = file.path().to_path_buf();
         let at = |error: feedline_core::Error| error.at_path(&path);
@@ -85,61 +97,12 @@ pub fn open_remote(remote: &crate::Remote, url: &str) -> Result<Shards> {
                 let inflated = (number, inflated.clone());
                 Box::new(Zipped::new(zip, bytes, samples, schema, inflated).map_err(at)?)
             }
-            None => Box::new(Mds::of_content(&path, Content::Remote(file)).map_err(at)?.with(samples)?),
+            None => {
+                Box::new(Mds::of_content(&path, Content::Remote(file)).map_err(at)?.with(samples, plain)?)
+            }
         });
     }
     Shards::new(readers).map_err(|error| error.at_path(&path))
-}
-
-/// One shard of the index.
-struct Listed {
-    name: String,
-    samples: u64,
-    zipped: Option<ZippedAs>,
-}
-
-/// The compressed form of a shard.
-struct ZippedAs {
-    name: String,
-    codec: Codec,
-    /// Bytes of the inflated shard.
-    bytes: u64,
-    schema: Schema,
-}
-
-fn index(content: &Content) -> Result<Vec<Listed>> {
-    let json = json(content, 0, None)?;
-    let shards = json.get("shards").and_then(Json::as_array);
-    let shards = shards.ok_or_else(|| data("the index lacks \"shards\": give a folder of MDS shards"))?;
-    shards.iter().map(listed).collect()
-}
-
-fn listed(shard: &Json) -> Result<Listed> {
-    let name = |pointer: &str| -> Result<String> {
-        let Some(name) = shard.pointer(pointer).and_then(Json::as_str) else {
-            return Err(data("a shard of the index lacks its \"basename\": fetch it again"));
-        };
-        // The shards must lie in the folder itself, as writers put them there.
-        if Path::new(name).components().any(|part| !matches!(part, std::path::Component::Normal(_))) {
-            let name = one_line(name);
-            return Err(data(format!("the index names the shard \"{name}\", outside of its folder")));
-        }
-        Ok(name.to_owned())
-    };
-    let number = |pointer: &str, what: &str| {
-        let number = shard.pointer(pointer).and_then(Json::as_u64);
-        number.ok_or_else(|| data(format!("a shard of the index lacks its \"{what}\": fetch it again")))
-    };
-    let samples = number("/samples", "samples")?;
-    let zipped = if shard.get("zip_data").is_some_and(|zip| !zip.is_null()) {
-        let codec = Codec::named(shard.get("compression").and_then(Json::as_str).unwrap_or_default())?;
-        let schema = Schema::new(fields(shard)?.into_iter().map(|(field, _)| field));
-        let bytes = number("/raw_data/bytes", "bytes")?;
-        Some(ZippedAs { name: name("/zip_data/basename")?, codec, bytes, schema })
-    } else {
-        None
-    };
-    Ok(Listed { name: name("/raw_data/basename")?, samples, zipped })
 }
 
 /// The JSON object in `content`, from byte `start` to `end`.
@@ -235,12 +198,18 @@ impl Mds {
 }
 
 impl Mds {
-    /// Checks the number of samples against the index.
-    fn with(self, samples: u64) -> Result<Self> {
-        if self.len() == samples {
+    /// Checks the number of samples, the bytes and the columns against the index.
+    fn with(self, samples: u64, Plain { bytes, schema }: Plain) -> Result<Self> {
+        let found = self.content.len();
+        let why = if self.len() != samples {
+            format!("the index claims {samples} samples, the shard has {}", self.len())
+        } else if let Some(bytes) = bytes.filter(|bytes| *bytes != found) {
+            format!("the index claims {bytes} bytes, the shard has {found}")
+        } else if let Some(schema) = schema.filter(|schema| *schema != self.schema) {
+            one_line(format!("the index claims the columns {schema}, the shard has {}", self.schema))
+        } else {
             return Ok(self);
-        }
-        let why = format!("the index claims {samples} samples, the shard has {}", self.len());
+        };
         Err(data(why + ": fetch both again").at_path(self.path))
     }
 }

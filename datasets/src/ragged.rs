@@ -146,6 +146,19 @@ impl Ragged {
         })
     }
 
+    /// For [conversations](crate::Chats) that were [measured](Self::measured), the number of tokens of each
+    /// sample before the first that is learnt, by the field of labels `field`: the first whose label is not
+    /// -100, apart from the first token, which nothing predicts. All of its tokens if none is. `None` for
+    /// other fields.
+    ///
+    /// A sample whose number is its [length](Self::lengths) teaches nothing, nor does one that is
+    /// [cut](feedline_core::Long::Cut) to fewer tokens than its number.
+    pub fn before_labels(&self, field: &str) -> Option<&[u32]> {
+        let fields = self.reader.schema().fields();
+        let at = self.reader.labels().iter().position(|&at| fields[at].name == field)?;
+        self.lengths.get(fields.len() + at)?.as_deref()
+    }
+
     /// The max number of items of the ragged field `field` in any batch of `rows` samples, for
     /// `LoaderBuilder::max_per_batch`. It is the sum of the `rows` largest lengths. It is too small for
     /// padded fields: they take `rows` times the longest sample.
@@ -321,6 +334,19 @@ impl Dataset for Ragged {
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
         // If every field has one size, the reader and the data set have the same field indices.
         self.fields.iter().all(|&kind| kind == Kind::Fixed).then(|| self.reader.column(field))?
+    }
+
+    fn left_out(
+        &self,
+        id: u64,
+        field: usize,
+        _epoch: u64,
+        to: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), ReadError> {
+        if let Some(field) = (0..self.fields.len()).find(|&of| self.place(of) == field) {
+            self.reader.left_out(id, field, to);
+        }
+        Ok(())
     }
 
     fn block_shuffle(&self) -> Option<(u64, u64)> {

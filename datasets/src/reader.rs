@@ -116,6 +116,10 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
         0
     }
 
+    /// Calls `to` with the items of field `field` that sample `sample` has and [`read`](Self::read) leaves
+    /// out, as [`Dataset::left_out`](feedline_core::Dataset::left_out). Does nothing by default.
+    fn left_out(&self, _sample: u64, _field: usize, _to: &mut dyn FnMut(&[u8])) {}
+
     /// Units per day of field `field`, if it holds dates or times, or lists of them, in a unit that the file
     /// states. Its numbers then count from 1970-01-01, 00:00 UTC. A time of day counts from midnight.
     fn ticks_per_day(&self, _field: usize) -> Option<u64> {
@@ -190,6 +194,13 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     /// As [`read`](Self::read).
     fn lengths(&self) -> Result<Option<Vec<Vec<u32>>>> {
         Ok(None)
+    }
+
+    /// The fields with a label per token, `i64`, where -100 is not learnt. For these,
+    /// [`Ragged::measured`](crate::Ragged::measured) also counts the tokens before the first that is learnt
+    /// ([`Ragged::before_labels`](crate::Ragged::before_labels)). None by default.
+    fn labels(&self) -> &[usize] {
+        &[]
     }
 
     /// The file that holds sample `sample`.

@@ -68,6 +68,12 @@ impl Reader for Rows {
         self.reader.slice(*self.rows.get(usize::try_from(sample).ok()?)?, field)
     }
 
+    fn left_out(&self, sample: u64, field: usize, to: &mut dyn FnMut(&[u8])) {
+        if let Ok(row) = self.find(sample) {
+            self.reader.left_out(row, field, to);
+        }
+    }
+
     fn ticks_per_day(&self, field: usize) -> Option<u64> {
         self.reader.ticks_per_day(field)
     }

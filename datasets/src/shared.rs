@@ -70,6 +70,10 @@ impl<R: Reader + ?Sized> Reader for Arc<R> {
         (**self).block_shuffle()
     }
 
+    fn left_out(&self, sample: u64, field: usize, to: &mut dyn FnMut(&[u8])) {
+        (**self).left_out(sample, field, to);
+    }
+
     fn ticks_per_day(&self, field: usize) -> Option<u64> {
         (**self).ticks_per_day(field)
     }
@@ -100,6 +104,10 @@ impl<R: Reader + ?Sized> Reader for Arc<R> {
 
     fn lengths(&self) -> Result<Option<Vec<Vec<u32>>>> {
         (**self).lengths()
+    }
+
+    fn labels(&self) -> &[usize] {
+        (**self).labels()
     }
 
     fn path(&self, sample: u64) -> Option<&Path> {

@@ -60,7 +60,7 @@ pub(crate) fn members(content: &Content) -> Result<Vec<Member>> {
         })
     };
     let mut archive = Archive::new(content.stream());
-    let (mut members, mut links) = (Vec::new(), Links::default());
+    let (mut members, mut links, mut end) = (Vec::new(), Links::default(), 0);
     for entry in archive.entries_with_seek().map_err(damaged)? {
         let mut entry = entry.map_err(damaged)?;
         let kind = entry.header().entry_type();
@@ -77,6 +77,7 @@ pub(crate) fn members(content: &Content) -> Result<Vec<Member>> {
             );
             return Err(data(why).at_offset(offset));
         }
+        end = (offset + bytes).next_multiple_of(HEADER as u64);
         if kind.is_file() || kind.is_contiguous() {
             links.file(&name, offset, bytes);
             members.push(Member { name, offset, bytes });
@@ -89,8 +90,30 @@ pub(crate) fn members(content: &Content) -> Result<Vec<Member>> {
             members.push(Member { name, offset, bytes: 0 });
         }
     }
+    check_end(content, end)?;
     links.resolve(&mut members)?;
     Ok(members)
+}
+
+/// Checks that zeros follow the last member of an archive, which ends at byte `end`, and nothing else.
+fn check_end(content: &Content, end: u64) -> Result<()> {
+    /// An archive is a whole number of records, of 10 KiB by default.
+    const LOOKED_AT: u64 = 64 << 10;
+    let end = end.min(content.len());
+    let rest = content.read(end, (content.len() - end).min(LOOKED_AT) as usize)?;
+    match rest.iter().position(|&byte| byte != 0) {
+        Some(at) => {
+            let why = "bytes follow the end of the archive, such as those of another archive: give each \
+                       archive a file of its own";
+            Err(data(why).at_offset(end + at as u64))
+        }
+        None if rest.len() < HEADER => {
+            let why = "no end follows the last member: the archive is cut short or was not closed, write it \
+                       again";
+            Err(data(why).at_offset(content.len()))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Whether the entry is a sparse file in one of the newer formats. The content of such a file begins with a

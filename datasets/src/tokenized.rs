@@ -15,7 +15,7 @@ mod checked;
 mod source;
 
 use checked::encode;
-pub(crate) use checked::{Checked, Encoded, encode_with_places};
+pub(crate) use checked::{Checked, Encoded, encode_with_places, special_before};
 pub use source::TokenizedSource;
 
 /// The name of the field with the token ids.

@@ -26,6 +26,7 @@ def chats(
     add_generation_prompt: bool = False,
     max_tokens: int | None = None,
     today: str | None = None,
+    special_tokens: bool = True,
     split: str | None = None,
 ) -> Data:
     """Conversations as token ids, by the tokenizer's own chat template: fields ``ids`` and ``labels``.
@@ -35,7 +36,13 @@ def chats(
     folder of the hub: a column ``messages`` of lists of ``{"role": ..., "content": ...}``; the template also
     gets the columns ``tools`` and ``chat_template_kwargs``, if they exist. A conversation that the template
     refuses is an error with the template's message. The workers share the work; the lengths are counted once
-    and kept, see :func:`feedline.open`. Then :meth:`Data.packed` or :meth:`Data.unpadded`.
+    and kept, see :func:`feedline.open`. :attr:`Data.fate` counts the conversations that teach nothing: those
+    without an answer, or with ``max_tokens`` before it. Then :meth:`Data.packed` or :meth:`Data.unpadded`.
+
+    Prompt and completion are messages or texts, with a rule for each, as in TRL. Messages have the ids of
+    ``apply_chat_template`` and nothing else: BOS and end are in the template or nowhere. Texts have the
+    tokenizer's special tokens, such as BOS, unless ``special_tokens=False``; then the prompt; then the
+    completion, tokenized by itself, and ``eos_token``, unless it ends with that.
 
     Args:
         path: The conversations.
@@ -45,7 +52,9 @@ def chats(
             ``"preferences"``, of columns ``chosen`` and ``rejected`` and perhaps ``prompt``: fields ``chosen``,
             ``chosen.labels``, ``rejected``, ``rejected.labels``. All may be texts or messages.
         learn: ``"marked"``: what the template marks by ``{% generation %}``; a pair of texts: what is between
-            them, such as ``("<|im_start|>assistant\\n", "<|im_end|>")``, with the second; or ``"all"``.
+            them, such as ``("<|im_start|>assistant\\n", "<|im_end|>")``, with the second; or ``"all"``. An answer
+            without the second text is an error, unless it is an assistant's and ends the conversation; so are
+            texts between which no conversation has anything.
         template: A template other than that of the tokenizer.
         messages: The column of the messages.
         tools: The column of the tools.
@@ -55,6 +64,8 @@ def chats(
         max_tokens: Max tokens of a conversation; the first ones are kept.
         today: Today's date, such as ``"2026-03-05"``, for templates that ask for it. Without it they are
             refused, since the text would change every day.
+        special_tokens: Whether prompts that are texts begin with the tokens that the tokenizer adds before a
+            text. A prompt that begins with them does not get them twice.
         split: As for :func:`feedline.open`.
     """
     if of not in ("messages", "completions", "preferences"):
@@ -79,6 +90,7 @@ def chats(
         "add_generation_prompt": _options.flag("add_generation_prompt", add_generation_prompt),
         "max_tokens": _options.maybe("max_tokens", max_tokens),
         "today": today,
+        "special_tokens": _options.flag("special_tokens", special_tokens),
         "split": split,
     }
     return of_set(_feedline.open_chats(_options.path("path", path), _options.path("tokenizer", tokenizer), steps))

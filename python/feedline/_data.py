@@ -306,7 +306,9 @@ class Data:
     def negatives(self, fields: str | Sequence[str], count: int, items: int, *, seed: int = 0) -> Data:
         """Adds the field ``NAME.negatives``, ``int64 [count]``, where NAME is the first of ``fields``: items
         below ``items`` that the sample does not have in any of ``fields``. They are drawn anew in each epoch,
-        and depend only on ``seed``, the epoch and the sample.
+        and depend only on ``seed``, the epoch and the sample. Of a list that ``last=`` or ``max=`` of a table
+        cuts, all items count, and those that are cut off are held in memory: so call it before ``map``, which
+        may change the items.
 
         >>> import feedline
         >>> data = feedline.Data({"item": [2, 0]}).negatives("item", 3, 4)
@@ -351,7 +353,7 @@ class Data:
         ``cu_seqlens``, for attention kernels of variable lengths. The added fields are ``int32``.
         ``batch["cu_seqlens"].values`` is 0 and then the end of each document in the sequence of all windows
         of the batch; in a sample, of its window. :attr:`fate` counts the documents that were split, cut or
-        left out.
+        left out, and of conversations those whose labels are all -100.
 
         Args:
             field: The field, or several that are packed together, such as ``["ids", "weight"]``. The others

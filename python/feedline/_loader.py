@@ -128,8 +128,9 @@ class Loader:
             ``data.subset(order)``, without ``shuffle``.
         seed: The seed of all that is random: the order and the random numbers. Default: 0.
         last_batch: ``"keep"`` a short last batch, ``"drop"`` it, or ``"pad"`` it with samples of the epoch. With
-            ``"keep"`` each sample comes once, all ranks have the same number of steps and none gets an empty
-            batch: if fewer samples than ranks are left, the step before gives up some of its own. Only with
+            ``"keep"`` each sample comes once, all ranks have the same number of steps (not those of a
+            :class:`Source`) and none gets an empty batch: if fewer samples than ranks are left, the step before
+            gives up some of its own. Only with
                 batches of one row, or fewer samples than ranks in all, does a rank get a row of padding; its
                 ``batch.valid_rows`` is then 0.
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or a ``torch.device``.

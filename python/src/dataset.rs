@@ -47,6 +47,9 @@ pub(crate) struct DataSet {
     pub(crate) fate: Option<String>,
     /// The measured lengths of the samples, by field.
     pub(crate) lengths: Vec<(String, Vec<u32>)>,
+    /// For each field of labels, the tokens of each sample before the first that is learnt, if they were
+    /// counted.
+    pub(crate) before_labels: Vec<(String, Vec<u32>)>,
     /// The costs of packed windows: the number of items, and the squares of the lengths of the documents.
     pub(crate) costs: Option<[Vec<u32>; 2]>,
     /// The processes that read the set, if the set is written in Python.
@@ -68,6 +71,7 @@ impl DataSet {
             encoded: None,
             fate: None,
             lengths: Vec::new(),
+            before_labels: Vec::new(),
             costs: None,
             read_by: None,
             windows: None,
@@ -80,7 +84,10 @@ impl DataSet {
         let fields = set.spec().fields().iter().map(|field| field.name());
         let known = fields.filter_map(|name| Some((name.to_owned(), set.lengths(name).ok()?.to_vec())));
         let lengths = known.collect();
-        Self { lengths, ..Self::new(kind, set) }
+        let fields = set.spec().fields().iter().map(|field| field.name());
+        let counted = fields.filter_map(|name| Some((name.to_owned(), set.before_labels(name)?.to_vec())));
+        let before_labels = counted.collect();
+        Self { lengths, before_labels, ..Self::new(kind, set) }
     }
 
     /// This set, with the lengths of its samples in some fields of variable length.
@@ -118,6 +125,22 @@ impl DataSet {
         match self.lengths.iter().find(|(name, _)| name == field) {
             Some((_, known)) => Ok(known.clone()),
             None => lengths(&*self.set, field),
+        }
+    }
+
+    /// The lengths in `field`, and the tokens of each sample before the first that `labels` has, if it is
+    /// given. They are known, or one pass counts both. `None` if only the lengths are known.
+    pub(crate) fn lengths_with_labels(
+        &self,
+        field: &str,
+        labels: Option<&str>,
+    ) -> feedline::Result<(Vec<u32>, Option<Vec<u32>>)> {
+        match self.lengths.iter().find(|(name, _)| name == field) {
+            Some((_, known)) => {
+                let before = self.before_labels.iter().find(|(name, _)| Some(name.as_str()) == labels);
+                Ok((known.clone(), before.map(|(_, before)| before.clone())))
+            }
+            None => internal::lengths_with_labels(&*self.set, field, labels),
         }
     }
 
@@ -367,7 +390,7 @@ impl DataSet {
         mapped: Option<PyRef<'_, Self>>,
     ) -> PyResult<Self> {
         let mut set = OwnData::new(reader, len, &fields, fingerprint, calls, varies).map_err(raise)?;
-        set.has_random_geometry = mapped.is_some_and(|mapped| mapped.set.has_random_geometry());
+        set.mapped = mapped.map(|mapped| mapped.set.clone());
         Ok(Self { read_by: Some(set.read_by().clone()), ..Self::new("python", set) })
     }
 

@@ -60,8 +60,8 @@ pub(crate) struct OwnData {
     is_whole: bool,
     /// Whether samples depend on the epoch and on random numbers.
     varies: bool,
-    /// Whether the set that it maps crops pictures at random.
-    pub(crate) has_random_geometry: bool,
+    /// The set that it maps.
+    pub(crate) mapped: Option<Arc<dyn Dataset>>,
     /// Whether the global random generators are seeded before each sample.
     is_seeded: bool,
     /// The processes that read the set instead of this process.
@@ -101,19 +101,9 @@ impl OwnData {
         (is_batched, is_whole): (bool, bool),
         (varies, is_seeded): (bool, bool),
     ) -> feedline::Result<Self> {
-        let (spec, has_random_geometry, read_by) = (spec(fields)?, false, Arc::default());
-        let set = Self {
-            reader,
-            len,
-            spec,
-            fingerprint,
-            is_batched,
-            is_whole,
-            varies,
-            has_random_geometry,
-            is_seeded,
-            read_by,
-        };
+        let (spec, mapped, read_by) = (spec(fields)?, None, Arc::default());
+        let set =
+            Self { reader, len, spec, fingerprint, is_batched, is_whole, varies, mapped, is_seeded, read_by };
         Ok(set)
     }
 
@@ -218,7 +208,19 @@ impl Dataset for OwnData {
     }
 
     fn has_random_geometry(&self) -> bool {
-        self.has_random_geometry
+        self.mapped.as_ref().is_some_and(|mapped| mapped.has_random_geometry())
+    }
+
+    fn left_out(
+        &self,
+        id: u64,
+        field: usize,
+        epoch: u64,
+        _to: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), ReadError> {
+        let Some(mapped) = self.mapped.as_ref().filter(|mapped| id < mapped.len()) else { return Ok(()) };
+        let name = self.spec.fields().get(field).map_or("", |field| field.name());
+        internal::check_whole(&**mapped, name, id, epoch)
     }
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {

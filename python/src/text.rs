@@ -72,7 +72,8 @@ pub(crate) fn packed(py: Python<'_>, data: &DataSet, window: usize, packing: Pac
     detached(py, || {
         let Packing { fields, labels, pad, in_order, within, long, shuffle, padded } = packing;
         let first = fields.first().map(String::as_str).unwrap_or_default();
-        let lengths = data.lengths_of(first)?;
+        let given = labels.as_ref().filter(|(_, is_made)| !is_made).map(|(labels, _)| labels.as_str());
+        let (lengths, before) = data.lengths_with_labels(first, given)?;
         let mut builder = Packed::builder(data.set.clone(), &lengths, window);
         for field in &fields {
             builder = match pad.iter().find(|(name, _)| name == field) {
@@ -95,9 +96,27 @@ pub(crate) fn packed(py: Python<'_>, data: &DataSet, window: usize, packing: Pac
         let packed = if let Some(seed) = shuffle { builder.shuffle(seed) } else { builder }.build()?;
         let padding = 100.0 * packed.padding_share();
         let fate = format!("{}; {} windows, {padding:.2} % padding", packed.fate(), packed.len());
+        let kept = if long == "cut" { u32::try_from(window).unwrap_or(u32::MAX) } else { u32::MAX };
+        let fate = fate + &unlearnt(&lengths, before.as_deref().unwrap_or_default(), kept);
         let costs = [Cost::Items, Cost::Squares].map(|cost| packed.costs(cost));
         Ok(DataSet::new("packed", packed).with_fate(fate).with_costs(costs))
     })
+}
+
+/// How many documents teach nothing, by the tokens of each before the first label, and how many of them only
+/// because they are cut to `kept` tokens. Empty if there are none.
+fn unlearnt(lengths: &[u32], before: &[u32], kept: u32) -> String {
+    let documents = || lengths.iter().zip(before).filter(|(length, before)| **before >= kept.min(**length));
+    let cut = documents().filter(|(length, before)| before < length).count();
+    match (documents().count(), cut) {
+        (0, _) => String::new(),
+        (none, 0) => format!("; {none} documents teach nothing: all of their labels are -100"),
+        (none, cut) => {
+            format!(
+                "; {none} documents teach nothing: all of their labels are -100, of {cut} since they are cut"
+            )
+        }
+    }
 }
 
 fn long_of(long: &str) -> Long {
@@ -195,7 +214,12 @@ pub(crate) fn unpadded(
             Some((labels, false)) => builder.labels(labels),
             None => builder,
         };
-        Ok(DataSet::new("unpadded", builder.build()?))
+        let unpadded = DataSet::new("unpadded", builder.build()?);
+        // It has the documents as they are.
+        Ok(match &data.fate {
+            Some(fate) if !data.before_labels.is_empty() => unpadded.with_fate(fate.clone()),
+            _ => unpadded,
+        })
     })
 }
 
@@ -217,6 +241,7 @@ pub(crate) struct ChatSteps {
     add_generation_prompt: bool,
     max_tokens: Option<usize>,
     today: Option<String>,
+    special_tokens: bool,
     split: Option<String>,
 }
 
@@ -241,6 +266,7 @@ pub(crate) fn open_chats(py: Python<'_>, path: &str, tokenizer: &str, steps: Cha
         add_generation_prompt: steps.add_generation_prompt,
         max_tokens: steps.max_tokens,
         today: steps.today,
+        special_tokens: steps.special_tokens,
     };
     detached(py, || {
         let reader = open_with(path, &options)?;
@@ -249,7 +275,15 @@ pub(crate) fn open_chats(py: Python<'_>, path: &str, tokenizer: &str, steps: Cha
             "preferences" => Chats::preferences(reader, tokenizer, chat)?,
             _ => Chats::new(reader, tokenizer, chat)?,
         };
-        Ok(DataSet::ragged("chats", Ragged::measured(Box::new(chats))?))
+        let data = DataSet::ragged("chats", Ragged::measured(Box::new(chats))?);
+        let fate = data.before_labels.iter().map(|(labels, before)| {
+            let lengths = data.lengths_of(labels)?;
+            let none = lengths.iter().zip(before).filter(|(length, before)| *length == *before).count();
+            let of = labels.strip_suffix(".labels").map(|of| format!(" of {of}")).unwrap_or_default();
+            Ok(format!("{none} of {} conversations{of} teach nothing: all labels are -100", before.len()))
+        });
+        let fate = fate.collect::<feedline::Result<Vec<_>>>()?.join("; ");
+        Ok(data.with_fate(fate))
     })
 }
 

@@ -262,6 +262,33 @@ def test_lists_share_a_vocabulary_and_have_negatives(tmp_path: Path) -> None:
             feedline.table(path, **common | change)
 
 
+def test_negatives_are_no_items_of_a_list_that_is_cut(tmp_path: Path) -> None:
+    histories = [[0, 1, 2, 3, 4], [5], [], [6, 7, 0, 1]]
+    path = parquet(tmp_path, "sessions", {"history": histories, "id": [0, 1, 2, 3]})
+
+    def drawn(data: feedline.Data) -> dict[int, set[int]]:
+        seen: dict[int, set[int]] = {}
+        with feedline.Loader(data.negatives("history", 99, 8), 2, framework="numpy") as loader:
+            for batch in loader:
+                for row, items in zip(batch["id"].tolist(), batch["history.negatives"].tolist()):
+                    seen.setdefault(row, set()).update(items)
+        return seen
+
+    wanted = {row: set(range(8)) - set(items) for row, items in enumerate(histories)}
+    for cut in ({"last": {"history": 1}}, {"max": {"history": 2}}, {}):
+        data = feedline.table(path, **cut)  # type: ignore[arg-type]
+        train, val = data.split(0.5, 0.5, seed=1)
+        for part in (data, train, val, data.subset([3, 0]), data.skip(1), data.cached(1 << 20), data.repeat(2)):
+            rows = {int(row["id"]) for row in part}
+            assert drawn(part) == {row: wanted[row] for row in rows}
+        mapped = data.map(lambda row: row)
+        if cut:
+            with pytest.raises(feedline.ConfigError, match="call negatives first, and map afterwards"):
+                mapped.negatives("history", 1, 8)
+        else:
+            assert drawn(mapped) == wanted
+
+
 def test_unsigned_numbers_are_whole_numbers(tmp_path: Path) -> None:
     import pyarrow.parquet
 

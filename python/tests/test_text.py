@@ -190,6 +190,62 @@ def test_chats_become_ids_and_labels(tmp_path: Path) -> None:
             feedline.chats(path, folder, **options)  # type: ignore[arg-type]
 
 
+def test_chats_that_teach_nothing_are_counted_or_refused(tmp_path: Path) -> None:
+    folder = chat_tokenizer(tmp_path)
+    chat = [said("user", "Hi"), said("assistant", "Hi there")]
+    path = lines_of(tmp_path / "chats.jsonl", {"messages": chat}, {"messages": chat[:1]}, {"messages": chat})
+
+    def learnt(data: feedline.Data) -> int:
+        with feedline.Loader(data, 1, framework="numpy") as loader:
+            return sum(int((batch["labels"] != -100).sum()) for batch in loader)
+
+    data = feedline.chats(path, folder)
+    assert data.fate == "1 of 3 conversations teach nothing: all labels are -100"
+    assert data.unpadded("ids", labels="labels").fate == data.fate
+    packed = data.packed("ids", 8, labels="labels")
+    assert packed.fate is not None and packed.fate.endswith("; 1 documents teach nothing: all of their labels are -100")
+    assert learnt(packed) == 6
+    # Packing cuts the answers off, also of a part, whose lengths are counted anew.
+    for part, none in ((data, 3), (data.take(2), 2), (data.split(1.0)[0], 3)):
+        cut = part.packed("ids", 4, labels="labels", cut=True)
+        assert cut.fate is not None and f"; {none} documents teach nothing" in cut.fate, cut.fate
+        assert cut.fate.endswith(f", of {none - 1} since they are cut") and learnt(cut) == 0
+    assert "teach" not in (data.packed("ids", 8, labels=True).fate or "")
+    for max_tokens, none in ((4, 3), (5, 1)):
+        assert (feedline.chats(path, folder, max_tokens=max_tokens).fate or "").startswith(f"{none} of 3 conv")
+    pair = {"chosen": chat, "rejected": chat[:1], "prompt": ""}
+    fate = feedline.chats(lines_of(tmp_path / "pairs.jsonl", pair), folder, of="preferences", max_tokens=4).fate
+    assert fate is not None and fate.startswith("1 of 1 conversations of chosen teach nothing"), fate
+    for texts, why in (
+        (("<|assistant|>", "<|end|>"), "no conversation has a token to learn between"),
+        (("", "</s>"), "an empty text"),
+    ):
+        with pytest.raises(feedline.ConfigError, match=why):
+            feedline.chats(path, folder, learn=texts)
+    twice = lines_of(tmp_path / "twice.jsonl", {"messages": chat + chat})
+    with pytest.raises(feedline.Error, match='answer 1 of the conversation has no "<.eot.>" before the next') as raised:
+        feedline.chats(twice, folder, learn=("assistant :", "<|eot|>"))
+    assert raised.value.path == str(twice) and raised.value.sample == 0
+
+
+def test_prompts_that_are_texts_begin_as_the_tokenizer_begins_texts(tmp_path: Path) -> None:
+    folder = chat_tokenizer(tmp_path)
+    file = folder / "tokenizer.json"
+    parts = [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]
+    post = {
+        "type": "TemplateProcessing",
+        "single": parts,
+        "pair": [*parts, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}},
+    }
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"post_processor": post}))
+    texts = lines_of(tmp_path / "texts.jsonl", {"prompt": "Hi", "completion": "there"})
+    with_bos = feedline.chats(texts, folder, of="completions")
+    assert with_bos[0]["ids"].tolist() == [1, 6, 7, 2] and with_bos[0]["labels"].tolist() == [-100, -100, 7, 2]
+    without = feedline.chats(texts, folder, of="completions", special_tokens=False)
+    assert without[0]["ids"].tolist() == [6, 7, 2] and without.fingerprint != with_bos.fingerprint
+
+
 def test_a_token_budget_has_batches_of_similar_cost() -> None:
     data = chats().packed("ids", 6, labels=True, padded=False)
     assert data.costs().tolist() == [6, 5] and data.costs("squares").tolist() == [5, 3]

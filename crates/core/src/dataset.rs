@@ -110,6 +110,23 @@ pub trait Dataset: Send + Sync + 'static {
         false
     }
 
+    /// Calls `to` with the items of the list `field` that sample `id` has in `epoch` and its row leaves out,
+    /// in the bytes of the field's type, such as the items of a table's list before its last ten.
+    /// [`negatives`](Self::negatives) are none of them. The default is for rows of whole lists; a set that
+    /// reads from others passes on what they leave out.
+    ///
+    /// # Errors
+    /// Any error, such as that of a function of the samples, which may have changed the other items.
+    fn left_out(
+        &self,
+        _id: u64,
+        _field: usize,
+        _epoch: u64,
+        _to: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), ReadError> {
+        Ok(())
+    }
+
     /// Prepares samples of one batch, `ids`, for a later [`read`](Self::read): for sets where a read decodes
     /// or fetches a group of samples.
     ///
@@ -298,7 +315,9 @@ pub trait Dataset: Send + Sync + 'static {
     /// in each epoch, and are the same after a resume, on any worker and in any world.
     ///
     /// The fields hold whole numbers, one or several per sample, such as categories of a table. Numbers
-    /// outside of the range, such as padding, are ignored.
+    /// outside of the range, such as padding, are ignored. Of a list that a table cuts (`last`, `max`), all
+    /// items count, also those that rows [leave out](Self::left_out); the table holds these in memory. So
+    /// call `negatives` before [`map`](Self::map), which may change the items.
     ///
     /// ```
     /// use feedline_core::{CheckOptions, Dataset, InMemory, check_dataset};
@@ -311,7 +330,7 @@ pub trait Dataset: Send + Sync + 'static {
     ///
     /// # Errors
     /// `Config` for no negatives, items or fields, and a field that does not exist or is not of whole
-    /// numbers. A sample that has all items is an error when it is read.
+    /// numbers, or was cut before a `map`. A sample that has all items is an error when it is read.
     fn negatives(self, fields: &[&str], count: usize, items: u64, seed: u64) -> crate::Result<Negatives>
     where
         Self: Sized,

@@ -2,7 +2,7 @@
 
 use crate::memory::lengthen;
 use crate::source::Source;
-use crate::{Context, Dataset, Error, ErrorKind, Layout, ReadError, Result, Row, Rows};
+use crate::{Context, DType, Dataset, Error, ErrorKind, Layout, ReadError, Result, Row, Rows};
 
 /// The number of items of each sample of `dataset` in the ragged field `field`, in epoch 0: for
 /// [`Sampler::bucketed`](crate::Sampler::bucketed) and [`Packed`](crate::Packed).
@@ -13,6 +13,23 @@ use crate::{Context, Dataset, Error, ErrorKind, Layout, ReadError, Result, Row, 
 /// `Config` for a field that does not exist or is not ragged; `Sample` for a sample that cannot be read, with
 /// its id and its file.
 pub fn lengths(dataset: &dyn Dataset, field: &str) -> Result<Vec<u32>> {
+    lengths_with_labels(dataset, field, None).map(|(lengths, _)| lengths)
+}
+
+/// The number of tokens before the first that is learnt: whose label is not -100. The first token does not
+/// count, since nothing predicts it. All tokens if none is learnt.
+pub fn before_labels(labels: impl ExactSizeIterator<Item = i64> + Clone) -> usize {
+    let learnt = labels.clone().skip(1).position(|label| label != -100);
+    learnt.map_or(labels.len(), |at| at + 1)
+}
+
+/// As [`lengths`], and for the field of labels `labels`, the tokens of each sample [before the first
+/// label](before_labels); `None` if it is not of one `i64` or `i32` per token.
+pub fn lengths_with_labels(
+    dataset: &dyn Dataset,
+    field: &str,
+    labels: Option<&str>,
+) -> Result<(Vec<u32>, Option<Vec<u32>>)> {
     // Called once: a faulty data set may answer differently at each call.
     let (len, spec) = (dataset.len(), dataset.spec());
     let index = spec.index_of(field)?;
@@ -23,20 +40,37 @@ pub fn lengths(dataset: &dyn Dataset, field: &str) -> Result<Vec<u32>> {
     let (mut one, mut context) = (OneRow::default(), Context::new(0, 0));
     let layout = Layout::new(spec, 1)?;
     let item = spec.fields()[index].item_bytes();
-    let mut lengths = Vec::new();
+    let labels = labels.and_then(|labels| spec.index_of(labels).ok());
+    let labels = labels.filter(|&labels| {
+        let field = &spec.fields()[labels];
+        let is_label = matches!((field.dtype(), field.item_bytes()), (DType::I64, 8) | (DType::I32, 4));
+        field.as_ragged().is_some() && is_label
+    });
+    let before = |row: &ReadRow<'_>, labels: usize| match spec.fields()[labels].dtype() {
+        DType::I64 => {
+            before_labels(row.values(labels).as_chunks().0.iter().map(|&of| i64::from_le_bytes(of)))
+        }
+        _ => {
+            let labels = row.values(labels).as_chunks().0.iter();
+            before_labels(labels.map(|&of| i64::from(i32::from_le_bytes(of))))
+        }
+    };
+    let (mut lengths, mut learnt) = (Vec::new(), labels.map(|_| Vec::new()));
     for id in 0..len {
         let items = context.sample(0, id, |context| {
-            one.read(dataset, &layout, id, context).map(|row| row.values(index).len() / item)
+            let row = one.read(dataset, &layout, id, context)?;
+            Ok::<_, ReadError>((row.values(index).len() / item, labels.map(|labels| before(&row, labels))))
         });
-        let items = items.map_err(|error| {
+        let (items, before) = items.map_err(|error| {
             let error =
                 Error::new(ErrorKind::Sample, "cannot read a sample").with_source(error).at_sample(id);
             dataset.path(id).map_or(error.clone(), |path| error.at_path(path))
         })?;
         // Fewer than 2^31.
         lengths.push(items as u32);
+        learnt.iter_mut().zip(before).for_each(|(learnt, before)| learnt.push(before as u32));
     }
-    Ok(lengths)
+    Ok((lengths, learnt))
 }
 
 /// Memory for one sample of another set, used again for the next one.

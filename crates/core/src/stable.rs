@@ -58,6 +58,16 @@ impl Dataset for StableDataset {
         self.inner.column(field)
     }
 
+    fn left_out(
+        &self,
+        id: u64,
+        field: usize,
+        epoch: u64,
+        to: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), ReadError> {
+        self.inner.left_out(id, field, epoch, to)
+    }
+
     forward!(self => self.inner);
 
     fn fingerprint(&self) -> u64 {

@@ -150,6 +150,20 @@ impl Dataset for Unpadded {
         self.inner.has_random_geometry()
     }
 
+    fn left_out(
+        &self,
+        id: u64,
+        field: usize,
+        epoch: u64,
+        to: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), ReadError> {
+        let name = self.spec.fields().get(field).map(crate::Field::name);
+        match name.and_then(|name| self.inner.spec().index_of(name).ok()) {
+            Some(field) => self.inner.left_out(id, field, epoch, to),
+            None => Ok(()),
+        }
+    }
+
     fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
         self.inner.prefetch(ids, context)
     }

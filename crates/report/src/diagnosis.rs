@@ -194,13 +194,19 @@ impl Diagnosis {
             ),
             Bound::DeviceMap if setup.lanes_read_host => format!(
                 "lane-bound: {waits} for {}; more workers will not help: let them do less per batch, such as \
-                 smaller pictures, or {}",
+                 smaller pictures{}",
                 stages.describe(bound),
-                named(
-                    "add a lane (device_lanes), and from Decode::Gpu change to Decode::Auto, which decodes \
-                     on the CPU too",
-                    "change from decode=\"gpu\" to decode=\"auto\", which decodes on the CPU too"
-                )
+                match setup.lanes_use_cpu {
+                    true => named(
+                        ", or add a lane (device_lanes), if the machine has cores to spare",
+                        "; they decode on the CPU too, so a machine with more cores helps",
+                    ),
+                    false => named(
+                        ", or add a lane (device_lanes), and from Decode::Gpu change to Decode::Auto, which \
+                         decodes on the CPU too",
+                        ", or change from decode=\"gpu\" to decode=\"auto\", which decodes on the CPU too",
+                    ),
+                }
             ),
             Bound::DeviceMap => format!(
                 "device-map-bound: {waits} for {}; more workers will not help: let it do less per batch{}",
@@ -399,6 +405,15 @@ mod tests {
         assert!(diagnosis.text.starts_with("lane-bound: the consumer waits "), "{diagnosis}");
         assert!(diagnosis.text.contains(words), "{diagnosis}");
         assert!(!diagnosis.text.contains("CUDA_DEVICE_MAX_CONNECTIONS"), "{diagnosis}");
+        // The advice is what is not done yet.
+        for (lanes_use_cpu, advice) in
+            [(false, "from Decode::Gpu change to Decode::Auto"), (true, "add a lane")]
+        {
+            let setup = Setup { lanes_use_cpu, ..setup };
+            let diagnosis = Diagnosis::on(16, &setup, &service, &account, None);
+            assert!(diagnosis.text.contains(advice), "{diagnosis}");
+            assert_eq!(diagnosis.text.contains("Decode::"), !lanes_use_cpu, "{diagnosis}");
+        }
         let setup = Setup { has_few_queues: true, ..setup };
         let diagnosis = Diagnosis::on(16, &setup, &service, &account, None);
         assert!(

@@ -490,6 +490,7 @@ mod tests {
             batch_bytes: usize::MAX,
             map_lanes: usize::MAX,
             lanes_read_host: false,
+            lanes_use_cpu: false,
             has_few_queues: true,
             is_source: true,
             is_zero_copy: false,

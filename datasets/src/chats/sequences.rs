@@ -6,11 +6,11 @@ use std::ops::Range;
 use feedline_core::{Error, ErrorKind, Result};
 
 use super::{Chats, Learn};
-use crate::Values;
 use crate::error::{data, one_line};
 use crate::template::value::{Dict, Value, list, text};
 use crate::template::{Rendered, parsed};
-use crate::tokenized::{Encoded, encode_with_places};
+use crate::tokenized::{Encoded, encode_with_places, special_before};
+use crate::{Reader, Values};
 
 impl Chats {
     /// The ids and labels of each sequence of a sample.
@@ -112,7 +112,14 @@ impl Chats {
         let rendered = self.rendered(messages.to_vec(), tools, variables, prompt)?;
         let spans = match &self.options.learn {
             Learn::Marked => rendered.spans,
-            Learn::Between { start, end } => between(&rendered.text, start, end),
+            Learn::Between { start, end } => {
+                let last = match messages.last() {
+                    _ if prompt => Last::Prompt,
+                    Some(Value::Dict(last)) if last.text("role").is_some_and(is_assistant) => Last::Answer,
+                    _ => Last::Other,
+                };
+                between(&rendered.text, start, end, last)?
+            }
             Learn::All => std::iter::once(0..usize::MAX).collect(),
         };
         let (ids, places) = self.encode(&rendered.text)?;
@@ -141,7 +148,8 @@ impl Chats {
                 (before, all)
             }
             (Part::Text(prompt), Part::Text(answer)) => {
-                let (before, _) = self.encode(prompt)?;
+                let special = self.special_tokens(prompt, &answer)?;
+                let before = [special, self.encode(prompt)?.0].concat();
                 let (answer, _) = self.encode(&answer)?;
                 let end = self.template.token("eos_token").map(|end| self.encode(end)).transpose()?;
                 let end = end.map(|(ids, _)| ids).filter(|end| !answer.ends_with(end)).unwrap_or_default();
@@ -165,10 +173,37 @@ impl Chats {
 
     /// The ids of a text, and the character range of each id.
     fn encode(&self, text: &str) -> Result<Encoded> {
-        encode_with_places(&self.tokenizer, text).map_err(|error| {
-            let why = format!("a conversation cannot be tokenized by {}", self.tokenizer_path.display());
-            Error::new(ErrorKind::Sample, one_line(why)).with_source(one_line(error))
-        })
+        encode_with_places(&self.tokenizer, text).map_err(|error| self.not_encoded(error))
+    }
+
+    fn not_encoded(&self, error: impl std::fmt::Display) -> Error {
+        let why = format!("a conversation cannot be tokenized by {}", self.tokenizer_path.display());
+        Error::new(ErrorKind::Sample, one_line(why)).with_source(one_line(error))
+    }
+
+    /// The special tokens before a prompt that is a text, and is followed by `answer`: none if the text has
+    /// them already.
+    fn special_tokens(&self, prompt: &str, answer: &str) -> Result<Vec<u32>> {
+        if !self.options.special_tokens {
+            return Ok(Vec::new());
+        }
+        let text = if prompt.is_empty() { answer } else { prompt };
+        let (special, ids) =
+            special_before(&self.tokenizer, text).map_err(|error| self.not_encoded(error))?;
+        Ok(if ids.starts_with(&special) { Vec::new() } else { special })
+    }
+
+    /// Whether the first prompt is a text that gets special tokens.
+    pub(super) fn begins_with_special_tokens(&self) -> bool {
+        let (mut values, Some(answer)) = (Values::new(), self.columns.answers[0]) else { return false };
+        if self.is_empty() || self.reader.read(0, &mut values).is_err() {
+            return false;
+        }
+        let text = |field: usize| String::from_utf8_lossy(&values.fields()[field].bytes).into_owned();
+        let prompt = self.columns.prompt.map(text).unwrap_or_default();
+        let answer = text(answer);
+        let is_text = matches!(self.message(&answer), Ok(Part::Text(_)));
+        is_text && self.special_tokens(&prompt, &answer).is_ok_and(|special| !special.is_empty())
     }
 }
 
@@ -186,21 +221,45 @@ pub(super) struct Sequence {
     pub(super) learnt: Vec<bool>,
 }
 
+/// What a conversation ends with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Last {
+    /// An answer.
+    Answer,
+    /// The beginning of an answer, which the template adds.
+    Prompt,
+    /// A message of another role.
+    Other,
+}
+
+/// Whether the role of a message is that of answers.
+fn is_assistant(role: &Value) -> bool {
+    role.as_text() == Some("assistant")
+}
+
 /// The character ranges after each `start`, up to and including the next `end`.
-fn between(text: &str, start: &str, end: &str) -> Vec<Range<usize>> {
+fn between(text: &str, start: &str, end: &str, last: Last) -> Result<Vec<Range<usize>>> {
     let (mut spans, mut at) = (Vec::new(), 0);
-    if start.is_empty() {
-        return spans;
-    }
     let chars = |at: usize| text[..at].chars().count();
     while let Some(found) = text[at..].find(start) {
         let first = at + found + start.len();
-        let last = match text[first..].find(end) {
+        let (ends, next) = (text[first..].find(end), text[first..].find(start));
+        at = match ends.filter(|ends| next.is_none_or(|next| *ends <= next)) {
             Some(found) => first + found + end.len(),
-            None => text.len(),
+            None if next.is_none() && last == Last::Prompt => break,
+            None if next.is_none() && last == Last::Answer => text.len(),
+            None => {
+                let (number, other) = (spans.len() + 1, if next.is_some() { "the next" } else { "the end" });
+                return Err(Error::new(
+                    ErrorKind::Sample,
+                    format!(
+                        "answer {number} of the conversation has no {end:?} before {other}, so that tokens of \
+                         others would be learnt: give the text that ends an answer"
+                    ),
+                ));
+            }
         };
-        spans.push(chars(first)..chars(last));
-        at = last;
+        spans.push(chars(first)..chars(at));
     }
-    spans
+    Ok(spans)
 }

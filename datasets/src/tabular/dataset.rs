@@ -93,6 +93,16 @@ impl Dataset for TableDataset {
         self.rows().column(field)
     }
 
+    fn left_out(
+        &self,
+        id: u64,
+        field: usize,
+        epoch: u64,
+        to: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), ReadError> {
+        self.rows().left_out(id, field, epoch, to)
+    }
+
     fn block_shuffle(&self) -> Option<(u64, u64)> {
         self.rows().block_shuffle()
     }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use feedline_core::{DType, Fingerprint, Prefetched, Result, StridedColumn};
 
@@ -72,7 +72,17 @@ pub(super) fn kept<'a>(columns: impl IntoIterator<Item = &'a Column>, fields: us
 pub(super) struct TableReader {
     reader: Box<dyn Reader>,
     made: Arc<Made>,
+    /// For each field, the items that its list is cut by. They are found when they are first asked for.
+    left_out: Vec<OnceLock<LeftOut>>,
     fingerprint: u64,
+}
+
+/// The items of each row that a list is cut by.
+#[derive(Debug)]
+struct LeftOut {
+    /// The end of each row's items in `bytes`.
+    ends: Vec<usize>,
+    bytes: Vec<u8>,
 }
 
 /// The rules for making the fields.
@@ -111,8 +121,17 @@ struct Kept {
 
 impl Kept {
     fn part_of(self, value: &[u8]) -> &[u8] {
+        self.parts_of(value).0
+    }
+
+    /// The part that is kept, and the rest.
+    fn parts_of(self, value: &[u8]) -> (&[u8], &[u8]) {
         let bytes = (self.cut.max.saturating_mul(self.item_bytes)).min(value.len());
-        if self.cut.is_last { &value[value.len() - bytes..] } else { &value[..bytes] }
+        if self.cut.is_last {
+            let (rest, last) = value.split_at(value.len() - bytes);
+            return (last, rest);
+        }
+        value.split_at(bytes)
     }
 }
 
@@ -175,7 +194,25 @@ impl TableReader {
     pub(super) fn new(reader: Box<dyn Reader>, made: Made, text: &str) -> Result<Self> {
         let of_reader = Fingerprint::checked(|| reader.fingerprint())?;
         let fingerprint = Fingerprint::new().number(of_reader).bytes(text.as_bytes()).value();
-        Ok(Self { reader, made: made.into(), fingerprint })
+        let left_out = made.cuts.iter().map(|_| OnceLock::new()).collect();
+        Ok(Self { reader, made: made.into(), left_out, fingerprint })
+    }
+
+    /// The items that the list `field` is cut by, of all rows. Of a row that cannot be read, there are none.
+    fn find_left_out(&self, field: usize, kept: Kept) -> LeftOut {
+        let mut left_out = LeftOut { ends: Vec::new(), bytes: Vec::new() };
+        let (mut values, mut scratch) = (Values::new(), Scratch::default());
+        for row in 0..self.reader.len() {
+            let bytes = &mut left_out.bytes;
+            let _ = self.visit_whole(row, &mut values, &mut scratch, &mut |of, value| {
+                if of == field {
+                    bytes.extend_from_slice(kept.parts_of(value).1);
+                }
+                Ok(())
+            });
+            left_out.ends.push(left_out.bytes.len());
+        }
+        left_out
     }
 
     /// For each column with categories, its name and the categories.
@@ -183,12 +220,13 @@ impl TableReader {
         &self.made.classes
     }
 
-    fn visit_with(
+    /// Visits a row whose lists are not cut.
+    fn visit_whole(
         &self,
         sample: u64,
         values: &mut Values,
-        to: &mut Visit<'_>,
         Scratch { parts, numbers }: &mut Scratch,
+        to: &mut Visit<'_>,
     ) -> Result<()> {
         parts.read((&*self.reader, &self.made.kept), sample, values, &mut |field, bytes| match self
             .made
@@ -197,14 +235,14 @@ impl TableReader {
             .copied()
             .flatten()
         {
-            Some(passed) => to(passed, self.made.cut(passed, bytes)),
+            Some(passed) => to(passed, bytes),
             None => Ok(()),
         })?;
         for (index, rule) in self.made.fields.iter().enumerate() {
             match rule {
                 Rule::Pass => {}
                 Rule::Fill(cell) if parts.is_there(cell.present) => {
-                    to(index, self.made.cut(index, parts.value(cell.field)))?;
+                    to(index, parts.value(cell.field))?;
                 }
                 Rule::Listed(cell, items) => {
                     numbers.clear();
@@ -213,7 +251,7 @@ impl TableReader {
                     } else if cell.fill.is_none() {
                         return Err(missing(&cell.name, sample));
                     }
-                    to(index, self.made.cut(index, numbers))?;
+                    to(index, numbers)?;
                 }
                 Rule::Fill(cell) => {
                     to(index, cell.fill.as_deref().ok_or_else(|| missing(&cell.name, sample))?)?;
@@ -375,7 +413,8 @@ impl Reader for TableReader {
     fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
         // Take the scratch memory out: the reader may be a table too, and use it.
         let mut scratch = SCRATCH.take();
-        let visited = self.visit_with(sample, values, to, &mut scratch);
+        let cut = &mut |field, value: &[u8]| to(field, self.made.cut(field, value));
+        let visited = self.visit_whole(sample, values, &mut scratch, cut);
         SCRATCH.set(scratch);
         visited.map_err(|error| {
             let error = if error.sample().is_some() { error } else { error.at_sample(sample) };
@@ -389,6 +428,21 @@ impl Reader for TableReader {
 
     fn slice(&self, sample: u64, field: usize) -> Option<&[u8]> {
         self.reader.slice(sample, (*self.made.same.get(field)?)?)
+    }
+
+    fn left_out(&self, sample: u64, field: usize, to: &mut dyn FnMut(&[u8])) {
+        if let Some(&Some(kept)) = self.made.cuts.get(field) {
+            let LeftOut { ends, bytes } =
+                self.left_out[field].get_or_init(|| self.find_left_out(field, kept));
+            let row = sample as usize;
+            if let Some(&end) = ends.get(row) {
+                to(&bytes[row.checked_sub(1).map_or(0, |before| ends[before])..end]);
+            }
+        }
+        // The reader may be a table too.
+        if let Some(of) = self.made.passed.iter().position(|&passed| passed == Some(field)) {
+            self.reader.left_out(sample, of, to);
+        }
     }
 
     fn ticks_per_day(&self, field: usize) -> Option<u64> {

@@ -113,6 +113,7 @@ impl TokenDocuments {
     /// The documents of `content` that `index` lists.
     pub(crate) fn of_index(path: PathBuf, content: Content, index: Index) -> Result<Self> {
         index.ids(&content).map_err(|error| error.at_path(&path))?;
+        index.check_sequences(content.len()).map_err(|error| error.at_path(path.with_extension("idx")))?;
         let dtype = index.dtype();
         let ids = ElementType::Number(widened(dtype));
         let mut fields = vec![SchemaField::variable("ids", ids)];

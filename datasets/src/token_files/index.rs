@@ -19,7 +19,7 @@ use crate::error::data;
 const MEGATRON: &[u8] = b"MMIDIDX\0\0";
 const FAIRSEQ: &[u8] = b"TNTIDX\0\0";
 
-/// The number of sequences whose lengths are read at a time.
+/// The number of elements of an array that are read at a time.
 const BLOCK: u64 = 1 << 16;
 
 /// Whether a file that begins with `start` is an index.
@@ -191,7 +191,8 @@ impl Index {
         Ok(bin.len() / size)
     }
 
-    /// Compares the ends of the lists with the `.bin`. Reading a document checks that document.
+    /// Compares the ends of the lists with the `.bin` of `ids` bytes.
+    /// [`check_sequences`](Self::check_sequences) compares the rest.
     fn check(&self, ids: u64) -> Result<()> {
         if let Some(list) = self.list {
             let wrong = |at: u64, found: i64, expected: u64| {
@@ -210,9 +211,66 @@ impl Index {
                 }
             }
         }
-        match self.sequences.checked_sub(1) {
-            Some(last) => self.sequence(last, ids).map(drop),
-            None => Ok(()),
+        let end = match self.sequences.checked_sub(1) {
+            Some(last) => {
+                let Sequence { first, ids: length } = self.sequence(last, ids)?;
+                first + length * self.dtype.size() as u64
+            }
+            None => 0,
+        };
+        if end == ids {
+            return Ok(());
+        }
+        let why = format!(
+            "the {} sequences end at byte {end} of a .bin of {ids} bytes: the files are of different runs, \
+             write both again",
+            self.sequences
+        );
+        Err(data(why).at_offset(self.starts.first + 8 * self.sequences.saturating_sub(1)))
+    }
+
+    /// Checks that the sequences fill a `.bin` of `ids` bytes, one after the other, and that the list of
+    /// documents ascends. So a wrong length, start or type is an error. Reads the whole index.
+    pub(crate) fn check_sequences(&self, ids: u64) -> Result<()> {
+        let (size, mut first, mut end) = (self.dtype.size() as u64, 0, 0_u64);
+        while first < self.sequences {
+            let of = first..self.sequences;
+            let (lengths, starts) = (self.block(self.lengths, of.clone())?, self.block(self.starts, of)?);
+            for (sequence, (&length, &start)) in (first..).zip(lengths.iter().zip(&starts)) {
+                if u64::try_from(start).ok().and_then(|start| start.checked_mul(self.unit)) != Some(end) {
+                    let why = format!(
+                        "sequence {sequence} begins at {start}, and the ids before it end at byte {end}: the \
+                         index is damaged or of another .bin, write both files again"
+                    );
+                    return Err(data(why).at_offset(self.starts.first + 8 * sequence));
+                }
+                let bytes = u64::try_from(length).ok().and_then(|length| length.checked_mul(size));
+                end = match bytes.and_then(|bytes| end.checked_add(bytes)).filter(|end| *end <= ids) {
+                    Some(end) => end,
+                    // This is an error that names the sequence.
+                    None => self.sequence(sequence, ids).map(|_| end)?,
+                };
+            }
+            first += lengths.len() as u64;
+        }
+        let (mut document, mut last) = (0, 0);
+        while let Some(list) = self.list.filter(|_| document < self.documents) {
+            let begins = self.block(list, document..self.documents)?;
+            for &begin in &begins {
+                if begin < last {
+                    let why = format!(
+                        "entry {document} of the list of documents is {begin}, below the one before, {last}"
+                    );
+                    let why = why + ": the index is damaged, fetch it again";
+                    return Err(data(why).at_offset(list.first + 8 * document));
+                }
+                (document, last) = (document + 1, begin);
+            }
+        }
+        // The last entry, the number of the sequences, was compared when the index was opened.
+        match u64::try_from(last) {
+            Ok(last) if last <= self.sequences => self.content.check_unchanged(),
+            _ => self.document(self.documents.saturating_sub(1)).map(drop),
         }
     }
 
@@ -279,7 +337,7 @@ impl Index {
             for sequence in sequences.clone() {
                 if sequence < from || sequence >= from + lengths.len() as u64 {
                     from = sequence;
-                    lengths = self.block(sequence)?;
+                    lengths = self.block(self.lengths, sequence..self.sequences)?;
                 }
                 ids = ids.saturating_add(lengths[(sequence - from) as usize]);
             }
@@ -294,11 +352,11 @@ impl Index {
         Ok(counts)
     }
 
-    /// The lengths of a block of sequences, from `first` on.
-    fn block(&self, first: u64) -> Result<Vec<i64>> {
-        let count = BLOCK.min(self.sequences - first);
-        let width = self.lengths.width;
-        let bytes = self.content.read(self.lengths.first + first * width, (count * width) as usize)?;
+    /// Numbers of an array: those of `part`, or as many as a block has.
+    fn block(&self, array: Array, part: Range<u64>) -> Result<Vec<i64>> {
+        let count = BLOCK.min(part.end - part.start);
+        let width = array.width;
+        let bytes = self.content.read(array.first + part.start * width, (count * width) as usize)?;
         Ok(bytes.chunks_exact(width as usize).map(signed).collect())
     }
 }

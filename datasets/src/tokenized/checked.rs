@@ -50,6 +50,18 @@ pub(crate) fn encode_with_places(tokenizer: &Checked, text: &str) -> Result<Enco
     Ok((encoded.get_ids().to_vec(), encoded.get_offsets().to_vec()))
 }
 
+/// The special tokens that the tokenizer adds before `text`, and the ids of `text` without any.
+///
+/// # Errors
+/// As [`encode`].
+pub(crate) fn special_before(tokenizer: &Checked, text: &str) -> Result<(Vec<u32>, Vec<u32>)> {
+    let encoded = checked(|| tokenizer.encode_fast(text, true))?;
+    let (ids, mask) = (encoded.get_ids(), encoded.get_special_tokens_mask());
+    let before = mask.iter().take_while(|&&is_special| is_special == 1).count();
+    let text = ids.iter().zip(mask).filter(|(_, is_special)| **is_special == 0);
+    Ok((ids[..before].to_vec(), text.map(|(id, _)| *id).collect()))
+}
+
 /// The result of `encode`, or the error of a normalizer that the crate dropped.
 fn checked(encode: impl FnOnce() -> Result<Encoding>) -> Result<Encoding> {
     DROPPED.set(None);

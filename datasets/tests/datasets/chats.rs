@@ -240,6 +240,167 @@ fn open_sample(path: &Path, folder: &Path) -> Box<dyn Reader> {
     Box::new(Chats::open(path, folder, ChatOptions::default()).unwrap())
 }
 
+/// Chats of one template that writes texts around answers, and none at the end of the last one.
+fn around(dir: &Path, chats: &[&[(&str, &str)]], learn: [&str; 2], prompt: bool) -> Result<Chats, String> {
+    let message = |(role, content): &(&str, &str)| json!({"role": role, "content": content});
+    let line = |chat: &&[(&str, &str)]| {
+        json!({"messages": chat.iter().map(message).collect::<Vec<_>>()}).to_string() + "\n"
+    };
+    let text: String = chats.iter().map(line).collect();
+    let path = write(dir, "around.jsonl", text.as_bytes());
+    let template = "{% for m in messages %}{{ m.role }} : {{ m.content }} {% endfor %}\
+        {% if add_generation_prompt %}assistant : {% endif %}";
+    let [start, end] = learn.map(str::to_owned);
+    let options = ChatOptions {
+        template: Some(template.into()),
+        learn: Learn::Between { start, end },
+        add_generation_prompt: prompt,
+        ..ChatOptions::default()
+    };
+    Chats::open(path, tokenizer(dir), options).map_err(|error| error.to_string())
+}
+
+#[test]
+fn an_answer_without_its_end_never_teaches_the_words_of_another_role() {
+    let dir = tempfile::tempdir().unwrap();
+    let (asked, said) = (("user", "Hi"), ("assistant", "Hello"));
+    let labels = |chats: &[&[(&str, &str)]], learn, prompt| -> Result<Vec<Vec<i64>>, String> {
+        let chats = around(dir.path(), chats, learn, prompt)?;
+        (0..chats.len()).map(|sample| pairs(&chats, sample).map(|pair| pair[1].clone())).collect()
+    };
+    let no = -100;
+    // The end of an answer is the beginning of the next question, and the last answer has none.
+    let learn = ["assistant :", "user :"];
+    assert_eq!(labels(&[&[asked, said]], learn, false).unwrap(), [[no, no, no, no, no, 8]]);
+    assert_eq!(
+        labels(&[&[asked, said, asked, said]], learn, false).unwrap(),
+        [[no, no, no, no, no, 8, 3, 6, no, no, no, 8]]
+    );
+    // Words of the user would follow an answer that never ends.
+    let never = ["assistant :", "<|eot|>"];
+    for chat in [&[asked, said, asked, said][..], &[asked, said, asked], &[asked, said, ("system", "Bye")]] {
+        let error = labels(&[&[asked, said], chat], never, false).unwrap_err();
+        assert!(error.contains("answer 1 of the conversation has no \"<|eot|>\" before"), "{error}");
+        assert!(error.contains("around.jsonl"), "{error}");
+    }
+    // The beginning of an answer that is to be written is not learnt.
+    assert_eq!(
+        labels(&[&[asked, said, asked]], learn, true).unwrap(),
+        [[no, no, no, no, no, 8, 3, 6, no, no, no]]
+    );
+    // Texts that never occur, or that are empty.
+    for (learn, part) in [
+        (["<|assistant|>", "<|end|>"], "no conversation has a token to learn between \"<|assistant|>\" and"),
+        (["", "user"], "an empty text"),
+        (["assistant", ""], "an empty text"),
+    ] {
+        let error = labels(&[&[asked, said], &[asked]], learn, false).unwrap_err();
+        assert!(error.contains(part), "{error}");
+    }
+    // Some conversations without an answer are no error.
+    assert_eq!(labels(&[&[asked], &[asked, said]], learn, false).unwrap()[0], [no; 3]);
+}
+
+#[test]
+fn conversations_that_teach_nothing_are_found_by_their_labels() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = tokenizer(dir.path());
+    let said = |role: &str, content: &str| json!({"role": role, "content": content});
+    let chats = [
+        json!({"messages": [said("user", "Hi"), said("assistant", "Hello")]}),
+        json!({"messages": [said("user", "Hi")]}),
+        json!({"messages": [said("user", "Hi 2 + 2 = 4"), said("assistant", "Bye")]}),
+        json!({"messages": []}),
+    ];
+    let text: String = chats.iter().map(|line| format!("{line}\n")).collect();
+    let path = write(dir.path(), "few.jsonl", text.as_bytes());
+    let cache = dir.path().join("lengths");
+    let measured = |max_tokens: Option<usize>| {
+        let chats = Chats::open(&path, &folder, ChatOptions { max_tokens, ..Default::default() }).unwrap();
+        Ragged::measured_at(Box::new(chats), &cache).unwrap()
+    };
+    // From a pass, and from its file.
+    for _ in 0..2 {
+        let data = measured(None);
+        assert_eq!(data.lengths("labels").unwrap(), [7, 3, 12, 0]);
+        assert_eq!(data.before_labels("labels").unwrap(), [5, 3, 10, 0]);
+        assert_eq!(data.before_labels("ids"), None);
+    }
+    let data = measured(Some(8));
+    assert_eq!(data.lengths("labels").unwrap(), [7, 3, 8, 0]);
+    assert_eq!(data.before_labels("labels").unwrap(), [5, 3, 8, 0], "the answer is cut off");
+    let text = json!({"prompt": [], "chosen": [said("user", "Hi"), said("assistant", "Hello")],
+        "rejected": [said("user", "Hi"), said("assistant", "2 4")]});
+    let path = write(dir.path(), "pair.jsonl", format!("{text}\n").as_bytes());
+    let pairs = Chats::preferences(open(&path).unwrap(), &folder, ChatOptions::default());
+    let data = Ragged::measured(Box::new(pairs.unwrap())).unwrap();
+    assert_eq!(data.before_labels("rejected.labels").unwrap(), [5]);
+    // The first token is predicted from nothing: a conversation that has no other teaches nothing.
+    let options = ChatOptions { learn: Learn::All, max_tokens: Some(1), ..Default::default() };
+    let path = write(dir.path(), "few.jsonl", format!("{}\n", chats[0]).as_bytes());
+    let data = Ragged::measured(Box::new(Chats::open(&path, &folder, options).unwrap())).unwrap();
+    assert_eq!((data.lengths("ids").unwrap(), data.before_labels("labels")), (&[1][..], Some(&[1][..])));
+}
+
+#[test]
+fn prompts_that_are_texts_get_the_special_tokens_of_the_tokenizer_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = tokenizer(dir.path());
+    let file = folder.join("tokenizer.json");
+    let mut json: Json = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    json["post_processor"] = json!({
+        "type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
+            {"SpecialToken": {"id": "</s>", "type_id": 0}}],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]},
+            "</s>": {"id": "</s>", "ids": [2], "tokens": ["</s>"]}},
+    });
+    let lines = [
+        json!({"prompt": "2 + 2 =", "completion": "4", "chosen": "4", "rejected": "2"}),
+        json!({"prompt": "<s> Hi", "completion": "Hello </s>", "chosen": "Bye", "rejected": "Hi"}),
+        json!({"prompt": "", "completion": "Hello", "chosen": "<s> Hi", "rejected": "Hi"}),
+    ];
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let path = write(dir.path(), "texts.jsonl", text.as_bytes());
+    let open = |special_tokens| {
+        let options = ChatOptions { special_tokens, ..ChatOptions::default() };
+        let open = || open(&path).unwrap();
+        let completions = Chats::completions(open(), &folder, options.clone()).unwrap();
+        (completions, Chats::preferences(open(), &folder, options).unwrap())
+    };
+    let before = [true, false].map(|special| open(special).0.fingerprint());
+    assert_eq!(before[0], before[1], "this tokenizer adds none");
+    std::fs::write(&file, json.to_string()).unwrap();
+    let no = -100;
+    let (completions, preferences) = open(true);
+    let wanted = [
+        [vec![1, 10, 11, 10, 12, 13, 2], vec![no, no, no, no, no, 13, 2]],
+        [vec![1, 7, 8, 2], vec![no, no, 8, 2]],
+        [vec![1, 8, 2], vec![no, 8, 2]],
+    ];
+    for (sample, wanted) in (0..).zip(wanted) {
+        assert_eq!(pairs(&completions, sample).unwrap(), wanted);
+    }
+    let ids = |sample| pairs(&preferences, sample).unwrap().into_iter().step_by(2).collect::<Vec<_>>();
+    assert_eq!(ids(0), [[1, 10, 11, 10, 12, 13, 2], [1, 10, 11, 10, 12, 10, 2]]);
+    assert_eq!(ids(2), [[1, 7, 2], [1, 7, 2]]);
+    let (without, _) = open(false);
+    assert_eq!(pairs(&without, 0).unwrap()[0], [10, 11, 10, 12, 13, 2]);
+    assert_eq!(pairs(&without, 2).unwrap()[0], [8, 2]);
+    assert_ne!(completions.fingerprint(), without.fingerprint());
+    // Messages have what the template writes.
+    let said = |role: &str, content: &str| json!([{"role": role, "content": content}]);
+    let line = json!({"prompt": said("user", "Hi"), "completion": said("assistant", "4")});
+    let path = write(dir.path(), "messages.jsonl", format!("{line}\n").as_bytes());
+    let chats = |special_tokens| {
+        let options = ChatOptions { special_tokens, ..ChatOptions::default() };
+        Chats::completions(feedline_datasets::open(&path).unwrap(), &folder, options).unwrap()
+    };
+    assert_eq!(pairs(&chats(true), 0).unwrap()[0], [3, 6, 7, 4, 6, 13, 2]);
+    assert_eq!(chats(true).fingerprint(), chats(false).fingerprint());
+}
+
 #[test]
 fn completions_and_preferences_learn_the_answer() {
     let dir = tempfile::tempdir().unwrap();

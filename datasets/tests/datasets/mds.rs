@@ -56,6 +56,45 @@ fn a_shard_and_a_folder_of_shards_are_read() {
     assert_eq!(read(&*one, 1), [b"".to_vec(), 2i64.to_le_bytes().into(), vec![1, 0, 2, 0]]);
 }
 
+#[test]
+fn an_index_that_does_not_fit_its_shards_is_refused() {
+    let names = columns(r#"["a","n","x"]"#, r#"["str","int","ndarray:uint16:2,1"]"#, "[null,8,4]");
+    let others = columns(r#"["a","m","x"]"#, r#"["str","int","ndarray:uint16:2,1"]"#, "[null,8,4]");
+    let listed = |name: &str, bytes: usize, columns: &str| {
+        let columns = columns.trim_matches(['{', '}']);
+        format!(
+            r#"{{{columns},"raw_data":{{"basename":"{name}","bytes":{bytes}}},"samples":2,"zip_data":null}}"#
+        )
+    };
+    let bytes = good().len();
+    let [one, two] = ["0.mds", "1.mds"].map(|name| listed(name, bytes, &names));
+    for (shards, why) in [
+        (vec![one.clone(), two.clone()], None),
+        (vec![one.clone()], Some("1 of the folder's shards are not in the index, such as \"1.mds\"")),
+        (vec![one.clone(), two.clone(), one.clone()], Some("names the shard \"0.mds\" twice")),
+        (vec![one.clone(), listed("1.mds", bytes + 1, &names)], Some("bytes, the shard has")),
+        (
+            vec![one, listed("1.mds", bytes, &others)],
+            Some("the index claims the columns a text [?], m i64 []"),
+        ),
+    ] {
+        let dir = tempdir().unwrap();
+        write(dir.path(), "0.mds", &good());
+        write(dir.path(), "1.mds", &good());
+        write(dir.path(), "1.mds.zstd.tmp", b"");
+        let index = format!(r#"{{"version":2,"shards":[{}]}}"#, shards.join(","));
+        write(dir.path(), "index.json", index.as_bytes());
+        match (open(dir.path()), why) {
+            (Ok(reader), None) => assert_eq!(reader.len(), 4),
+            (Err(error), Some(why)) => {
+                assert!(error.to_string().contains(why), "{error}");
+                assert!(error.path().is_some(), "{error}");
+            }
+            (opened, why) => panic!("{opened:?} instead of {why:?}"),
+        }
+    }
+}
+
 /// An index of one shard, compressed by `codec`.
 fn zipped_index(codec: &str, bytes: usize, samples: u64) -> String {
     let columns = columns(r#"["a","n","x"]"#, r#"["str","int","ndarray:uint16:2,1"]"#, "[null,8,4]");
@@ -90,6 +129,7 @@ fn compressed_shards_are_inflated_when_they_are_read() {
         }
         // The plain shard is read if both are there.
         write(dir.path(), "0.mds", &raw);
+        write(dir.path(), "index.json", zipped_index(codec, raw.len(), 2).as_bytes());
         assert_eq!(read(&*open(dir.path()).unwrap(), 1)[1], 2i64.to_le_bytes());
     }
     for (codec, bytes, samples, why) in [

@@ -51,8 +51,11 @@ fn damaged_archives_are_refused_with_the_member_and_the_byte() {
     let archive = tar(&[("a.x", &[1; 600]), ("b.x", &[2; 600])]);
     let mut checksum = archive.clone();
     checksum[1536] ^= 1;
-    let cases: [(&str, Vec<u8>, &str); 5] = [
+    let cases: [(&str, Vec<u8>, &str); 7] = [
         ("cut.tar", archive[..archive.len() - 1500].to_vec(), "member \"b.x\" claims 600 bytes"),
+        // Cut behind a member, and two archives in one file.
+        ("whole.tar", archive[..archive.len() - 1024].to_vec(), "no end follows the last member"),
+        ("two.tar", [&archive[..], &archive].concat(), "bytes follow the end of the archive"),
         ("checksum.tar", checksum, "the archive is damaged"),
         ("twice.tar", tar(&[("a.x", b"1"), ("a.X", b"2")]), "the second of its key and extension"),
         ("none.tar", tar(&[("a", b"1")]), "holds no samples"),

@@ -189,3 +189,78 @@ fn unsigned_numbers_of_64_bits_are_whole_numbers_or_an_error_of_their_row() {
         assert_eq!(lists(&data, "id").unwrap(), [[0], [1], [2]]);
     }
 }
+
+#[test]
+fn negatives_are_no_items_of_the_whole_list_however_it_is_cut_and_composed() {
+    use feedline_core::compose::Zip;
+    use feedline_core::{DType, InMemory, Mix, Spec};
+
+    const ITEMS: i64 = 12;
+    let dir = tempdir().unwrap();
+    let histories: [&[i64]; 5] = [&[0, 1, 2, 3, 4, 5], &[6, 7], &[], &[8, 9, 0, 1], &[11, 10, 9, 8, 7, 6, 5]];
+    /// Every item that is drawn in some epochs, for each sample.
+    fn drawn(data: impl Dataset, field: &str) -> Vec<Vec<i64>> {
+        let data = data.negatives(&[field], 200, ITEMS as u64, 3).unwrap();
+        let mut drawn = lists(&data, &format!("{field}.negatives")).unwrap();
+        drawn.iter_mut().for_each(|items| {
+            items.sort_unstable();
+            items.dedup();
+        });
+        drawn
+    }
+    let expected = |rows: &[usize]| -> Vec<Vec<i64>> {
+        let others = |&row: &usize| (0..ITEMS).filter(|item| !histories[row].contains(item)).collect();
+        rows.iter().map(others).collect()
+    };
+    let numbered = InMemory::new().field("n", [], [0_i64, 1, 2, 3, 4]).unwrap();
+    let numbered = Arc::new(numbered);
+    for path in files(dir.path(), vec![("history", numbers(&histories))]) {
+        let tables: [fn(&Path) -> Table; 2] =
+            [|path| Table::open(path).last("history", 2), |path| Table::open(path).max("history", 1)];
+        for table in tables {
+            let data = || Arc::new(table(&path).build().unwrap());
+            let all = [0, 1, 2, 3, 4];
+            assert_eq!(drawn(data(), "history"), expected(&all));
+            assert_eq!(drawn(data().skip(1).take(3), "history"), expected(&all[1..4]));
+            assert_eq!(drawn(data().subset([4, 0, 4]).unwrap(), "history"), expected(&[4, 0, 4]));
+            let kept = data().filter(|sample| !sample.bytes(0).is_empty()).unwrap();
+            assert_eq!(drawn(kept, "history"), expected(&[0, 1, 3, 4]));
+            let [some, rest] = data().split([0.6, 0.4], 7).unwrap();
+            for part in [some, rest] {
+                let rows: Vec<usize> = part.ids().iter().map(|&row| row as usize).collect();
+                assert_eq!(drawn(part, "history"), expected(&rows));
+            }
+            assert_eq!(drawn(data().repeat(2).unwrap(), "history"), expected(&[all, all].concat()));
+            let both = data().skip(3).concat(data().take(2)).unwrap();
+            assert_eq!(drawn(both, "history"), expected(&[3, 4, 0, 1]));
+            let zipped = Zip::new([numbered.clone() as Arc<dyn Dataset>, data()]).unwrap();
+            assert_eq!(drawn(zipped, "history"), expected(&all));
+            let cached = data().cached(1 << 20).unwrap();
+            assert_eq!(drawn(cached, "history"), expected(&all));
+            let mix = Mix::builder(1).dataset(data(), 1.0).build().unwrap();
+            let mut rows = drawn(mix, "history");
+            let mut wanted = expected(&all);
+            rows.sort();
+            wanted.sort();
+            assert_eq!(rows, wanted);
+            let zipped = Zip::new([numbered.clone() as Arc<dyn Dataset>, data()]).unwrap();
+            let twice = zipped.negatives(&["n"], 1, ITEMS as u64, 1).unwrap();
+            assert_eq!(drawn(twice, "history"), expected(&all));
+            // A table of a table, and the rows as `Ragged` has them.
+            let outer = Table::new(table(&path).reader().unwrap()).build().unwrap();
+            assert_eq!(drawn(outer, "history"), expected(&all));
+            // A function may have changed the items.
+            let spec = Spec::new().ragged("seen", DType::I64, [], 2).unwrap();
+            let mapped =
+                data().map(spec, |sample, row, _| Ok(row.write_ragged(0, sample.field::<i64>(0)?)?)).unwrap();
+            let error = mapped.negatives(&["seen"], 1, ITEMS as u64, 1).unwrap_err();
+            assert!(error.to_string().contains("call negatives first, and map afterwards"), "{error}");
+        }
+        // Lists that no row exceeds are whole.
+        let whole = || Table::open(&path).build().unwrap();
+        let cut = |items: usize| Table::open(&path).last("history", items).build().unwrap();
+        let of = |data: TableDataset| data.negatives(&["history"], 1, ITEMS as u64, 1).unwrap();
+        assert_eq!(drawn(whole(), "history"), expected(&[0, 1, 2, 3, 4]));
+        assert_eq!(lists(&of(cut(9)), "history.negatives"), lists(&of(whole()), "history.negatives"));
+    }
+}

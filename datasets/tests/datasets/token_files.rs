@@ -192,7 +192,7 @@ fn a_damaged_pair_is_an_error_that_names_file_and_place() {
         ("cut", index[..index.len() - 1].to_vec(), bin.clone(), "do not hold"),
         ("short", index[..20].to_vec(), bin.clone(), "ends within its header"),
         ("ids", index.clone(), bin[..bin.len() - 4].to_vec(), "beyond a .bin of 36 bytes"),
-        ("odd", index.clone(), [&bin[..], &[0]].concat(), "not a whole number of i32"),
+        ("odd", index.clone(), [&bin[..], &[0]].concat(), "end at byte 40 of a .bin of 41 bytes"),
         (
             "last",
             changed(lists + 32, &[4]),
@@ -200,6 +200,9 @@ fn a_damaged_pair_is_an_error_that_names_file_and_place() {
             "entry 4 of the list of documents is 4 instead of 5",
         ),
         ("first", changed(lists, &[1]), bin.clone(), "entry 0 of the list of documents is 1 instead of 0"),
+        ("above", changed(lists + 8, &[9]), bin.clone(), "entry 2 of the list of documents is 2, below the"),
+        ("negative", changed(34 + 4, &[255; 4]), bin.clone(), "has -1 ids"),
+        ("far", changed(34 + 4 * 5 + 8, &[200]), bin.clone(), "begins at 200, and the ids before it end at"),
     ] {
         let path = pair(dir.path(), name, &[index, bin]);
         let error = open(&path).unwrap_err();
@@ -207,23 +210,62 @@ fn a_damaged_pair_is_an_error_that_names_file_and_place() {
         let at = error.path().unwrap();
         assert!(at == path || at == path.with_extension("idx"), "{name}: {error}");
     }
-    // A damaged document does not prevent reading the others.
-    let lost = [
-        (changed(lists + 8, &[9]), "sequences 9..2"),
-        (changed(34 + 4 * 5 + 8, &[200]), "from 200 on"),
-        (changed(34 + 4, &[255; 4]), "has -1 ids"),
-    ];
-    for (index, part) in lost {
-        let reader = open(pair(dir.path(), "lost", &[index, bin.clone()])).unwrap();
-        let mut values = Values::new();
-        let errors: Vec<_> = (0..4).filter_map(|document| reader.read(document, &mut values).err()).collect();
-        assert!(errors.iter().any(|error| error.message().contains(part)), "{errors:?}");
-        assert!(errors.len() < 3 && errors[0].sample().is_some(), "{errors:?}");
-    }
     // An index that lies alone.
     let alone = write(dir.path(), "alone.idx", &index);
     let error = open(&alone).unwrap_err();
     assert!(error.to_string().contains("alone.bin"), "{error}");
+}
+
+#[test]
+fn an_index_that_does_not_fit_its_bin_is_refused() {
+    let dir = tempdir().unwrap();
+    for (name, [index, bin], starts) in [
+        ("megatron", megatron(DOCUMENTS, 4, None), 34 + 5 * 4),
+        ("modes", megatron(DOCUMENTS, 4, Some(&[0, 1, 2, 3, 4])), 34 + 5 * 4),
+        ("old", fairseq(DOCUMENTS, 4, true), 48 + 8 + 6 * 8),
+        ("fairseq", fairseq(DOCUMENTS, 4, false), 48 + 6 * 8),
+    ] {
+        let is_old = name == "old" || name == "fairseq";
+        let (lengths, width, type_at) = if is_old { (starts + 6 * 8, 8, 16) } else { (34, 4, 17) };
+        assert!(open(pair(dir.path(), name, &[index.clone(), bin.clone()])).unwrap().len() > 3, "{name}");
+        let refused = |what: &str, index: &[u8], bin: &[u8]| {
+            let path = pair(dir.path(), name, &[index.to_vec(), bin.to_vec()]);
+            for limit in [u64::MAX, 0] {
+                let error = open_with(&path, &OpenOptions::with_memory_limit(limit)).unwrap_err();
+                let at = error.path().unwrap();
+                assert!(at == path || at == path.with_extension("idx"), "{name}, {what}: {error}");
+            }
+        };
+        // Bits of each byte of each length and each start.
+        for at in (0..5 * 8).map(|at| starts + at).chain((0..5 * width).map(|at| lengths + at)) {
+            for bit in [0, 3, 7] {
+                let mut index = index.clone();
+                index[at] ^= 1 << bit;
+                refused(&format!("byte {at}, bit {bit}"), &index, &bin);
+            }
+        }
+        // A type of another size, as of an index of a run with a larger vocabulary.
+        for code in [1, 2, 3, 5, 8] {
+            let mut index = index.clone();
+            index[type_at] = code;
+            if is_old {
+                index[24] = id(code, 0).len() as u8;
+            }
+            refused(&format!("type {code}"), &index, &bin);
+        }
+        // A `.bin` of a longer or a shorter run, which windows would read too.
+        for bin in [[&bin[..], &[1, 0, 0, 0]].concat(), bin[..bin.len() - 4].to_vec(), vec![]] {
+            refused("another .bin", &index, &bin);
+            let path = pair(dir.path(), name, &[index.clone(), bin]);
+            let error = Tokens::open(&[(&path, 1.0)], TokenOptions::stated(2)).unwrap_err();
+            let parts = ["write both again", "beyond", "the file is empty"];
+            assert!(parts.iter().any(|part| error.message().contains(part)), "{error}");
+        }
+    }
+    // An empty index beside ids.
+    let [index, _] = megatron(&[&[]], 4, None);
+    let error = open(pair(dir.path(), "none", &[index, vec![1, 0, 0, 0]])).unwrap_err();
+    assert!(error.message().contains("0 sequences end at byte 0 of a .bin of 4 bytes"), "{error}");
 }
 
 #[test]

@@ -143,7 +143,8 @@ impl PictureStage {
             })
         };
         let lanes = if self.decode == Decode::Gpu { 2 } else { 3 };
-        Ok(Loader::builder(files).produce(spec, make).device_lanes(lanes))
+        let builder = Loader::builder(files).produce(spec, make).device_lanes(lanes);
+        Ok(if self.decode == Decode::Gpu { builder } else { feedline::internal::lanes_use_cpu(builder) })
     }
 
     /// The fields of `files`, and the spec of the finished batches.

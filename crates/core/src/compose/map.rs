@@ -120,6 +120,17 @@ impl Dataset for Map {
         })
     }
 
+    fn left_out(
+        &self,
+        id: u64,
+        field: usize,
+        epoch: u64,
+        _to: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), ReadError> {
+        let name = self.spec.fields().get(field).map_or("", |field| field.name());
+        check_whole(&self.inner, name, id, epoch)
+    }
+
     forward!(self => self.inner);
 
     /// Covers the inner set, the spec and the [`version`](Map::version); not the function itself.
@@ -127,6 +138,28 @@ impl Dataset for Map {
         let state = Fingerprint::new().bytes(b"map").number(self.inner.fingerprint());
         state.spec(&self.spec).number(self.version).value()
     }
+}
+
+/// Refuses sample `id` of a set whose field `name` was made by a function of `inner`, if `inner` leaves out
+/// items of the field of that name. If it has none of that name, any field counts.
+pub fn check_whole(inner: &dyn Dataset, name: &str, id: u64, epoch: u64) -> Result<(), ReadError> {
+    let fields = match inner.spec().index_of(name) {
+        Ok(field) => field..field + 1,
+        Err(_) => 0..inner.spec().fields().len(),
+    };
+    for field in fields {
+        let mut is_whole = true;
+        inner.left_out(id, field, epoch, &mut |items| is_whole &= items.is_empty())?;
+        if !is_whole {
+            let of = inner.spec().fields()[field].name();
+            return Err(config(format!(
+                "field \"{name}\" is made by a function of \"{of}\", whose list is cut, so that the items \
+                 before the cut are not known: call negatives first, and map afterwards"
+            ))
+            .into());
+        }
+    }
+    Ok(())
 }
 
 impl fmt::Debug for Map {

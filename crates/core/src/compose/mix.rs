@@ -351,6 +351,17 @@ impl Dataset for Mix {
         self.parts.iter().any(Dataset::has_random_geometry)
     }
 
+    fn left_out(
+        &self,
+        id: u64,
+        field: usize,
+        epoch: u64,
+        to: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), ReadError> {
+        let (part, inner) = self.existing(epoch, id)?;
+        self.parts[part].left_out(inner, field, epoch, to)
+    }
+
     fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
         let epoch = context.epoch();
         self.parts().prefetch(ids, context, |id| self.existing(epoch, id))

@@ -34,7 +34,7 @@ mod concat;
 mod filter;
 mod from_fn;
 mod in_memory;
-mod map;
+pub(crate) mod map;
 mod mix;
 mod negatives;
 mod pointer;
@@ -113,6 +113,17 @@ macro_rules! reads_parts {
 
         fn has_random_geometry(&self) -> bool {
             self.parts().sets.iter().any(crate::Dataset::has_random_geometry)
+        }
+
+        fn left_out(
+            &self,
+            id: u64,
+            field: usize,
+            epoch: u64,
+            to: &mut dyn FnMut(&[u8]),
+        ) -> Result<(), crate::ReadError> {
+            let (part, inner) = self.existing(id)?;
+            self.parts().sets[part].left_out(inner, field, epoch, to)
         }
 
         fn prefetch(&self, ids: &[u64], context: &mut crate::Context) -> crate::Prefetched {

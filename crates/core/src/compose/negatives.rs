@@ -20,7 +20,12 @@ pub struct Negatives {
     count: usize,
     items: u64,
     seed: u64,
+    /// Whether samples have items that their rows leave out.
+    is_cut: bool,
 }
+
+/// The number of samples that are looked at for lists that are cut.
+const LOOKED_AT: u64 = 1 << 16;
 
 /// Buffers of one worker.
 #[derive(Default)]
@@ -54,7 +59,20 @@ impl Negatives {
             positives.push(index);
         }
         let spec = inner.spec().clone().field(&format!("{first}.negatives"), DType::I64, [count])?;
-        Ok(Self { inner, spec, positives, count, items, seed })
+        let mut is_cut = false;
+        for id in 0..inner.len().min(LOOKED_AT) {
+            for &field in &positives {
+                let left_out = inner.left_out(id, field, 0, &mut |items| is_cut |= !items.is_empty());
+                left_out.map_err(|error| match error.downcast::<Error>() {
+                    Ok(error) => *error,
+                    Err(error) => {
+                        let why = "cannot read the items that a row leaves out";
+                        Error::new(ErrorKind::Sample, why).with_source(error).at_sample(id)
+                    }
+                })?;
+            }
+        }
+        Ok(Self { inner, spec, positives, count, items, seed, is_cut })
     }
 
     /// The fields of the inner set.
@@ -69,7 +87,7 @@ impl Negatives {
         epoch: u64,
         rows: &mut Rows<'_>,
         Drawn { positives, negatives }: &mut Drawn,
-    ) -> Result<()> {
+    ) -> Result<(), ReadError> {
         positives.clear();
         for &field in &self.positives {
             let of = &self.inner.spec().fields()[field];
@@ -80,13 +98,16 @@ impl Negatives {
             };
             // Numbers outside the range, such as padding, are not items.
             positives.extend(whole(of, bytes).filter(|item| *item < self.items));
+            self.inner.left_out(id, field, epoch, &mut |bytes| {
+                positives.extend(whole(of, bytes).filter(|item| *item < self.items));
+            })?;
         }
         positives.sort_unstable();
         positives.dedup();
         let left = self.items - positives.len() as u64;
         if left == 0 {
             let why = format!("a sample has all {} items, so that none is left for negatives", self.items);
-            return Err(Error::new(ErrorKind::Sample, why).at_sample(id));
+            return Err(Error::new(ErrorKind::Sample, why).at_sample(id).into());
         }
         let mut random = Random::from_key(key(&[self.seed, epoch, id, u64::from_le_bytes(*b"negative")]));
         negatives.clear();
@@ -155,11 +176,21 @@ impl Dataset for Negatives {
         let epoch = context.epoch();
         context.scoped_scratch(|drawn: &mut Drawn, _| {
             for (at, &id) in ids[..good].iter().enumerate() {
-                self.draw((at, id), epoch, rows, drawn).map_err(|error| (at, error.into()))?;
+                self.draw((at, id), epoch, rows, drawn).map_err(|error| (at, error))?;
             }
             Ok(())
         })?;
         read
+    }
+
+    fn left_out(
+        &self,
+        id: u64,
+        field: usize,
+        epoch: u64,
+        to: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), ReadError> {
+        if self.fields().contains(&field) { self.inner.left_out(id, field, epoch, to) } else { Ok(()) }
     }
 
     forward!(self => self.inner);
@@ -167,7 +198,9 @@ impl Dataset for Negatives {
     fn fingerprint(&self) -> u64 {
         let state = Fingerprint::new().bytes(b"negatives").number(self.inner.fingerprint()).spec(&self.spec);
         let state = self.positives.iter().fold(state, |state, &field| state.number(field as u64));
-        state.number(self.items).number(self.seed).value()
+        let state = state.number(self.items).number(self.seed);
+        // Those of lists that are cut were once drawn against the rows alone.
+        if self.is_cut { state.bytes(b"whole lists").value() } else { state.value() }
     }
 }
 

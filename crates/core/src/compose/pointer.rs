@@ -34,6 +34,16 @@ macro_rules! pointers {
                 (**self).column(field)
             }
 
+            fn left_out(
+                &self,
+                id: u64,
+                field: usize,
+                epoch: u64,
+                to: &mut dyn FnMut(&[u8]),
+            ) -> Result<(), ReadError> {
+                (**self).left_out(id, field, epoch, to)
+            }
+
             forward!(self => (**self));
 
             fn fingerprint(&self) -> u64 {

@@ -133,6 +133,22 @@ impl Dataset for Zip {
         failed.map_or(Ok(()), |error| Err((good, error)))
     }
 
+    fn left_out(
+        &self,
+        id: u64,
+        field: usize,
+        epoch: u64,
+        to: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), ReadError> {
+        match self.parts().find(|(.., fields)| fields.contains(&field)) {
+            Some((number, part, fields)) => {
+                let left_out = part.left_out(id, field - fields.start, epoch, to);
+                left_out.map_err(|error| locate(number, error))
+            }
+            None => Ok(()),
+        }
+    }
+
     fn has_random_geometry(&self) -> bool {
         self.parts.iter().any(Dataset::has_random_geometry)
     }

@@ -21,6 +21,7 @@ pub mod sampler;
 pub mod source;
 pub mod spec;
 
-pub use crate::lengths::{OneRow, ReadRow};
+pub use crate::compose::map::check_whole;
+pub use crate::lengths::{OneRow, ReadRow, before_labels, lengths_with_labels};
 pub use crate::named::{named, speak_python, speaks_python};
 pub use crate::on_threads::on_threads;

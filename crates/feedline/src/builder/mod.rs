@@ -126,9 +126,9 @@ impl<T: ?Sized> LoaderBuilder<T> {
 
     /// Which part of every global batch this process loads. Default: all of it.
     ///
-    /// A global batch has `batch_size` samples per rank, and every rank has the same number of steps. The
-    /// environment is not read by default: pass [`World::from_env`] to use what torchrun, Open MPI or Slurm
-    /// have set.
+    /// A global batch has `batch_size` samples per rank, and every rank has the same number of steps, except
+    /// of a source, whose ranks read different shards. The environment is not read by default: pass
+    /// [`World::from_env`] to use what torchrun, Open MPI or Slurm have set.
     ///
     /// ```
     /// # use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Row, Spec, World};
@@ -329,6 +329,12 @@ impl<T: ?Sized> LoaderBuilder<T> {
 /// Declares that samples are read under one lock, so that the report names it as the limit.
 pub fn under_one_lock<T: ?Sized>(mut builder: LoaderBuilder<T>) -> LoaderBuilder<T> {
     builder.options.is_under_one_lock = true;
+    builder
+}
+
+/// Declares that the lanes decode on the CPU too, so that the report does not advise it.
+pub fn lanes_use_cpu<T: ?Sized>(mut builder: LoaderBuilder<T>) -> LoaderBuilder<T> {
+    builder.options.lanes_use_cpu = true;
     builder
 }
 

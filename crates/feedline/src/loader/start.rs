@@ -220,6 +220,7 @@ fn setup(
         batch_bytes: layout.bytes(),
         map_lanes: if builder.device_map.is_some() { builder.device_lanes } else { 0 },
         lanes_read_host: builder.reads_host(),
+        lanes_use_cpu: builder.lanes_use_cpu,
         has_few_queues: shares_queues
             && are_few(std::env::var("CUDA_DEVICE_MAX_CONNECTIONS").ok().as_deref()),
         is_source: builder.input.stable_dataset().is_none(),

@@ -36,6 +36,9 @@ pub struct Setup {
     /// ([`produce`](crate::LoaderBuilder::produce)): then nothing is copied, and a lane blocks for its batch.
     #[serde(default)]
     pub lanes_read_host: bool,
+    /// Whether these lanes decode pictures on the CPU, alone or beside the GPU.
+    #[serde(default)]
+    pub lanes_use_cpu: bool,
     /// Whether kernels of the lanes and of the training step may wait for each other in CUDA's work queues. A
     /// process has 8 queues, unless the environment variable `CUDA_DEVICE_MAX_CONNECTIONS` sets more before
     /// CUDA starts.

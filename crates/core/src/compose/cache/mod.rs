@@ -245,6 +245,16 @@ impl Dataset for Cached {
         self.inner.has_random_geometry()
     }
 
+    fn left_out(
+        &self,
+        id: u64,
+        field: usize,
+        epoch: u64,
+        to: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), ReadError> {
+        self.inner.left_out(id, field, epoch, to)
+    }
+
     /// The same order as without a cache.
     fn plain_shuffle(&self) -> Option<(u64, u64)> {
         self.inner.plain_shuffle()

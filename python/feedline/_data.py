@@ -60,9 +60,10 @@ class Data:
     """Samples with random access: what a :class:`Loader` reads.
 
     Open a file or a folder by :func:`feedline.open` or :func:`feedline.images`; pass arrays in memory as
-    ``Data({"x": x, "y": y})``, and any object with ``__len__`` and ``__getitem__``, such as a torch
-    ``Dataset`` or a ``datasets.Dataset``, as ``Data(samples)``. Samples are dicts of arrays; those of an
-    object may be tuples, and batches are then tuples too.
+    ``Data({"x": x, "y": y})``, which copies them: later changes are not seen; and any object with
+    ``__len__`` and ``__getitem__``, such as a torch ``Dataset`` or a ``datasets.Dataset``, as
+    ``Data(samples)``. Samples are dicts of arrays; those of an object may be tuples, and batches are then
+    tuples too.
 
     An object of yours is read by threads, which take turns at the interpreter's lock, or by processes:
     ``Loader(data, workers=8)``. Text, and fields named in ``max_length``, may vary in length. The first
@@ -1004,8 +1005,8 @@ def mix(
 
     ``samples`` is the length of an epoch, by default the sum of the lengths. ``weights_from_epoch={3: [0,
     1]}`` changes the weights from epoch 3 on, ``weights_from={5000: [0, 1]}`` from sample 5000 of the run on,
-    counted over all epochs and ranks; 0 leaves a set out. Such runs resume, too. The mix is already in random
-    order: a loader with ``shuffle=`` would move changes of weights within an epoch.
+    counted over all epochs and ranks; 0 leaves a set out, also in the beginning. Such runs resume, too. The mix
+    is already in random order: a loader with ``shuffle=`` would move changes of weights within an epoch.
 
     >>> import feedline, numpy as np
     >>> few, many = feedline.Data({"x": np.zeros(10)}), feedline.Data({"x": np.ones(1000)})

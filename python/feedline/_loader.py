@@ -168,6 +168,9 @@ class Loader:
             torch only.
         transfer_mode: ``"auto"``, ``"staged"``, ``"zero_copy"`` or ``"resident"``.
         pinned_budget: Max bytes of pinned memory. Default: 2 GiB.
+        worker_stack: Bytes of stack of each thread that reads samples, for code that recurses deeply. Default: 2 MiB,
+            or the environment variable ``RUST_MIN_STACK``. A read that needs more ends the program. Worker processes
+            read with the stack of a program of the system (``ulimit -s``).
         record: A folder for the record of the run, 32 bytes per step: ``python -m feedline replay FOLDER
             --step N`` makes the batch of a step again, if the data is a :func:`feedline.open` of one path,
             and says whether its bytes are the same; ``diff`` finds where two runs differ. See :meth:`note`.
@@ -213,6 +216,7 @@ class Loader:
         device_map: Callable[[dict[str, Any]], Any] | None = None,
         transfer_mode: Literal["auto", "staged", "zero_copy", "resident"] = "auto",
         pinned_budget: int | None = None,
+        worker_stack: int | None = None,
         record: str | os.PathLike[str] | None = None,
         held_timeout: float = 1.0,
         drop_timeout: float = 5.0,
@@ -288,6 +292,7 @@ class Loader:
                 "skip": skips,
                 "transfer_mode": str(transfer_mode),
                 "pinned_budget": _options.maybe("pinned_budget", pinned_budget),
+                "worker_stack": _options.maybe("worker_stack", worker_stack),
                 "held_timeout": _options.number("held_timeout", held_timeout),
                 "drop_timeout": _options.number("drop_timeout", drop_timeout),
                 "is_under_one_lock": self._reads.is_under_one_lock or (is_source and has_lock()),

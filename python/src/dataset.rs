@@ -530,11 +530,17 @@ impl DataSet {
     }
 
     fn take(&self, count: u64) -> PyResult<Self> {
-        self.choice("take", 1, |set| Ok(set.take(count)))
+        self.choice("take", 1, |set| {
+            internal::check_nesting("take", 1 + set.nesting())?;
+            Ok(set.take(count))
+        })
     }
 
     fn skip(&self, count: u64) -> PyResult<Self> {
-        self.choice("skip", 1, |set| Ok(set.skip(count)))
+        self.choice("skip", 1, |set| {
+            internal::check_nesting("skip", 1 + set.nesting())?;
+            Ok(set.skip(count))
+        })
     }
 
     fn repeat(&self, times: u64) -> PyResult<Self> {

@@ -51,6 +51,7 @@ pub(crate) struct Options {
     pub(crate) skip: Vec<(u64, u64, u64)>,
     pub(crate) transfer_mode: String,
     pub(crate) pinned_budget: Option<usize>,
+    pub(crate) worker_stack: Option<usize>,
     pub(crate) held_timeout: f64,
     pub(crate) drop_timeout: f64,
     pub(crate) map_batch: Option<Py<MapBatch>>,
@@ -114,7 +115,7 @@ pub(crate) fn builder(
         }
     };
     // The loop in `loader.rs` measures this time limit itself, so that signals can end its wait.
-    let mut builder = internal::hand_over(builder.batch_size(options.batch_size).held_timeout(Duration::MAX));
+    let mut builder = builder.batch_size(options.batch_size).held_timeout(Duration::MAX);
     if let Some(sampler) = options.sampler {
         builder = builder.sampler(sampler.get().0.clone());
     }
@@ -152,6 +153,9 @@ pub(crate) fn builder(
             BadSamples::Substitute { budget: feedline_core::Budget::Rate { fraction, after: 1000 } }
         }
     });
+    if let Some(bytes) = options.worker_stack {
+        builder = builder.worker_stack(bytes);
+    }
     if let Some(bytes) = options.pinned_budget {
         builder = builder.pinned_budget(bytes);
     }

@@ -157,3 +157,28 @@ def test_options_of_a_few_words_are_typed_as_these(function: Callable[..., Any],
 def test_a_path_may_be_a_path(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.arange(3))
     assert len(feedline.open(tmp_path / "x.npy")) == 3
+
+
+def test_sets_nested_beyond_the_limit_are_refused_and_those_at_the_limit_are_read() -> None:
+    flat = feedline.Data({"x": np.arange(4)})
+    for step in (
+        lambda data: data.take(4),
+        lambda data: data.subset([0, 1, 2, 3]),
+        lambda data: feedline.concat([data, flat]).take(4),
+        lambda data: feedline.mix([(data, 1.0)], samples=4),
+    ):
+        data = flat
+        with pytest.raises(feedline.ConfigError, match="nested 257 deep") as error:  # noqa: PT012
+            for _ in range(300):
+                data = step(data)
+        assert "feedline.concat" in str(error.value)
+        rows = [row for batch in feedline.Loader(data, 2, framework="numpy") for row in batch["x"].tolist()]
+        assert sorted(rows) == [0, 1, 2, 3]
+
+
+def test_threads_have_the_stack_that_is_asked_for() -> None:
+    for size, why in ((1, "worker_stack is 1 bytes: give at least 2097152"), (2**60, "or a smaller stack")):
+        with pytest.raises(feedline.ConfigError, match=why):
+            feedline.Loader({"x": np.arange(4)}, 2, worker_stack=size)
+    loader = feedline.Loader({"x": np.arange(4)}, 2, worker_stack=64 << 20, framework="numpy")
+    assert [batch["x"].tolist() for batch in loader] == [[0, 1], [2, 3]]

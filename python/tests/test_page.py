@@ -85,6 +85,7 @@ OTHERS = {
     ".folds(": "fold",
     "Sampler.by_epoch": "curriculum",
     "longest_first": "longest_first",
+    "losses": "losses",
     "predicted": "predicted",
 }
 

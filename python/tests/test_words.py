@@ -28,7 +28,7 @@ RUST = re.compile(
 WRONG = (-1, 2**70, 1.5, "no", float("nan"), object(), (1, 2, 3), {"x": -1}, b"", [1], True)
 OPTIONS = (
     "batch_size shuffle shuffle_buffer split_shards sampler seed last_batch device framework workers prefetch parallel "
-    "world epochs pad max_per_batch bad_samples skip transfer_mode pinned_budget held_timeout drop_timeout"
+    "world epochs pad max_per_batch bad_samples skip transfer_mode pinned_budget worker_stack held_timeout drop_timeout"
 ).split()
 
 

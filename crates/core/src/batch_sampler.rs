@@ -8,8 +8,8 @@ use std::ops::Range;
 
 use crate::bad_samples::substitute;
 use crate::internal::source::RecordOrder;
-use crate::sampler::MAX_LEN;
-use crate::{Error, ErrorKind, Pad, Result, Sampler, World};
+use crate::sampler::{MAX_LEN, custom::NO_SAMPLE};
+use crate::{BatchInfo, Error, ErrorKind, Pad, Result, Sampler, Substituted, World};
 
 /// What to do with samples that do not fill the last step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -238,6 +238,40 @@ impl BatchSampler {
             (at, rest) = (0, later);
         }
         valid as usize
+    }
+
+    /// Checks that a custom sampler still gives the samples of a batch that was read ahead: `info.ids`.
+    /// `again` is scratch memory for its ids. Does nothing for other samplers.
+    ///
+    /// # Errors
+    /// `Config`, with the first sample that differs.
+    pub(crate) fn check_again(&self, info: &BatchInfo, again: &mut Vec<u64>) -> Result<()> {
+        if !self.options.sampler.is_custom() {
+            return Ok(());
+        }
+        let &BatchInfo { epoch, start, step, .. } = info;
+        self.batch(epoch, start, step, again);
+        for Substituted { row, substitute, failures } in &info.substituted {
+            if failures.first().is_some_and(|own| again.get(*row) == Some(&own.sample)) {
+                again[*row] = *substitute;
+            }
+        }
+        let Some(row) = info.ids.iter().zip(&*again).position(|(read, now)| read != now) else {
+            return Ok(());
+        };
+        let position = self.position(epoch, start, step, row).unwrap_or_default();
+        let now = match again[row] {
+            NO_SAMPLE => "none".to_owned(),
+            id => format!("sample {id}"),
+        };
+        let why = format!(
+            "the sampler {:?} gave sample {} for position {position} of epoch {epoch} when the batch was \
+             read, and {now} in a second call: it must always give the same, because batches are read ahead, \
+             also those of the next epoch; for an order that follows the training, such as by losses, build \
+             a loader for each epoch",
+            self.options.sampler, info.ids[row]
+        );
+        Err(config(why).at_batch(step))
     }
 
     /// Replaces `draws` by the global position of each row of this rank's batch. Random numbers are keyed by

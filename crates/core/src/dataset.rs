@@ -32,6 +32,12 @@ pub type ReadError = Box<dyn std::error::Error + Send + Sync>;
 /// assert_eq!(squares.len(), 1000);
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a data set",
+    label = "not a `Dataset`",
+    note = "a source is loaded by `Loader::source_builder`, and shuffled by `shuffle_shards` and \
+            `shuffle_buffer`"
+)]
 #[expect(clippy::len_without_is_empty, reason = "a loader refuses a set without samples")]
 pub trait Dataset: Send + Sync + 'static {
     /// Number of samples; the same for every call.
@@ -125,6 +131,13 @@ pub trait Dataset: Send + Sync + 'static {
         _to: &mut dyn FnMut(&[u8]),
     ) -> Result<(), ReadError> {
         Ok(())
+    }
+
+    /// How many sets are read through one another below this one: 0, the default, for a set that reads from
+    /// no other; in a wrapper, one more than the set that it reads. Each takes a part of a worker's stack, so
+    /// compositions and loaders refuse more than [`MAX_NESTING`](crate::compose::MAX_NESTING).
+    fn nesting(&self) -> usize {
+        0
     }
 
     /// Prepares samples of one batch, `ids`, for a later [`read`](Self::read): for sets where a read decodes

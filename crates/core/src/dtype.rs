@@ -95,6 +95,12 @@ mod sealed {
 }
 
 /// A Rust type for the elements of a field: one per [`DType`], and `u8` also for [`DType::Bool`]. Sealed.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not the type of the elements of a field",
+    label = "not an element type",
+    note = "use one of u8, i8, u16, i16, u32, i32, i64, f16, bf16, f32 and f64; a field of `DType::Bool` is \
+            read and written as u8: 1 or 0"
+)]
 pub trait Element: bytemuck::Pod + Send + Sync + std::fmt::Debug + sealed::Sealed {
     /// The data type of this Rust type.
     const DTYPE: DType;

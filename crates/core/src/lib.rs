@@ -101,7 +101,7 @@ pub use rows::{Row, RowFields, Rows};
 pub use sampler::Sampler;
 pub use scratch::Scratch;
 pub use source::{Next, Shard, Source};
-pub use spec::{Field, Spec};
+pub use spec::{Field, FieldId, Spec};
 pub use stable::StableDataset;
 pub use timeline::Timeline;
 pub use unpadded::{Unpadded, UnpaddedBuilder};

@@ -328,6 +328,10 @@ impl Dataset for Packed {
         self.inner.has_random_geometry()
     }
 
+    fn nesting(&self) -> usize {
+        1 + self.inner.nesting()
+    }
+
     fn fingerprint(&self) -> u64 {
         let lengths = self.lengths.iter().fold(0, |state, &length| key(&[state, u64::from(length)]));
         let state = Fingerprint::new().bytes(b"packed").number(self.inner.fingerprint()).number(lengths);

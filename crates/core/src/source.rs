@@ -96,6 +96,11 @@ pub enum Next {
 /// assert_eq!((record, shard.offset()), (205_u64.to_le_bytes().to_vec(), 6));
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a source",
+    label = "not a `Source`",
+    note = "a data set is loaded by `Loader::builder`, and shuffled by `shuffle`"
+)]
 pub trait Source: Send + Sync + 'static {
     /// Number of shards, at most [`MAX_SHARDS`]; the same for every call and on every rank.
     ///

@@ -252,6 +252,37 @@ impl Spec {
     }
 }
 
+mod sealed {
+    use super::{Result, Spec};
+
+    pub trait Sealed {
+        fn index_in(self, spec: &Spec) -> Result<usize>;
+    }
+}
+
+/// A field of a row or a sample: its number in the spec, or its name, which is looked up. Sealed.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not name a field",
+    note = "give the field's number in the spec (`usize`) or its name (`&str`)"
+)]
+pub trait FieldId: sealed::Sealed {}
+
+impl FieldId for usize {}
+
+impl sealed::Sealed for usize {
+    fn index_in(self, _: &Spec) -> Result<usize> {
+        Ok(self)
+    }
+}
+
+impl FieldId for &str {}
+
+impl sealed::Sealed for &str {
+    fn index_in(self, spec: &Spec) -> Result<usize> {
+        spec.index_of(self)
+    }
+}
+
 fn in_field(name: &str, why: &str) -> Error {
     Error::new(ErrorKind::Config, format!("field \"{name}\": {why}"))
 }

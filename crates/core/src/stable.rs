@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use crate::forward::forward;
 use crate::{Context, Dataset, Fingerprint, ReadError, Row, Rows, Spec, StridedColumn};
 
-/// A data set, with its length, spec and fingerprint read once.
+/// A data set, with its length, spec, nesting and fingerprint read once.
 ///
 /// [`Dataset`] requires the same answers at every call, but nothing enforces it. Code that sizes memory by
 /// `len` or `spec` takes this type, so that all of it works with one length and one spec.
@@ -15,15 +15,16 @@ pub struct StableDataset {
     inner: Arc<dyn Dataset>,
     len: u64,
     spec: Spec,
+    nesting: usize,
     /// Read at the first call of `fingerprint`, which may read whole files.
     fingerprint: OnceLock<u64>,
 }
 
 impl StableDataset {
-    /// Reads the length and the spec of `dataset`.
+    /// Reads the length, the spec and the nesting of `dataset`.
     pub fn new(dataset: Arc<dyn Dataset>) -> Self {
-        let (len, spec) = (dataset.len(), dataset.spec().clone());
-        Self { inner: dataset, len, spec, fingerprint: OnceLock::new() }
+        let (len, spec, nesting) = (dataset.len(), dataset.spec().clone(), dataset.nesting());
+        Self { inner: dataset, len, spec, nesting, fingerprint: OnceLock::new() }
     }
 
     /// The data set itself, for code that only reads samples.
@@ -69,6 +70,10 @@ impl Dataset for StableDataset {
     }
 
     forward!(self => self.inner);
+
+    fn nesting(&self) -> usize {
+        self.nesting
+    }
 
     fn fingerprint(&self) -> u64 {
         if let Some(&fingerprint) = self.fingerprint.get() {

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::compose::check_nesting;
 use crate::items::{Asked, Items};
 use crate::lengths::OneRow;
 use crate::{
@@ -78,6 +79,7 @@ impl UnpaddedBuilder {
     /// hold -100, or two fields of one name.
     pub fn build(self) -> Result<Unpadded> {
         let Self { documents, asked } = self;
+        check_nesting("set without padding", 1 + documents.nesting())?;
         let fields = Items::of(documents.spec(), &asked)?;
         let max = fields[0].max;
         let spec =
@@ -162,6 +164,10 @@ impl Dataset for Unpadded {
             Some(field) => self.inner.left_out(id, field, epoch, to),
             None => Ok(()),
         }
+    }
+
+    fn nesting(&self) -> usize {
+        1 + self.inner.nesting()
     }
 
     fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {

@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 use feedline_core::{Cursor, Result};
 use feedline_device::{Device, Stream};
 
-use crate::{Checkpoint, Epoch, HostBatch, Loader, LoaderBuilder};
+use crate::{Checkpoint, Epoch, HostBatch, Loader, LoaderBuilder, Progress};
 
 impl<T: ?Sized> LoaderBuilder<T> {
     /// Like [`build`](Self::build), for programs that compute on the host, or copy batches to a device
@@ -31,8 +31,13 @@ pub fn build_host_on<T: ?Sized>(builder: LoaderBuilder<T>, device: &Device) -> R
 /// Loads batches on the host; created by [`LoaderBuilder::build_host`].
 ///
 /// A [`Loader`] on the host device, whose batches are opened for you: with the same order, cursor, resume
-/// and errors. Buffers are reused. A thread of the loader copies each batch once, from the slot that the
-/// workers fill into the slot that you read.
+/// and errors.
+///
+/// # Memory
+///
+/// Buffers are reused. A batch of more than 512 KiB is handed over in the memory that the workers have
+/// filled. A smaller one is copied once, by a thread of the loader: each worker fills memory that stays in
+/// the cache of its core, which is faster than to fill the memory that you have read.
 ///
 /// ```
 /// use feedline::Loader;
@@ -83,13 +88,59 @@ impl HostLoader {
         Ok(HostEpoch { batches: self.loader.resume(cursor)?, stream, failed: false })
     }
 
-    /// A checkpoint to save with the model. It counts every delivered batch, so finish the work on the last
-    /// one and drop it first.
+    /// A checkpoint to save with the model, between two epochs; within one, [`progress`](Self::progress) has
+    /// it. It counts every delivered batch, so finish the work on the last one and drop it first.
     ///
     /// # Errors
     /// `BatchHeld` while a delivered batch is not dropped.
     pub fn checkpoint(&self) -> Result<Checkpoint> {
         self.loader.released()
+    }
+
+    /// A handle to take checkpoints and read the cursor and the report while an epoch borrows the loader.
+    ///
+    /// ```
+    /// # use feedline::{InMemory, Loader};
+    /// let data = InMemory::new().field("x", [], [1.0_f32; 40])?;
+    /// let mut loader = Loader::builder(data).batch_size(4).build_host()?;
+    /// let progress = loader.progress();
+    /// for batch in loader.epoch(0)? {
+    ///     let batch = batch?;
+    ///     let step = batch.step();
+    ///     // train on the batch
+    ///     drop(batch); // the checkpoint counts it
+    ///     if step % 5 == 4 {
+    ///         let saved = progress.checkpoint()?; // save it with the model
+    ///         assert_eq!(saved.cursor.proof().count(), 4 * (step + 1));
+    ///     }
+    /// }
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    pub fn progress(&self) -> HostProgress {
+        HostProgress(self.loader.progress())
+    }
+}
+
+/// The progress of a [`HostLoader`]: its cursor, checkpoints and report; from [`HostLoader::progress`].
+/// Clones are handles of the same loader.
+#[derive(Clone, Debug)]
+pub struct HostProgress(Progress);
+
+impl HostProgress {
+    /// A checkpoint to save with the model; see [`HostLoader::checkpoint`].
+    ///
+    /// # Errors
+    /// As [`HostLoader::checkpoint`].
+    pub fn checkpoint(&self) -> Result<Checkpoint> {
+        self.0.released()
+    }
+}
+
+impl Deref for HostProgress {
+    type Target = Progress;
+
+    fn deref(&self) -> &Progress {
+        &self.0
     }
 }
 

@@ -3,7 +3,7 @@
 pub use feedline_core::internal::*;
 
 pub use crate::builder::{
-    either, hand_over, lanes_use_cpu, replaying, sample_path, threads_per_worker, under_one_lock,
+    either, lanes_use_cpu, replaying, sample_path, threads_per_worker, under_one_lock,
 };
 pub use crate::compute::{is_copied, read_in_place};
 pub use crate::decode::worker_count;

@@ -164,7 +164,7 @@ pub use feedline_core::{
     source,
 };
 pub use feedline_device::{Device, Event, Stream, View, ViewMut};
-pub use host_loader::{HostEpoch, HostLoader};
+pub use host_loader::{HostEpoch, HostLoader, HostProgress};
 pub use loader::{Epoch, Loader, TryNext};
 pub use progress::{Checkpoint, Progress};
 pub use shutdown::StopHandle;
@@ -190,7 +190,7 @@ pub mod dataset {
     pub use feedline_core::packed::Piece;
     pub use feedline_core::ragged::{Form, RaggedField};
     pub use feedline_core::{
-        Cost, Element, Fate, Field, Long, Packed, PackedBuilder, PackedOptions, PackedSource,
+        Cost, Element, Fate, Field, FieldId, Long, Packed, PackedBuilder, PackedOptions, PackedSource,
         PackedSourceBuilder, Prefetched, Random, RowFields, Rows, Sample, StridedColumn, Unpadded,
         UnpaddedBuilder, lengths,
     };

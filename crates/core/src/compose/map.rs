@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::compose::config;
 use crate::compose::sample::{Sample, Slab};
+use crate::compose::{check_nesting, config};
 use crate::forward::forward;
 use crate::{Context, Dataset, Fingerprint, Layout, ReadError, Result, Row, Rows, Spec, StableDataset};
 
@@ -35,6 +35,7 @@ impl Map {
         if spec.fields().is_empty() {
             return Err(config("a map to a spec without fields: declare what it writes".to_owned()));
         }
+        check_nesting("map", 1 + inner.nesting())?;
         let rows = (AT_ONCE.0 / inner.spec().sample_bytes().max(1)).clamp(1, AT_ONCE.1);
         let layout = Layout::new(inner.spec(), rows)?;
         Ok(Self { inner, spec, layout, function: Box::new(function), version: 0 })
@@ -132,6 +133,10 @@ impl Dataset for Map {
     }
 
     forward!(self => self.inner);
+
+    fn nesting(&self) -> usize {
+        1 + self.inner.nesting()
+    }
 
     /// Covers the inner set, the spec and the [`version`](Map::version); not the function itself.
     fn fingerprint(&self) -> u64 {

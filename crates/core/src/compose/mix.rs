@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::compose::{Parts, check_id, check_len, common_spec, config};
+use crate::compose::{Parts, check_id, check_len, common_spec, config, nesting_of};
 use crate::random::key;
 use crate::sampler::Permutation;
 use crate::{Context, Dataset, Fingerprint, Prefetched, ReadError, Result, Row, Rows, Spec, StableDataset};
@@ -142,7 +142,9 @@ pub struct MixBuilder {
 }
 
 impl MixBuilder {
-    /// Adds a set; its share is its weight divided by the sum of all weights.
+    /// Adds a set; its share is its weight divided by the sum of all weights. A set of weight 0 begins where
+    /// [`weights_from_epoch`](Self::weights_from_epoch) or [`weights_from`](Self::weights_from) gives it
+    /// more.
     pub fn dataset(mut self, set: impl Dataset, weight: f64) -> Self {
         self.parts.push(StableDataset::new(Arc::new(set)));
         self.weights.push(weight);
@@ -170,17 +172,25 @@ impl MixBuilder {
     /// The mix.
     ///
     /// # Errors
-    /// `Config` for no sets, sets with different fields, an empty set, a weight that is not above zero, a
-    /// share below one in 65,536, or more than 2^63 samples; also for changed weights that are all zero, not
-    /// one per set, or given twice for one position.
+    /// `Config` for no sets, sets with different fields, an empty set, a weight below zero, a set whose
+    /// weight is always zero, a share below one in 65,536, or more than 2^63 samples; also for weights that
+    /// are all zero, changed ones that are not one per set, or given twice for one position.
     pub fn build(self) -> Result<Mix> {
         let Self { parts, weights, changes, len, seed } = self;
         let spec = common_spec("mix", &parts)?;
         if let Some(empty) = parts.iter().position(|part| part.len() == 0) {
             return Err(config(format!("part {empty} of the mix is empty: leave it out")));
         }
-        if let Some(bad) = weights.iter().position(|&weight| weight == 0.0) {
-            return Err(not_above_zero(bad, 0.0));
+        let is_left_out = |part: usize| {
+            let later = changes.iter().filter_map(|(_, later)| later.get(part));
+            weights[part] == 0.0 && later.copied().all(|weight| weight == 0.0)
+        };
+        if let Some(part) = (0..parts.len()).find(|&part| is_left_out(part)) {
+            let why = format!("part {part} of the mix has weight 0 in every epoch: leave it out");
+            return Err(config(why));
+        }
+        if weights.iter().all(|&weight| weight == 0.0) {
+            return Err(config("the weights of the mix are all 0 at first: begin with a set".to_owned()));
         }
         let shares = shares(&weights)?;
         let sum = || parts.iter().try_fold(0_u64, |sum, part| sum.checked_add(part.len()));
@@ -277,15 +287,13 @@ impl Mix {
     }
 }
 
-fn not_above_zero(part: usize, weight: f64) -> crate::Error {
-    config(format!("part {part} of the mix has weight {weight}: it must be above 0"))
-}
-
 /// Rounds the weights to whole positions of a period, by the method of the largest remainder.
 fn shares(weights: &[f64]) -> Result<Vec<u64>> {
     let sum: f64 = weights.iter().sum();
     if let Some(bad) = weights.iter().position(|&weight| !weight.is_finite() || weight < 0.0) {
-        return Err(not_above_zero(bad, weights[bad]));
+        let why =
+            format!("part {bad} of the mix has weight {}: give a finite number, 0 or more", weights[bad]);
+        return Err(config(why));
     }
     if !sum.is_finite() {
         return Err(config("the weights of the mix are too large to be added".to_owned()));
@@ -360,6 +368,10 @@ impl Dataset for Mix {
     ) -> Result<(), ReadError> {
         let (part, inner) = self.existing(epoch, id)?;
         self.parts[part].left_out(inner, field, epoch, to)
+    }
+
+    fn nesting(&self) -> usize {
+        nesting_of(&self.parts)
     }
 
     fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {

@@ -61,10 +61,14 @@ pub use zip::Zip;
 pub(crate) use filter::filter;
 pub(crate) use split::{folds, split};
 
+use crate::named;
 use crate::sampler::MAX_LEN;
 use crate::{
     Context, Dataset, Error, ErrorKind, Prefetched, ReadError, Result, Row, Rows, Spec, StableDataset,
 };
+
+/// The most sets that are read through one another. With this many, a read fits a stack of 2 MiB.
+pub const MAX_NESTING: usize = 256;
 
 /// The sets that a composed set reads from.
 struct Parts<'a> {
@@ -124,6 +128,10 @@ macro_rules! reads_parts {
         ) -> Result<(), crate::ReadError> {
             let (part, inner) = self.existing(id)?;
             self.parts().sets[part].left_out(inner, field, epoch, to)
+        }
+
+        fn nesting(&self) -> usize {
+            crate::compose::nesting_of(self.parts().sets)
         }
 
         fn prefetch(&self, ids: &[u64], context: &mut crate::Context) -> crate::Prefetched {
@@ -264,11 +272,32 @@ fn common_spec(name: &str, parts: &[StableDataset]) -> Result<Spec> {
     let Some((first, others)) = parts.split_first() else {
         return Err(config(format!("a {name} of no data sets: give at least one")));
     };
+    check_nesting(name, nesting_of(parts))?;
     (1..).zip(others).try_fold(first.spec().clone(), |spec, (part, other)| {
         spec.widened(other.spec()).map_err(|how| {
             config(format!("part {part} of the {name} differs from part 0: {how}; map the parts to one spec"))
         })
     })
+}
+
+/// The nesting of a set that reads from `parts`.
+fn nesting_of<'a>(parts: impl IntoIterator<Item = &'a StableDataset>) -> usize {
+    1 + parts.into_iter().map(Dataset::nesting).max().unwrap_or(0)
+}
+
+/// Refuses a set that is nested deeper than [`MAX_NESTING`]; `what` makes or reads it.
+pub(crate) fn check_nesting(what: &str, nesting: usize) -> Result<()> {
+    if nesting <= MAX_NESTING {
+        return Ok(());
+    }
+    Err(config(format!(
+        "{what}: the sets are nested {nesting} deep, each read through the one before, and at most \
+         {MAX_NESTING} fit the stack of a worker: {}",
+        named(
+            "join them by one Concat::new, Zip::new or Mix of all, and choose samples by one subset",
+            "join them by one feedline.concat, zip or mix of all, and choose samples by one subset"
+        )
+    )))
 }
 
 /// Refuses a number of samples beyond the limit of samplers.

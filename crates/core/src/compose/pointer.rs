@@ -46,6 +46,10 @@ macro_rules! pointers {
 
             forward!(self => (**self));
 
+            fn nesting(&self) -> usize {
+                (**self).nesting()
+            }
+
             fn fingerprint(&self) -> u64 {
                 (**self).fingerprint()
             }

@@ -3,7 +3,7 @@
 use arrayvec::ArrayVec;
 
 use crate::memory::lengthen;
-use crate::spec::MAX_FIELDS;
+use crate::spec::{FieldId, MAX_FIELDS};
 use crate::{Element, Error, ErrorKind, Layout, Result, Spec};
 
 /// One sample of a data set, in memory, for reading: what [`map`](crate::Dataset::map) and
@@ -38,11 +38,12 @@ impl<'a> Sample<'a> {
         self.fields[index]
     }
 
-    /// The elements of field `index`.
+    /// The elements of `field`, by its number in the spec or its name. A number needs no look-up.
     ///
     /// # Errors
     /// `Config` when the field has another type, or the spec has no such field.
-    pub fn field<T: Element>(&self, index: usize) -> Result<&'a [T]> {
+    pub fn field<T: Element>(&self, field: impl FieldId) -> Result<&'a [T]> {
+        let index = field.index_in(self.spec)?;
         let fields = self.spec.fields();
         let Some(field) = fields.get(index) else {
             let why = format!("there is no field {index}: the spec has {}", fields.len());

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::compose::config;
+use crate::compose::{check_nesting, config, nesting_of};
 use crate::{
     Context, Dataset, Error, ErrorKind, Field, Fingerprint, Prefetched, ReadError, Result, Row, Rows, Spec,
     StableDataset, StridedColumn, named,
@@ -57,6 +57,7 @@ impl Zip {
         let Some(first) = parts.first() else {
             return Err(config("a zip of no data sets: give at least one".to_owned()));
         };
+        check_nesting("zip", nesting_of(&parts))?;
         let mut spec = Spec::new();
         for (number, part) in parts.iter().enumerate() {
             if part.len() != first.len() {
@@ -151,6 +152,10 @@ impl Dataset for Zip {
 
     fn has_random_geometry(&self) -> bool {
         self.parts.iter().any(Dataset::has_random_geometry)
+    }
+
+    fn nesting(&self) -> usize {
+        nesting_of(&self.parts)
     }
 
     fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::internal::source::RecordOrder;
-use crate::{BatchSampler, Result};
+use crate::{BatchInfo, BatchSampler, Result};
 
 /// Sets the order of a source's records; the order of the shards stays.
 pub fn with_records(batch_sampler: BatchSampler, records: RecordOrder) -> BatchSampler {
@@ -54,6 +54,14 @@ pub fn step_of(batch_sampler: &BatchSampler, position: u64) -> u64 {
 /// `Config` for an empty range, and for a range beyond the end of the epoch.
 pub fn skip_positions(batch_sampler: &mut BatchSampler, epoch: u64, positions: Range<u64>) -> Result<()> {
     batch_sampler.skip_positions(epoch, positions)
+}
+
+/// Checks that a custom sampler still gives the samples of a batch that was read ahead.
+///
+/// # Errors
+/// `Config`, with the first sample that differs.
+pub fn check_again(batch_sampler: &BatchSampler, info: &BatchInfo, again: &mut Vec<u64>) -> Result<()> {
+    batch_sampler.check_again(info, again)
 }
 
 /// Replaces `draws` by the global position of each row of this rank's batch. Random numbers are keyed by it.

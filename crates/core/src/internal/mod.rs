@@ -25,3 +25,11 @@ pub use crate::compose::map::check_whole;
 pub use crate::lengths::{OneRow, ReadRow, before_labels, lengths_with_labels};
 pub use crate::named::{named, speak_python, speaks_python};
 pub use crate::on_threads::on_threads;
+
+/// Refuses a set that is nested too deep; `what` makes or reads it.
+///
+/// # Errors
+/// `Config`.
+pub fn check_nesting(what: &str, nesting: usize) -> crate::Result<()> {
+    crate::compose::check_nesting(what, nesting)
+}

@@ -1,7 +1,7 @@
 //! Write access to the row of one sample.
 
 use super::{POISON, Rows, assert_fills, exchanged};
-use crate::spec::MAX_FIELDS;
+use crate::spec::{FieldId, MAX_FIELDS};
 use crate::{Element, Error, ErrorKind, Field, ReadError, Result, Spec};
 
 /// The row of one sample in a slab, for writing.
@@ -40,11 +40,12 @@ impl<'a> Row<'_, 'a> {
         (self.rows.copy)(self.bytes_mut(index), &[bytes]);
     }
 
-    /// The elements of field `index`.
+    /// The elements of `field`, by its number in the spec or its name. A number needs no look-up.
     ///
     /// # Errors
     /// `Config` when the field has another type or is ragged, or the spec has no such field.
-    pub fn field_mut<T: Element>(&mut self, index: usize) -> Result<&mut [T]> {
+    pub fn field_mut<T: Element>(&mut self, field: impl FieldId) -> Result<&mut [T]> {
+        let index = field.index_in(self.rows.spec)?;
         let field = typed::<T>(self.rows.spec, index)?;
         let at = self.index * field.row_bytes();
         let bytes = self.rows.fields[index].get_mut(at..at + field.row_bytes());
@@ -77,7 +78,7 @@ impl<'a> Row<'_, 'a> {
         RowFields { spec, fields: std::array::from_fn(|_| rows.next().flatten()) }
     }
 
-    /// Writes the row of ragged field `index`: whole items, concatenated.
+    /// Writes the row of the ragged field `field`, given by number or name: whole items, concatenated.
     ///
     /// Rows are written in order. A row that is written again is replaced, and the rows after it count as not
     /// written.
@@ -86,7 +87,8 @@ impl<'a> Row<'_, 'a> {
     /// `Sample` for more items than a sample may have, `Budget` for more than the batch has room for; both
     /// name the field and the limit. `Config` when the field has another type or is not ragged, the spec has
     /// no such field, `values` are not whole items, or the row before is not written.
-    pub fn write_ragged<T: Element>(&mut self, index: usize, values: &[T]) -> Result<()> {
+    pub fn write_ragged<T: Element>(&mut self, field: impl FieldId, values: &[T]) -> Result<()> {
+        let index = field.index_in(self.rows.spec)?;
         typed::<T>(self.rows.spec, index)?;
         self.write_ragged_bytes(index, bytemuck::cast_slice(values))
     }
@@ -109,8 +111,8 @@ impl<'a> Row<'_, 'a> {
         Ok(())
     }
 
-    /// Space for the row of ragged field `index`, to decode into before its length is known: whole items, up
-    /// to the limit per sample and the space left in the batch. Then call
+    /// Space for the row of the ragged field `field`, given by number or name, to decode into before its
+    /// length is known: whole items, up to the limit per sample and the space left in the batch. Then call
     /// [`set_ragged_len`](Self::set_ragged_len) with the number of items written.
     ///
     /// The space may be shorter for the last rows of a batch. The output must not depend on that: for a
@@ -131,7 +133,8 @@ impl<'a> Row<'_, 'a> {
     /// # Errors
     /// `Config` when the field has another type or is not ragged, the spec has no such field, or the row
     /// before is not written.
-    pub fn ragged_mut<T: Element>(&mut self, index: usize) -> Result<&mut [T]> {
+    pub fn ragged_mut<T: Element>(&mut self, field: impl FieldId) -> Result<&mut [T]> {
+        let index = field.index_in(self.rows.spec)?;
         let row = self.rows.first + self.index;
         let field = typed::<T>(self.rows.spec, index)?;
         let space = self.rows.region(index).ok_or_else(|| not_ragged(field))?.space(row)?;
@@ -139,12 +142,13 @@ impl<'a> Row<'_, 'a> {
         Ok(bytemuck::cast_slice_mut(space))
     }
 
-    /// Sets the length of the row of ragged field `index` to the first `items` items of
-    /// [`ragged_mut`](Self::ragged_mut).
+    /// Sets the length of the row of the ragged field `field`, given by number or name, to the first `items`
+    /// items of [`ragged_mut`](Self::ragged_mut).
     ///
     /// # Errors
     /// As for [`write_ragged`](Self::write_ragged).
-    pub fn set_ragged_len(&mut self, index: usize, items: usize) -> Result<()> {
+    pub fn set_ragged_len(&mut self, field: impl FieldId, items: usize) -> Result<()> {
+        let index = field.index_in(self.rows.spec)?;
         let row = self.rows.first + self.index;
         let field = field_of(self.rows.spec, index)?;
         self.rows.region(index).ok_or_else(|| not_ragged(field))?.set_len(row, items).map(drop)
@@ -232,12 +236,13 @@ pub struct RowFields<'r> {
 }
 
 impl<'r> RowFields<'r> {
-    /// The elements of field `index`.
+    /// The elements of `field`, by its number in the spec or its name.
     ///
     /// # Errors
     /// `Config` when the field has another type, is ragged or was taken before, or the spec has no such
     /// field.
-    pub fn take<T: Element>(&mut self, index: usize) -> Result<&'r mut [T]> {
+    pub fn take<T: Element>(&mut self, field: impl FieldId) -> Result<&'r mut [T]> {
+        let index = field.index_in(self.spec)?;
         let field = typed::<T>(self.spec, index)?;
         if field.as_ragged().is_some() {
             return Err(not_fixed(field));

@@ -259,6 +259,24 @@ fn field_mut_rejects_a_missing_field_and_a_wrong_type() {
 }
 
 #[test]
+fn fields_of_a_row_have_the_names_of_the_spec() {
+    let spec = Spec::new().field("a", DType::U8, [3]).unwrap().ragged("t", DType::U8, [], 4).unwrap();
+    let layout = Layout::new(&spec, 1).unwrap();
+    let mut slab = vec![0; layout.bytes()];
+    let mut rows = Rows::new(&layout, &mut slab, 1);
+    let mut row = rows.row(0);
+    row.field_mut::<u8>("a").unwrap().fill(7);
+    row.write_ragged("t", &[1_u8]).unwrap();
+    row.ragged_mut::<u8>("t").unwrap()[..2].copy_from_slice(&[5, 6]);
+    row.set_ragged_len("t", 2).unwrap();
+    assert_eq!(row.split().take::<u8>("a").unwrap(), [7; 3]);
+    assert_eq!(row.written_bytes_mut(1).unwrap(), [5, 6]);
+    let why = "no field \"b\"; the fields are [\"a\", \"t\"]";
+    assert_eq!(row.field_mut::<u8>("b").unwrap_err().message(), why);
+    assert_eq!(row.write_ragged("b", &[1_u8]).unwrap_err().message(), why);
+}
+
+#[test]
 fn a_bool_field_has_no_byte_but_0_and_1() {
     let spec = Spec::new().field("mask", DType::Bool, [2]).unwrap();
     let spec = spec.ragged("marks", DType::Bool, [], 3).unwrap();

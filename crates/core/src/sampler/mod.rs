@@ -285,8 +285,13 @@ impl Sampler {
     /// positions from 0 to `per_epoch - 1`. It may name a sample several times, or not at all.
     ///
     /// A cursor holds a hash of `name` and `per_epoch`, and fits no loader with others: change the name when
-    /// you change the order. `order` must always return the same for the same arguments. Several threads call
-    /// it, in any order, also for positions of later epochs.
+    /// you change the order. Several threads call it, in any order, also for positions of later epochs.
+    ///
+    /// `order` must always return the same for the same arguments. A loader calls it when it reads a batch,
+    /// ahead of the training and into the next epoch, and again on the training loop's thread when it
+    /// delivers the batch. If that gives another id, because the order is random or follows losses that have
+    /// changed meanwhile, the loop gets an error in place of the batch. `docs/data.md` shows an order by
+    /// losses (hard examples): a loader for each epoch.
     ///
     /// A batch for which it panics, or returns an id that the data set does not have, ends the run with an
     /// error that names epoch and position.
@@ -445,6 +450,16 @@ impl Sampler {
             Self::ByEpoch(sampler) => sampler.all().any(Self::repeats),
             // The function may name a sample twice.
             Self::Custom(_) => true,
+        }
+    }
+
+    /// Whether a function of the program gives ids, which may differ in a second call.
+    pub(crate) fn is_custom(&self) -> bool {
+        match self {
+            Self::Custom(_) => true,
+            Self::Subset(sampler) => sampler.inner().is_custom(),
+            Self::ByEpoch(sampler) => sampler.all().any(Self::is_custom),
+            _ => false,
         }
     }
 

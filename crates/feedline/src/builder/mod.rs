@@ -188,6 +188,30 @@ impl<T: ?Sized> LoaderBuilder<T> {
         self
     }
 
+    /// Bytes of stack of each worker, for a [`read`](crate::Dataset::read) that needs more than the default:
+    /// 2 MiB, which is the least, or the bytes that the environment variable `RUST_MIN_STACK` gives. With a
+    /// [`pool`](Self::pool) it has no effect: see [`WorkerPool::with_stack`].
+    ///
+    /// A read that needs more than there is ends the process: the system sends `SIGSEGV`, and standard error
+    /// says that the thread `fl-decode-N` has overflowed its stack. Memory of the stack is taken as it is
+    /// used.
+    ///
+    /// ```
+    /// use feedline::{DType, Loader, Spec, from_fn};
+    /// let deep = from_fn(4, Spec::new().field("sum", DType::I64, [])?, |id, row, _| {
+    ///     let table = std::hint::black_box([id as i64; 500_000]); // 4 MB of stack
+    ///     row.field_mut::<i64>("sum")?[0] = table.iter().sum();
+    ///     Ok(())
+    /// });
+    /// let mut loader = Loader::builder(deep).worker_stack(32 << 20).build_host()?;
+    /// assert_eq!(loader.epoch(0)?.count(), 4);
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    pub fn worker_stack(mut self, bytes: usize) -> Self {
+        self.options.worker_stack = Some(bytes);
+        self
+    }
+
     /// Number of batches on the device at a time, whether being copied, waiting or being read. Default: as
     /// many as fit into 32 MiB, from 3 to 8.
     pub fn depth(mut self, slots: usize) -> Self {
@@ -341,13 +365,6 @@ pub fn lanes_use_cpu<T: ?Sized>(mut builder: LoaderBuilder<T>) -> LoaderBuilder<
 /// Declares that `threads` decode threads ask one worker process, so that the report counts processes.
 pub fn threads_per_worker<T: ?Sized>(mut builder: LoaderBuilder<T>, threads: usize) -> LoaderBuilder<T> {
     builder.options.threads_per_worker = threads.max(1);
-    builder
-}
-
-/// On the host device, large batches are handed over with the memory of their host slots, rather than copied:
-/// [`Loader::slot_addresses`](crate::Loader::slot_addresses) are not fixed then.
-pub fn hand_over<T: ?Sized>(mut builder: LoaderBuilder<T>) -> LoaderBuilder<T> {
-    builder.options.is_handed_over = true;
     builder
 }
 

@@ -54,6 +54,7 @@ pub(crate) struct LoaderOptions {
     /// The threads that make up one worker of the report.
     pub(crate) threads_per_worker: usize,
     pub(crate) pool: Option<WorkerPool>,
+    pub(crate) worker_stack: Option<usize>,
     /// `None` for as many as [`depth`](super::LoaderBuilder::depth) says.
     pub(super) depth: Option<usize>,
     pub(crate) pinned_budget: usize,
@@ -62,7 +63,6 @@ pub(crate) struct LoaderOptions {
     pub(crate) epochs: Option<u64>,
     pub(crate) is_under_one_lock: bool,
     pub(crate) lanes_use_cpu: bool,
-    pub(crate) is_handed_over: bool,
     pub(crate) held_timeout: Duration,
     pub(crate) drop_timeout: Duration,
     pub(crate) bad_samples: BadSamples,
@@ -94,6 +94,7 @@ impl LoaderOptions {
             workers: Workers::PerCore,
             threads_per_worker: 1,
             pool: None,
+            worker_stack: None,
             depth: None,
             pinned_budget: PINNED_BUDGET,
             resident_budget: usize::MAX,
@@ -101,7 +102,6 @@ impl LoaderOptions {
             epochs: None,
             is_under_one_lock: false,
             lanes_use_cpu: false,
-            is_handed_over: false,
             held_timeout: HELD_LIMIT,
             drop_timeout: DROP_LIMIT,
             bad_samples: BadSamples::Fail,
@@ -143,6 +143,7 @@ impl LoaderOptions {
         self.check_buckets(&sampler)?;
         let batch_sampler = match &self.input {
             Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => {
+                internal::check_nesting("a loader", dataset.nesting())?;
                 self.batch_sampler(dataset.len(), sampler)?
             }
             Input::Source(source) => self.shard_plan(source.shards(), sampler)?,

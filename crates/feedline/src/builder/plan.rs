@@ -73,14 +73,14 @@ impl LoaderOptions {
     /// The given pool, or a new one. If the device gathers the rows, workers write ids only, about 100
     /// million per second each: one is enough if rows cross the bus.
     pub(crate) fn start_pool(&self, mode: &ChosenMode) -> Result<WorkerPool> {
-        match &self.pool {
-            Some(pool) => Ok(pool.clone()),
-            None if *mode == ChosenMode::Resident => {
-                WorkerPool::new(Workers::Count(worker_count(self.workers)?.min(RESIDENT_WORKERS)))
-            }
-            None if *mode == ChosenMode::ZeroCopy => WorkerPool::new(Workers::Count(1)),
-            None => WorkerPool::new(self.workers),
-        }
+        let workers = match mode {
+            ChosenMode::Resident => Workers::Count(worker_count(self.workers)?.min(RESIDENT_WORKERS)),
+            ChosenMode::ZeroCopy => Workers::Count(1),
+            _ => self.workers,
+        };
+        self.pool
+            .as_ref()
+            .map_or_else(|| WorkerPool::start(workers, self.worker_stack), |pool| Ok(pool.clone()))
     }
 
     /// Whether this loader tunes the number of its workers. One worker is enough for a gather, and one

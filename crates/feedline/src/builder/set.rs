@@ -9,7 +9,8 @@ use super::options::Order;
 use crate::TransferMode;
 
 /// # Options of a data set
-impl LoaderBuilder<dyn Dataset> {
+// The bound is on each method, for the message of rustc where the data are of the other kind.
+impl<T: ?Sized> LoaderBuilder<T> {
     /// Shuffles the set anew every epoch; the order depends on the data, the [`seed`](Self::seed) and the
     /// epoch only. The same as `sampler(Sampler::Shuffle)`, for most sets.
     ///
@@ -17,14 +18,20 @@ impl LoaderBuilder<dyn Dataset> {
     /// decoded is shuffled by blocks of a group: all blocks, then the samples of a window of some 256 MiB
     /// ([`Dataset::plain_shuffle`](feedline_core::Dataset::plain_shuffle)), whatever is held in memory. The
     /// report has both sizes. `sampler(Sampler::Shuffle)` shuffles all samples at once.
-    pub fn shuffle(mut self) -> Self {
+    pub fn shuffle(mut self) -> Self
+    where
+        T: Dataset,
+    {
         self.options.order = Order::PlainShuffle;
         self
     }
 
     /// Skips the steps `steps` of `epoch`, counted from its beginning, without decoding them: for example, to
     /// pass a loss spike.
-    pub fn skip(mut self, epoch: u64, steps: Range<u64>) -> Self {
+    pub fn skip(mut self, epoch: u64, steps: Range<u64>) -> Self
+    where
+        T: Dataset,
+    {
         self.options.skips.push((epoch, steps));
         self
     }
@@ -57,7 +64,10 @@ impl LoaderBuilder<dyn Dataset> {
     /// assert_eq!(loader.epoch(0)?.count(), 3);
     /// # Ok::<(), feedline::Error>(())
     /// ```
-    pub fn transfer_mode(mut self, transfer_mode: TransferMode) -> Self {
+    pub fn transfer_mode(mut self, transfer_mode: TransferMode) -> Self
+    where
+        T: Dataset,
+    {
         self.options.transfer_mode = transfer_mode;
         self
     }
@@ -75,7 +85,10 @@ impl LoaderBuilder<dyn Dataset> {
     /// assert_eq!(*loader.transfer_mode(), ChosenMode::Resident);
     /// # Ok::<(), feedline::Error>(())
     /// ```
-    pub fn resident_budget(mut self, bytes: usize) -> Self {
+    pub fn resident_budget(mut self, bytes: usize) -> Self
+    where
+        T: Dataset,
+    {
         self.options.resident_budget = bytes;
         self
     }

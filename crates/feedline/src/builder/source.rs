@@ -5,11 +5,15 @@ use feedline_core::{Sampler, Source};
 use super::LoaderBuilder;
 
 /// # Options of a source
-impl LoaderBuilder<dyn Source> {
+// The bound is on each method, for the message of rustc where the data are of the other kind.
+impl<T: ?Sized> LoaderBuilder<T> {
     /// Shuffles the order of the shards anew every epoch, by the [`seed`](Self::seed): the same as
     /// `sampler(Sampler::Shuffle)`. The records of a shard keep their order;
     /// [`shuffle_buffer`](Self::shuffle_buffer) shuffles them too.
-    pub fn shuffle_shards(self) -> Self {
+    pub fn shuffle_shards(self) -> Self
+    where
+        T: Source,
+    {
         self.sampler(Sampler::Shuffle)
     }
 
@@ -25,7 +29,10 @@ impl LoaderBuilder<dyn Source> {
     /// and write many shards that are smaller than the buffer: the smaller they are, the closer the order is
     /// to a shuffle of the whole set. The loader holds up to `bytes` bytes of records, 40 bytes of them for
     /// each record, and two records more. A source that grows delivers a block when it is full.
-    pub fn shuffle_buffer(mut self, bytes: u64) -> Self {
+    pub fn shuffle_buffer(mut self, bytes: u64) -> Self
+    where
+        T: Source,
+    {
         self.options.shuffle_buffer = Some(bytes);
         self
     }
@@ -36,7 +43,10 @@ impl LoaderBuilder<dyn Source> {
     /// For sources with fewer shards than ranks, or with shards of very different lengths: the ranks get
     /// equal numbers of records, up to one per shard. Each rank reads the bytes of all records, and decodes
     /// its own.
-    pub fn split_shards(mut self) -> Self {
+    pub fn split_shards(mut self) -> Self
+    where
+        T: Source,
+    {
         self.options.splits_shards = true;
         self
     }

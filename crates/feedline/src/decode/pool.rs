@@ -17,6 +17,9 @@ use crate::job::Job;
 /// The largest number of workers in a pool.
 pub const MAX_WORKERS: usize = 1024;
 
+/// The smallest stack of a worker: sets may be nested as deep as it holds.
+const MIN_STACK: usize = 2 << 20;
+
 /// Batches that the queue holds without allocating.
 const QUEUE_CAPACITY: usize = 1024;
 
@@ -110,15 +113,37 @@ impl WorkerPool {
     /// `Config` for 0 workers or more than [`MAX_WORKERS`], and if the system refuses a thread; the threads
     /// already started then end.
     pub fn new(workers: Workers) -> Result<Self> {
+        Self::start(workers, None)
+    }
+
+    /// As [`new`](Self::new), with threads that have a stack of `bytes` bytes, for a
+    /// [`read`](crate::Dataset::read) that needs more than 2 MiB; see
+    /// [`LoaderBuilder::worker_stack`](crate::LoaderBuilder::worker_stack).
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); also for less than 2 MiB, and if there is no room for the stacks.
+    pub fn with_stack(workers: Workers, bytes: usize) -> Result<Self> {
+        Self::start(workers, Some(bytes))
+    }
+
+    pub(crate) fn start(workers: Workers, stack: Option<usize>) -> Result<Self> {
         let count = worker_count(workers)?;
+        if let Some(bytes) = stack.filter(|&bytes| bytes < MIN_STACK) {
+            let why = format!("worker_stack is {bytes} bytes: give at least {MIN_STACK}, or leave it out");
+            return Err(Error::new(ErrorKind::Config, why));
+        }
         let is_waited_for = |decoder: &Decoder| decoder.requests.is_waited_for();
         let queue = Arc::new(Queue::new(QUEUE_CAPACITY, is_waited_for, Job::choose_slot));
         let activity: Arc<[Activity]> = (0..count).map(|_| Activity::idle()).collect();
         let spawn = |index| {
             let (queue, activity) = (queue.clone(), activity.clone());
             let thread = std::thread::Builder::new().name(format!("fl-decode-{index}"));
+            let thread = if let Some(bytes) = stack { thread.stack_size(bytes) } else { thread };
             thread.spawn(move || work(&queue, &activity[index], index)).map_err(|error| {
-                let why = format!("cannot start decode worker {index} of {count}: take fewer workers");
+                let with = stack.map_or(String::new(), |bytes| format!(" with a stack of {bytes} bytes"));
+                let less = if stack.is_some() { ", or a smaller stack" } else { "" };
+                let why =
+                    format!("cannot start decode worker {index} of {count}{with}: take fewer workers{less}");
                 Error::new(ErrorKind::Config, why).with_source(error)
             })
         };

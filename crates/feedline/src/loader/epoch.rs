@@ -5,7 +5,7 @@ use std::iter::FusedIterator;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
-use feedline_core::internal::named;
+use feedline_core::internal::{self, named};
 use feedline_core::{Error, ErrorKind, Result};
 use feedline_device::slot::Held;
 
@@ -188,6 +188,8 @@ impl Loader {
                     if is_last {
                         *at = at.next_epoch();
                     }
+                    // Sources have no custom sampler.
+                    internal::batch_sampler::check_again(&self.batch_sampler, &batch, &mut self.ids_again)?;
                     self.progress.count(&batch, &self.batch_sampler)?;
                     return Ok(TryNext::Batch(batch));
                 }

@@ -48,6 +48,8 @@ pub use epoch::{Epoch, TryNext, check_slots, check_thread};
 /// `exec` or `_exit`.
 pub struct Loader {
     pub(crate) batch_sampler: Arc<BatchSampler>,
+    /// Memory for the ids of a batch in a second call of a custom sampler.
+    ids_again: Vec<u64>,
     /// The data set, which the workers drop when they end; `None` for a source.
     dataset: Option<Weak<dyn Dataset>>,
     /// The layout of the rows that workers write.
@@ -344,8 +346,9 @@ impl Loader {
         &self.device
     }
 
-    /// The addresses of the device slots, by [`Ready::slot`](crate::Ready::slot); fixed for the life of the
-    /// loader.
+    /// The addresses of the device slots, by [`Ready::slot`](crate::Ready::slot). On a GPU they are fixed for
+    /// the life of the loader. On the host they are not: large batches are
+    /// [handed over](crate::HostLoader#memory) with their memory.
     pub fn slot_addresses(&self) -> Vec<feedline_device::Address> {
         self.slots.addresses().collect()
     }

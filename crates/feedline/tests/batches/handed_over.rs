@@ -17,8 +17,7 @@ fn fine() -> Fine {
 }
 
 fn builder(rows: usize) -> LoaderBuilder {
-    let builder = Loader::builder(fine()).batch_size(rows).shuffle().seed(7).workers(Workers::Count(2));
-    feedline::internal::hand_over(builder.depth(DEPTH))
+    Loader::builder(fine()).batch_size(rows).shuffle().seed(7).workers(Workers::Count(2)).depth(DEPTH)
 }
 
 /// Checks the bytes of all batches of two epochs; returns the addresses of the batches.

@@ -349,3 +349,25 @@ fn a_host_loader_pads_gathers_and_stops() {
         assert_eq!(batches.next().unwrap().unwrap_err().kind(), ErrorKind::Stopped);
     });
 }
+
+#[test]
+fn a_checkpoint_is_taken_within_a_for_loop_over_an_epoch() {
+    alone(|| {
+        let [mut loader, mut resumed] = [(); 2].map(|()| builder(fine()).build_host().unwrap());
+        let progress = loader.progress();
+        let mut saved = None;
+        for batch in loader.epoch(0).unwrap() {
+            let batch = batch.unwrap();
+            let step = batch.step();
+            assert_eq!(progress.checkpoint().unwrap_err().kind(), ErrorKind::BatchHeld);
+            drop(batch);
+            let checkpoint = progress.checkpoint().unwrap();
+            assert_eq!(checkpoint.cursor.proof().count(), BATCH as u64 * (step + 1));
+            saved = saved.or((step == 1).then_some(checkpoint));
+        }
+        let left = resumed.resume(saved.unwrap().cursor).unwrap().count() as u64;
+        assert_eq!(left, STEPS - 2);
+        // The rest of a progress is there too.
+        assert_eq!(progress.report().run.batches, STEPS);
+    });
+}

@@ -1,14 +1,16 @@
 //! The threads that call a data set end with their loader, and do nothing else while a read waits.
 
 use std::cell::Cell;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::common::small::{BATCH, builder, fine, on_a_device, take_epoch};
+use crate::common::small::{BATCH, LEN, STEPS, builder, fine, on_a_device, take_epoch};
 use crate::common::{LONG, alone};
 use feedline::report::MAX_WORKERS;
-use feedline::{Context, Dataset, ErrorKind, Loader, ReadError, Row, Spec, WorkerPool, Workers};
+use feedline::{
+    Context, DType, Dataset, ErrorKind, Loader, ReadError, Row, Spec, WorkerPool, Workers, from_fn,
+};
 use feedline_device::Backend;
 use feedline_device::host::Host;
 use feedline_sim::interceptors::{Call, Intercepted, Interceptor};
@@ -169,5 +171,52 @@ fn too_many_workers_are_refused_before_a_thread_is_started() {
             });
             assert_eq!(WorkerPool::new(Workers::Count(count)).unwrap_err().kind(), ErrorKind::Config);
         }
+    });
+}
+
+/// Uses `bytes` bytes of stack, and returns a sum that depends on all of them.
+fn uses_stack(bytes: usize) -> u64 {
+    let piece = std::hint::black_box([1_u8; 16 << 10]);
+    let below = if bytes > piece.len() { uses_stack(bytes - piece.len()) } else { 0 };
+    below + std::hint::black_box(&piece).iter().map(|&byte| u64::from(byte)).sum::<u64>()
+}
+
+#[test]
+fn workers_have_the_stack_that_a_loader_or_a_pool_is_given() {
+    let deep = || {
+        from_fn(4, Spec::new().field("sum", DType::I64, []).unwrap(), |_, row, _| {
+            row.field_mut::<i64>("sum")?[0] = uses_stack(8 << 20) as i64;
+            Ok(())
+        })
+    };
+    alone(|| {
+        let pool = WorkerPool::with_stack(Workers::Count(1), 64 << 20).unwrap();
+        for builder in [Loader::builder(deep()).worker_stack(64 << 20), Loader::builder(deep()).pool(&pool)] {
+            let mut loader = builder.batch_size(2).build_host().unwrap();
+            for batch in loader.epoch(0).unwrap() {
+                assert!(batch.unwrap().field::<i64>("sum").unwrap().iter().all(|&sum| sum >= 8 << 20));
+            }
+        }
+        let error = Loader::builder(deep()).worker_stack(1 << 20).build_host().unwrap_err();
+        assert!(error.to_string().contains("give at least 2097152"), "{error}");
+        // No system has room for this one.
+        let error = Loader::builder(deep()).worker_stack(1 << 60).build_host().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(error.to_string().contains("or a smaller stack"), "{error}");
+    });
+}
+
+#[test]
+fn a_set_nested_beyond_the_limit_is_refused_by_the_loader_and_one_at_the_limit_is_read() {
+    let nested = |levels| {
+        let first = Arc::new(fine()) as Arc<dyn Dataset>;
+        (0..levels).fold(first, |set, _| Arc::new(set.take(LEN)) as Arc<dyn Dataset>)
+    };
+    alone(|| {
+        let mut loader = Loader::builder(nested(256)).batch_size(BATCH).build_host().unwrap();
+        assert_eq!(loader.epoch(0).unwrap().count() as u64, STEPS);
+        let error = Loader::builder(nested(257)).batch_size(BATCH).build_host().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(error.to_string().contains("a loader: the sets are nested 257 deep"), "{error}");
     });
 }

@@ -12,7 +12,7 @@ use std::{error::Error, sync::Arc};
 use feedline::bad_samples::Budget;
 use feedline::dataset::{Cost, Long, Packed, PackedSource, Prefetched, Rows, Unpadded};
 use feedline::{BadSamples, Checkpoint, Context, DType, Dataset, Loader, Mix, Pad, ReadError, Row, Sampler};
-use feedline::{Spec, World, check::CheckOptions, check_dataset, source};
+use feedline::{Spec, WorkerPool, Workers, World, check::CheckOptions, check_dataset, source};
 use feedline_audio::{Crop, Log, MelSpectrogram, Sounds};
 use feedline_datasets::*;
 use feedline_images::Transforms;
@@ -31,7 +31,7 @@ type Done = Result<(), Box<dyn Error>>;
 type Piece = (&'static str, fn() -> Done);
 
 /// Each piece by the name of its function.
-const PIECES: [Piece; 45] = [
+const PIECES: [Piece; 46] = [
     ("table", tables::table),
     ("columns", tables::columns),
     ("in memory", tables::in_memory),
@@ -70,6 +70,7 @@ const PIECES: [Piece; 45] = [
     ("folds", sampling::folds),
     ("curriculum", sampling::curriculum),
     ("own order", sampling::own_order),
+    ("hard examples", sampling::hard_examples),
     ("predictions", sampling::predictions),
     ("own reader", sampling::own_reader),
     ("lists", tables::lists),

@@ -75,6 +75,28 @@ pub(super) fn own_order() -> Done {
     Ok(())
 }
 
+pub(super) fn hard_examples() -> Done {
+    let data = Arc::new(Table::open("flowers.csv").select(["length", "kind"]).build()?);
+    let pool = WorkerPool::new(Workers::PerCore)?; // the threads of all epochs
+    let mut losses = vec![f64::INFINITY; data.len() as usize]; // a sample without a loss comes first
+    for epoch in 0..4 {
+        let mut ids: Vec<u64> = (0..data.len()).collect();
+        ids.sort_by(|&a, &b| losses[b as usize].total_cmp(&losses[a as usize]));
+        let hard = Sampler::subset(ids[..2].to_vec(), Sampler::Shuffle)?; // the 2 with the largest losses
+        let builder = Loader::builder(data.clone()).batch_size(2).sampler(hard).seed(7);
+        for batch in builder.pool(&pool).build_host()?.epoch(epoch)? {
+            let batch = batch?;
+            for (&id, &length) in batch.ids().iter().zip(batch.field::<f64>("length")?) {
+                losses[id as usize] = length; // what the model says of the sample
+            }
+        }
+    }
+    // Each sample has been seen, and so has the last one, which epoch 0 left out.
+    assert!(losses.iter().all(|loss| loss.is_finite()), "{losses:?}");
+    assert_eq!(losses[1..], [3.0, 5.25]);
+    Ok(())
+}
+
 pub(super) fn predictions() -> Done {
     let data = Arc::new(Table::open("flowers.csv").select(["length", "kind"]).build()?);
     let kept = data.clone().filter(|sample| sample.field::<i64>(1).is_ok_and(|kind| kind[0] > 0))?;

@@ -32,7 +32,7 @@ use self::file::FileRows;
 use self::memory::MemoryRows;
 use self::ragged::RaggedMemory;
 use self::ragged_file::RaggedFile;
-use crate::compose::config;
+use crate::compose::{check_nesting, config};
 use crate::{Context, Dataset, Error, Fingerprint, ReadError, Result, Row, Rows, Spec, StridedColumn};
 
 /// A data set that caches the samples it has read. See [`Dataset::cached`] and [`Dataset::cached_in_file`].
@@ -102,12 +102,12 @@ impl Store {
     }
 }
 
-/// Checks that the set has fields.
+/// Checks that the set has fields, and is not nested too deep.
 fn check_fields(inner: &dyn Dataset) -> Result<()> {
     if inner.spec().fields().is_empty() {
         return Err(config("a cache of a set without fields: there is nothing to keep".to_owned()));
     }
-    Ok(())
+    check_nesting("cache", 1 + inner.nesting())
 }
 
 impl Cached {
@@ -253,6 +253,10 @@ impl Dataset for Cached {
         to: &mut dyn FnMut(&[u8]),
     ) -> Result<(), ReadError> {
         self.inner.left_out(id, field, epoch, to)
+    }
+
+    fn nesting(&self) -> usize {
+        1 + self.inner.nesting()
     }
 
     /// The same order as without a cache.

@@ -98,10 +98,11 @@ fn an_error_names_the_set_its_sample_and_its_file() {
 #[test]
 fn sets_and_weights_that_cannot_be_mixed_are_refused() {
     let one = || Numbered::new(0, 4);
-    for weight in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-        assert!(
-            refused(Mix::builder(0).dataset(one(), 1.0).dataset(one(), weight).build()).contains("above 0")
-        );
+    for (weight, why) in
+        [(0.0, "0 in every epoch"), (-1.0, "0 or more"), (f64::NAN, "0 or more"), (f64::INFINITY, "finite")]
+    {
+        let said = refused(Mix::builder(0).dataset(one(), 1.0).dataset(one(), weight).build());
+        assert!(said.contains(why), "{said}");
     }
     assert!(
         refused(Mix::builder(0).dataset(one(), 1.0).dataset(one(), 1e-9).build())
@@ -190,19 +191,37 @@ fn a_change_to_the_same_weights_changes_no_sample_of_whole_epochs_and_another_on
 }
 
 #[test]
+fn a_set_of_weight_0_begins_in_the_epoch_that_gives_it_weight_with_its_own_epoch_0() {
+    let (first, second) = (Numbered::new(0, 10), Numbered::new(100, 10));
+    let mix = Mix::builder(3).dataset(first, 0.0).dataset(second, 1.0).samples(10);
+    let mix = mix.weights_from_epoch(2, &[1.0, 0.0]).weights_from_epoch(3, &[1.0, 1.0]).build().unwrap();
+    let of = |epoch| (0..10).map(|id| mix.place(epoch, id).unwrap()).collect::<Vec<_>>();
+    assert_eq!((0..4).map(|epoch| mix.draws(epoch, 0)).collect::<Vec<_>>(), [0, 0, 10, 5]);
+    assert!([0, 1].iter().all(|&epoch| of(epoch).iter().all(|&(part, _)| part == 1)));
+    // Its first epoch has each of its samples once, in the order of a set that begins with the run.
+    let alone = Mix::builder(3).dataset(Numbered::new(0, 10), 1.0).build().unwrap();
+    assert_eq!(of(2), (0..10).map(|id| alone.place(0, id).unwrap()).collect::<Vec<_>>());
+    assert_keeps_the_contract(&mix);
+}
+
+#[test]
 fn weights_that_change_wrongly_are_refused() {
     let builder = || Mix::builder(3).dataset(Numbered::new(0, 3), 1.0).dataset(Numbered::new(0, 3), 1.0);
     for (builder, why) in [
         (builder().weights_from(9, &[1.0]), "1 are given for 2 sets"),
         (builder().weights_from(9, &[0.0, 0.0]), "change to none"),
-        (builder().weights_from(9, &[-1.0, 1.0]), "has weight -1: it must be above 0"),
+        (builder().weights_from(9, &[-1.0, 1.0]), "has weight -1: give a finite number, 0 or more"),
         (builder().weights_from(9, &[1e-9, 1.0]), "raise its weight"),
         (builder().weights_from(0, &[1.0, 1.0]), "are given twice for epoch 0, sample 0"),
         (
             builder().weights_from(12, &[1.0, 1.0]).weights_from_epoch(2, &[1.0, 2.0]),
             "given twice for epoch 2",
         ),
-        (Mix::builder(3).dataset(Numbered::new(0, 3), 0.0), "has weight 0: it must be above 0"),
+        (Mix::builder(3).dataset(Numbered::new(0, 3), 0.0), "part 0 of the mix has weight 0 in every epoch"),
+        (
+            Mix::builder(3).dataset(Numbered::new(0, 3), 0.0).weights_from_epoch(1, &[1.0]),
+            "are all 0 at first",
+        ),
     ] {
         let error = builder.build().unwrap_err();
         assert!(error.to_string().contains(why), "{error}");

@@ -11,6 +11,7 @@ mod in_memory;
 mod map;
 mod mix;
 mod negatives;
+mod nested;
 mod pointer;
 mod ragged;
 mod repeat;

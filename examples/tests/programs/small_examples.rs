@@ -103,3 +103,14 @@ fn a_schedule_on_streams_gives_the_output_of_one_stream() {
     assert!(lines.contains(&"the same output: true".to_owned()), "{lines:?}");
     assert_eq!(lines.last().unwrap(), "no race in 10 schedules of the simulator");
 }
+
+#[test]
+fn the_loop_of_the_readme_runs_as_it_stands_in_an_empty_folder() {
+    let (readme, program) = (include_str!("../../../README.md"), include_str!("../../readme.rs"));
+    let (_, block) = readme.split_once("```rust,no_run\n").expect("the loop");
+    let (block, _) = block.split_once("```").expect("its end");
+    let (_, program) = program.split_once("#![forbid(unsafe_code)]\n\n").expect("the program");
+    assert_eq!(block, program, "the README and examples/readme.rs differ");
+    let lines = run("readme");
+    assert!(lines[0].contains("samples checked, 0 faults"), "{lines:?}");
+}

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from . import _feedline, _options
 from ._data import Data, of_set
-from ._errors import ConfigError
+from ._errors import ConfigError, shown
 
 
 def chats(
@@ -69,15 +69,15 @@ def chats(
         split: As for :func:`feedline.open`.
     """
     if of not in ("messages", "completions", "preferences"):
-        raise ConfigError(f'of is {of!r}: give "messages", "completions" or "preferences"')
+        raise ConfigError(f'of is {shown(of)}: give "messages", "completions" or "preferences"')
     between = None
     if not isinstance(learn, str):
         is_pair = isinstance(learn, Sequence) and len(learn) == 2 and all(isinstance(text, str) for text in learn)
         if not is_pair:
-            raise ConfigError(f"learn is {learn!r}: give the texts before and at the end of an answer")
+            raise ConfigError(f"learn is {shown(learn)}: give the texts before and at the end of an answer")
         between = (learn[0], learn[1])
     elif learn not in ("marked", "all"):
-        raise ConfigError(f'learn is {learn!r}: give "marked", "all", or the texts around an answer')
+        raise ConfigError(f'learn is {shown(learn)}: give "marked", "all", or the texts around an answer')
     steps = {
         "of": of,
         "between": between,
@@ -86,7 +86,7 @@ def chats(
         "messages": messages,
         "tools": tools,
         "variables": variables,
-        "context": [(str(name), _json(f"context[{name!r}]", value)) for name, value in _mapping(context)],
+        "context": [(str(name), _json(f"context[{shown(name)}]", value)) for name, value in _mapping(context)],
         "add_generation_prompt": _options.flag("add_generation_prompt", add_generation_prompt),
         "max_tokens": _options.maybe("max_tokens", max_tokens),
         "today": today,

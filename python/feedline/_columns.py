@@ -17,7 +17,7 @@ from typing import Any, Union
 import numpy as np
 
 from . import _values
-from ._errors import ConfigError
+from ._errors import ConfigError, shown
 from ._values import Array, as_array, exact, fields_of
 
 #: A field: name, dtype, shape of a row or of an item, and the max items of a ragged field.
@@ -94,7 +94,7 @@ class Columns:
         typed_by: dict[str, int] = {}
         unknown = [name for name in max_length if name not in sample]
         if unknown:
-            raise ConfigError(f"max_length names {unknown[0]!r}, and the fields are {list(sample)}")
+            raise ConfigError(f"max_length names {shown(unknown[0])}, and the fields are {list(sample)}")
         #: Whether samples are tuples.
         self.is_tuple = isinstance(first, (tuple, list))
         self._is_dict = isinstance(first, Mapping)

@@ -13,7 +13,7 @@ import numpy as np
 
 from . import _collate, _feedline, _notebook, _options, _own, _parts
 from . import transforms as _transforms
-from ._errors import ConfigError
+from ._errors import ConfigError, shown
 from ._columns import Place
 from ._packing import packed, unpadded
 from ._sampler import counts
@@ -267,7 +267,7 @@ class Data:
     def subset(self, indices: Sequence[int]) -> Data:
         """The samples of these indices, in this order."""
         if not hasattr(indices, "__iter__"):
-            raise ConfigError(f"subset takes indices, and this is {indices!r}: give a list of them")
+            raise ConfigError(f"subset takes indices, and this is {shown(indices)}: give a list of them")
         return self._new(self._set.subset([_index(index) for index in indices]))
 
     def take(self, count: int) -> Data:
@@ -380,7 +380,7 @@ class Data:
         documents' lengths, as for attention, divided by the window.
         """
         if by not in ("items", "squares"):
-            raise ConfigError(f'costs by {by!r}: give "items" or "squares"')
+            raise ConfigError(f'costs by {shown(by)}: give "items" or "squares"')
         return np.array(self._set.costs(by == "squares"), np.uint32)
 
     def unpadded(self, field: str | Sequence[str], *, labels: str | bool | None = None) -> Data:
@@ -435,7 +435,7 @@ def _index(index: Any) -> int:
     try:
         number = operator.index(index)
     except TypeError:
-        raise ConfigError(f"subset takes indices, and {index!r} is no whole number") from None
+        raise ConfigError(f"subset takes indices, and {shown(index)} is no whole number") from None
     return _options.whole("an index of subset", number)
 
 
@@ -451,7 +451,7 @@ def _sample_index(index: Any) -> int:
         number = None
     if number is None:
         raise ConfigError(
-            f"{index!r} is no index of one sample: give a whole number, as data[0]; data.subset takes a list of them"
+            f"{shown(index)} is no index of one sample: give a whole number, as data[0]; data.subset takes a list of them"
         )
     return number
 
@@ -481,7 +481,7 @@ def _check_names(names: Iterable[Any]) -> None:
     odd = [name for name in names if not isinstance(name, str)]
     if odd:
         raise ConfigError(
-            f"a field of a sample is called {odd[0]!r}, which is no string: name fields by strings"
+            f"a field of a sample is called {shown(odd[0])}, which is no string: name fields by strings"
         )
 
 
@@ -675,7 +675,7 @@ def open(
     Data(5 samples: array i64 [])
     """
     if nulls not in ("refuse", "fill"):
-        raise ConfigError(f'nulls {nulls!r}: use "refuse" or "fill"')
+        raise ConfigError(f'nulls {shown(nulls)}: use "refuse" or "fill"')
     is_one = max_length is not None and not isinstance(max_length, Mapping)
     default = _options.whole("max_length", max_length) if is_one else None
     named = {} if is_one else _limits(max_length)
@@ -842,7 +842,7 @@ def images(
         listing_age: As for :func:`feedline.open`.
     """
     if isinstance(transforms, Transform):
-        raise ConfigError(f"transforms is {transforms!r}: give a list, [{transforms!r}]")
+        raise ConfigError(f"transforms is {shown(transforms)}: give a list, [{shown(transforms)}]")
     steps = [_step(place, step) for place, step in enumerate(transforms)]
     age = _options.whole("listing_age", listing_age)
     listed = (None if root is None else _options.path("root", root), label, _options.maybe("class_from", class_from), age)
@@ -906,7 +906,7 @@ def _views(views: Any, steps: list[Any]) -> list[tuple[int, list[tuple[str, dict
         raise ConfigError("views have transforms of their own: leave out the other list, or give views=2")
     lists = []
     if isinstance(views, str) or not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in views):
-        raise ConfigError(f"views is {views!r}: give a number, or pairs such as [(2, [RandomResizedCrop(224)])]")
+        raise ConfigError(f"views is {shown(views)}: give a number, or pairs such as [(2, [RandomResizedCrop(224)])]")
     for count, own in views:
         own = [_step(place, step) for place, step in enumerate(own)]
         lists.append((_options.whole("a number of views", count), own))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _feedline
 from ._batch import Batch, Copied, Info
-from ._errors import ConfigError, Error, describe
+from ._errors import ConfigError, Error, describe, shown
 
 if TYPE_CHECKING:
     from ._frameworks import Framework
@@ -238,7 +238,7 @@ def _checked(fields: dict[str, Any], result: Any) -> Mapping[str, Any]:
     for name, value in fields.items():
         if not isinstance(name, str) or not all(isinstance(part, torch.Tensor) for part in _parts(value)):
             raise _Refused(
-                f"device_map returned {type(value).__name__} for {name!r}: return a dict of tensors by name"
+                f"device_map returned {type(value).__name__} for {shown(name)}: return a dict of tensors by name"
             )
     return fields
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from types import TracebackType
 
 __all__ = [
@@ -109,14 +108,58 @@ def of_kind(kind: str) -> type[Error]:
     return _KINDS.get(kind, Error)
 
 
+#: Max characters of an exception's text, of that within the text of an error, and of a value's.
+_TEXT, _LINE, _VALUE = 10_000, 500, 80
+
+
 def describe(error: BaseException, raised_at: TracebackType | None) -> str:
     """The exception and the line that raised it, on one line."""
-    text = " ".join(f"{type(error).__name__}: {error}".split())
-    frames = traceback.extract_tb(raised_at)
-    own = [frame for frame in frames if not frame.filename.startswith(_PACKAGE)]
-    if own:
-        text += f" (file {own[-1].filename}, line {own[-1].lineno})"
+    text = one_line(": ".join(filter(None, (type(error).__name__, text_of(error)))), _LINE)
+    # Endless recursion may have millions of frames.
+    place, line = None, 0
+    while raised_at is not None:
+        path = raised_at.tb_frame.f_code.co_filename
+        if not path.startswith(_PACKAGE):
+            place, line = path, raised_at.tb_lineno
+        raised_at = raised_at.tb_next
+    if place is not None:
+        text += _encodable(f" (file {place}, line {line})")
     return text
+
+
+def text_of(error: BaseException) -> str:
+    """The text of an exception, whatever the code of its class does: one that can be encoded, and is not huge."""
+    try:
+        return _encodable(cut(str(error), _TEXT))
+    except BaseException as failed:  # noqa: BLE001
+        try:
+            return _encodable(f"its text cannot be made: {type(failed).__name__}: {failed}")
+        except BaseException:  # noqa: BLE001
+            return f"its text cannot be made: {type(failed).__name__}"
+
+
+def shown(value: object) -> str:
+    """A value that was given, as one short line: its ``repr`` may be a whole table, or fail."""
+    try:
+        text = _encodable(repr(value))
+    except Exception:  # noqa: BLE001
+        text = f"an object of type {type(value).__name__}"
+    return one_line(text, _VALUE)
+
+
+def one_line(text: str, most: int) -> str:
+    """A text on one line of at most ``most`` characters."""
+    return cut(" ".join(text[: 10 * most].split()), most)
+
+
+def cut(text: str, most: int) -> str:
+    """The first characters of a text, with dots if it has more."""
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def _encodable(text: str) -> str:
+    # A file name that is not UTF-8 has lone surrogates.
+    return str.encode(text, "utf-8", "backslashreplace").decode()
 
 
 _PACKAGE = __file__.rsplit("_errors", 1)[0]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._errors import ConfigError
+from ._errors import ConfigError, shown
 from ._values import numpy_dtype
 
 
@@ -32,7 +32,7 @@ def framework(name: str | None, is_cuda: bool) -> Framework:
             raise ConfigError('device="cuda" needs a framework: import torch or jax, or give framework=')
     makers = {"numpy": _numpy, "torch": _torch, "jax": _jax}
     if not isinstance(name, str) or name not in makers:
-        raise ConfigError(f'framework {name!r}: use "numpy", "torch" or "jax"')
+        raise ConfigError(f'framework {shown(name)}: use "numpy", "torch" or "jax"')
     if name == "numpy" and is_cuda:
         raise ConfigError('NumPy has no arrays on a GPU: give framework="torch" or "jax", or device="cpu"')
     return makers[name]()

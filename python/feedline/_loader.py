@@ -11,6 +11,8 @@ import inspect
 import logging
 import os
 import sys
+import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NoReturn
@@ -22,7 +24,7 @@ from ._batch import Batch, Copied, forms_of
 from ._collate import nested
 from ._data import Data, NotRandomAccess, fields_at, opened_from
 from ._device_map import DeviceMap, Mapped, Position
-from ._errors import ConfigError, StateError
+from ._errors import ConfigError, StateError, shown
 from ._frameworks import Framework
 from ._frameworks import framework as framework_of
 from ._lines import Lines
@@ -38,12 +40,20 @@ class _Run:
     """The state of an epoch. A loader and its iterators share it, so that a loader does not refer to an
     iterator."""
 
-    __slots__ = ("epoch", "first", "goes_on", "is_over", "steps")
+    __slots__ = ("epoch", "first", "goes_on", "is_over", "iterator", "steps", "thread")
 
     def __init__(self, epoch: int, steps: int | None, first: int = 0) -> None:
         self.epoch, self.steps, self.first, self.is_over = epoch, steps, first, False
         #: Whether the next epoch follows if the loaded state's epoch has nothing left.
         self.goes_on = False
+        #: The iterator, and the thread that begun it or took its last batch.
+        self.iterator: weakref.ref[Epoch] | None = None
+        self.thread = threading.get_ident()
+
+    def is_used_elsewhere(self) -> bool:
+        """Whether another thread may be within this epoch: it runs, and the iterator is alive and not over."""
+        is_open = not self.is_over and self.iterator is not None and self.iterator() is not None
+        return is_open and self.thread != threading.get_ident() and self.thread in sys._current_frames()
 
 
 class Epoch(Iterator[Any]):
@@ -81,6 +91,7 @@ class Epoch(Iterator[Any]):
         loader, run = self._loader, self._run
         if run.is_over:
             raise StopIteration
+        run.thread = threading.get_ident()
         if loader._current is not run:
             raise RuntimeError(
                 "another epoch of this loader was begun, and a loader has one at a time: make a loader for "
@@ -90,6 +101,8 @@ class Epoch(Iterator[Any]):
         if inner is None and run.goes_on and loader._is_resumed:
             run.goes_on = False
             run.epoch += 1
+            if loader._epochs_ahead is not None:
+                loader._epochs_ahead += 1
             run.steps, run.first = loader._inner.begin(run.epoch), 0
             inner = self._next()
         if inner is None:
@@ -257,6 +270,11 @@ class Loader:
         #: Maps the batches ahead of the loop, once there is a loader.
         self._device_map: DeviceMap | None = None
         self._current: _Run | None = None
+        #: Held while an epoch is begun.
+        self._begins = threading.RLock()
+        #: The epoch of :meth:`set_epoch`; and by how much the epochs of a loaded state are ahead of it.
+        self._set_epoch: int | None = None
+        self._epochs_ahead: int | None = None
         #: Whether a loaded state waits for its first batch.
         self._is_resumed = False
         self._has_delivered = False
@@ -327,35 +345,85 @@ class Loader:
     # Epochs
 
     def epoch(self, epoch: int) -> Epoch:
-        """The batches of an epoch from its beginning; for the epoch of a loaded state, the rest of them."""
-        return Epoch(self, self._begin(epoch))
+        """The batches of an epoch from its beginning; for the epoch of a loaded state, the rest of them.
 
-    def _begin(self, epoch: int) -> _Run:
+        A loader has one epoch at a time: this ends the one before. While another thread is within it, its iterator
+        neither at the end nor dropped, this raises ``RuntimeError``, and so do ``iter`` and
+        :meth:`load_state_dict`. Threads may share one iterator without a ``device_map``: each batch goes to one of
+        them. :meth:`state_dict`, :meth:`report` and :meth:`close` may be called by any thread.
+        """
+        with self._begins:
+            return self._begin(epoch)
+
+    def _begin(self, epoch: int, goes_on: bool = False) -> Epoch:
+        self._refuse_other_thread()
         if self._is_resumed and self._current is not None and epoch == self._current.epoch:
-            self._current = _Run(epoch, self._current.steps, self._current.first)
+            run = _Run(epoch, self._current.steps, self._current.first)
         else:
             self._leave_epoch()
             steps = self._inner.begin(_options.whole("epoch", epoch))
             self._is_resumed, self._has_delivered = False, False
-            self._current = _Run(epoch, steps)
-        return self._current
+            run = _Run(epoch, steps)
+        # The end of a source is known only once it is reached.
+        run.goes_on = goes_on and self._is_resumed and run.steps is None
+        self._current, self._set_epoch = run, None
+        begun = Epoch(self, run)
+        run.iterator = weakref.ref(begun)
+        return begun
+
+    def _refuse_other_thread(self) -> None:
+        if self._current is not None and self._current.is_used_elsewhere():
+            raise RuntimeError(
+                f"another thread is within epoch {self._current.epoch} of this loader, and a loader has one epoch at "
+                "a time: make a loader for each thread, or drop that thread's iterator first"
+            )
 
     def __iter__(self) -> Epoch:
-        run = self._begin(self.next_epoch)
-        # The end of a source is known only once it is reached.
-        run.goes_on = self._is_resumed and run.steps is None
-        return Epoch(self, run)
+        with self._begins:
+            return self._begin(self.next_epoch, goes_on=True)
 
     @property
     def next_epoch(self) -> int:
-        """The epoch that ``for batch in loader`` delivers: that of a loaded state, if it is not over."""
+        """The epoch that ``for batch in loader`` delivers: that of a loaded state, if it is not over, or of
+        :meth:`set_epoch`; else the one after the last."""
         current = self._current
+        if self._set_epoch is not None:
+            return self._set_epoch
         if current is None:
             return 0
         is_taken = self._has_delivered or current.is_over
         if self._is_resumed and not is_taken:
             return current.epoch + 1 if current.steps == 0 else current.epoch
         return current.epoch + 1 if is_taken else current.epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes ``for batch in loader`` deliver this epoch next, as a ``DistributedSampler`` does. Trainers call it:
+        so a run that goes on from a checkpoint of theirs has the right order, even without a state of the loader.
+
+        A loaded state comes first: the epochs of the caller are then counted from its epoch on.
+        """
+        epoch = _options.whole("epoch", epoch)
+        current = self._current
+        if self._is_resumed:
+            self._epochs_ahead = self.next_epoch - epoch
+        epoch = max(epoch + (self._epochs_ahead or 0), 0)
+        is_next = current is not None and not current.is_over and current.epoch == epoch
+        self._set_epoch = None if self._is_resumed or (is_next and not self._has_delivered) else epoch
+
+    @property
+    def sampler(self) -> _Epochs:
+        """For Lightning, which calls ``loader.sampler.set_epoch``."""
+        return _Epochs(self)
+
+    def __getattr__(self, name: str) -> Any:
+        told = f"{shown(type(self).__name__)} object has no attribute {shown(name)}"
+        if name == "dataset":
+            told += (
+                ": its data is loader.data. Hugging Face's Trainer asks for it to skip the batches before a "
+                "checkpoint: give TrainingArguments(ignore_data_skip=True), and load the loader's own state by "
+                "load_state_dict (examples/with_transformers.py)"
+            )
+        raise AttributeError(told)
 
     def __len__(self) -> int:
         """Steps of an epoch, the same on every rank; unknown for a :class:`Source`."""
@@ -427,18 +495,21 @@ class Loader:
             epoch, step = (_options.whole(name, state[name], 0, 2**64 - 1) for name in ("epoch", "step"))
             bad_samples = state.get("bad_samples")
             if not isinstance(bad_samples, (str, type(None))):
-                raise TypeError(f"bad_samples is {bad_samples!r}")
+                raise TypeError(f"bad_samples is {shown(bad_samples)}")
         except (KeyError, TypeError, ValueError) as error:
             raise StateError(f"the state is damaged: {error!r}; load another one") from None
-        self._leave_epoch()
-        steps = self._inner.resume(cursor, epoch, step, bad_samples)
-        self._is_resumed, self._has_delivered = True, False
-        if self._current is None:
-            self._current = _Run(epoch, steps)
-        current, whole = self._current, self._inner.steps
-        current.epoch, current.steps, current.is_over = epoch, steps, False
-        # With another batch size the step differs.
-        current.first = step if steps is None or whole is None else whole - steps
+        with self._begins:
+            self._refuse_other_thread()
+            self._leave_epoch()
+            steps = self._inner.resume(cursor, epoch, step, bad_samples)
+            self._is_resumed, self._has_delivered = True, False
+            self._set_epoch = self._epochs_ahead = None
+            if self._current is None:
+                self._current = _Run(epoch, steps)
+            current, whole = self._current, self._inner.steps
+            current.epoch, current.steps, current.is_over = epoch, steps, False
+            # With another batch size the step differs.
+            current.first = step if steps is None or whole is None else whole - steps
 
     @property
     def order_hash(self) -> int:
@@ -521,6 +592,15 @@ class Loader:
         raise TypeError("a Loader has threads and cannot be pickled: save loader.state_dict()")
 
 
+class _Epochs:
+    """Sets the epoch of a loader."""
+
+    __slots__ = ("set_epoch",)
+
+    def __init__(self, loader: Loader) -> None:
+        self.set_epoch = loader.set_epoch
+
+
 _ARGUMENTS = [
     name for name in inspect.signature(Loader.__init__).parameters if name not in ("self", "others")
 ]
@@ -578,7 +658,7 @@ def _gpu(device: str) -> int | None:
     if kind == "cpu":
         return None
     if kind != "cuda" or (number and not number.isdecimal()):
-        raise ConfigError(f'device {device!r}: use "cpu", "cuda" or "cuda:0"')
+        raise ConfigError(f'device {shown(device)}: use "cpu", "cuda" or "cuda:0"')
     if number:
         return int(number)
     import sys
@@ -591,7 +671,7 @@ def _check_device_map(function: Any, framework: Framework) -> None:
     if function is None:
         return
     if not callable(function):
-        raise ConfigError(f"device_map is {function!r}: give a function of a dict of tensors")
+        raise ConfigError(f"device_map is {shown(function)}: give a function of a dict of tensors")
     if framework.name != "torch":
         raise ConfigError(f'device_map is for torch, not {framework.name}: give framework="torch"')
 
@@ -625,7 +705,7 @@ def _world(world: str | tuple[int, int] | None) -> tuple[int, int] | None:
 
         return torch.distributed.get_rank(), torch.distributed.get_world_size()
     if not isinstance(world, (tuple, list)) or len(world) != 2:
-        raise ConfigError(f'world {world!r}: use "env", "torch", (rank, size) or None')
+        raise ConfigError(f'world {shown(world)}: use "env", "torch", (rank, size) or None')
     rank = _options.whole("the rank of world", world[0], 0, 2**32 - 1)
     return rank, _options.whole("the size of world", world[1], 1, 2**32 - 1)
 

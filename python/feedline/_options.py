@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ._errors import ConfigError
+from ._errors import ConfigError, shown
 
 #: The loader's equivalent of each argument of torch's DataLoader.
 OF_A_DATALOADER = {
@@ -57,7 +57,7 @@ def whole(name: str, value: Any, low: int = 0, high: int = 2**63 - 1) -> int:
         number = None
     if number is None or isinstance(value, bool) or not low <= number <= high:
         to = "" if high >= 2**63 - 1 else f" to {high}"
-        raise ConfigError(f"{name} is {value!r}: give a whole number from {low}{to}")
+        raise ConfigError(f"{name} is {shown(value)}: give a whole number from {low}{to}")
     return number
 
 
@@ -71,21 +71,21 @@ def number(name: str, value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise ConfigError(f"{name} is {value!r}: give a number") from None
+        raise ConfigError(f"{name} is {shown(value)}: give a number") from None
 
 
 def path(name: str, value: Any) -> str:
     """``value``, a path or a URL, as text."""
     given = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(given, str):
-        raise ConfigError(f"{name} is {value!r}: give a str or a pathlib.Path")
+        raise ConfigError(f"{name} is {shown(value)}: give a str or a pathlib.Path")
     return given
 
 
 def flag(name: str, value: Any) -> bool:
     """``value`` as ``True`` or ``False``."""
     if type(value).__name__ not in ("bool", "bool_"):
-        raise ConfigError(f"{name} is {value!r}: give True or False")
+        raise ConfigError(f"{name} is {shown(value)}: give True or False")
     return bool(value)
 
 
@@ -122,7 +122,7 @@ def of_the_kind(
         )
     if transfer_mode in ("zero_copy", "resident"):
         raise ConfigError(
-            f"transfer_mode={transfer_mode!r} is for data with random access, and a source is read in "
+            f"transfer_mode={shown(transfer_mode)} is for data with random access, and a source is read in "
             "sequence: leave it out"
         )
 
@@ -132,7 +132,7 @@ def seed(name: str, value: Any) -> int:
     try:
         return whole(name, value, 0, 2**64 - 1)
     except ConfigError:
-        why = f"{name} is {value!r}: give a seed, a whole number from 0 to 2^64 - 1, such as {name}=7"
+        why = f"{name} is {shown(value)}: give a seed, a whole number from 0 to 2^64 - 1, such as {name}=7"
         raise ConfigError(why) from None
 
 
@@ -141,13 +141,13 @@ def bad_samples(value: Any) -> tuple[int | None, float | None]:
     if isinstance(value, float):
         if not 0.0 <= value <= 1.0:
             raise ConfigError(
-                f"bad_samples is {value!r}: give a share from 0.0 to 1.0, or a number of samples"
+                f"bad_samples is {shown(value)}: give a share from 0.0 to 1.0, or a number of samples"
             )
         return None, value
     try:
         return whole("bad_samples", value, 0, 2**64 - 1), None
     except ConfigError:
-        why = f"bad_samples is {value!r}: give a number of samples from 0, or a share from 0.0 to 1.0"
+        why = f"bad_samples is {shown(value)}: give a number of samples from 0, or a share from 0.0 to 1.0"
         raise ConfigError(why) from None
 
 
@@ -156,7 +156,7 @@ def mapping(name: str, value: Any, example: str) -> Mapping[Any, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{name} is {value!r}: give a dict, such as {name}={example}")
+        raise ConfigError(f"{name} is {shown(value)}: give a dict, such as {name}={example}")
     return value
 
 
@@ -168,7 +168,7 @@ def types(value: Any) -> list[tuple[str, str]]:
     given = mapping("types", value, '{"zip": "text"}').items()
     for column, kind in given:
         if not isinstance(kind, str) or kind not in _TYPES:
-            raise ConfigError(f"types[{column!r}] is {kind!r}: use one of {', '.join(_TYPES)}")
+            raise ConfigError(f"types[{shown(column)}] is {shown(kind)}: use one of {', '.join(_TYPES)}")
     return [(column, _TYPES[kind]) for column, kind in given]
 
 
@@ -177,7 +177,7 @@ def skip(value: Any) -> list[tuple[int, int, int]]:
     steps = []
     for epoch, given in mapping("skip", value, "{3: range(100, 120)}").items():
         if not isinstance(given, range) or given.step != 1:
-            raise ConfigError(f"skip[{epoch!r}] is {given!r}: give a range of steps, such as range(100, 120)")
+            raise ConfigError(f"skip[{shown(epoch)}] is {shown(given)}: give a range of steps, such as range(100, 120)")
         first = whole("a step of skip", given.start)
         steps.append((whole("an epoch of skip", epoch), first, whole("a step of skip", given.stop)))
     return steps

@@ -6,8 +6,10 @@ The memory of a slot is kept out of Python: an array that a data set keeps or ch
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
+import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from time import monotonic
 from typing import Any, NamedTuple
@@ -209,6 +211,10 @@ class Shards:
 
     def __init__(self, shards: Sequence[Any], max_length: Mapping[str, int]) -> None:
         self._shards = shards
+        #: The numbers of the shards that have given a sample.
+        self._known: set[int] = set()
+        #: The last iterators of shards that are functions.
+        self._last: dict[int, weakref.ref[Any]] = {}
         for number, shard in enumerate(shards):
             if isinstance(shard, Iterator):
                 raise ConfigError(
@@ -221,7 +227,7 @@ class Shards:
                     f"shard {number} is {type(shard).__name__}: give an object with __iter__, or a function "
                     "that returns an iterator"
                 )
-        every = (sample for shard in shards for sample in _iterate(shard))
+        every = (sample for number, shard in enumerate(shards) for sample in self._begun(number, shard))
         first = next(every, self)
         if first is self:
             raise ConfigError("the source has no samples: give some")
@@ -244,7 +250,7 @@ class Shards:
         # Hugging Face's method: it may seek.
         if offset and hasattr(samples, "skip"):
             samples, offset = samples.skip(offset), 0
-        opened = iter(_iterate(samples))
+        opened = iter(self._begun(shard, samples))
         for number in range(offset):
             if _feedline.is_closing():
                 raise RuntimeError("the Python interpreter is shutting down")
@@ -253,16 +259,46 @@ class Shards:
                     f"shard {shard} has {number} samples, and the saved state is after {offset}: a shard "
                     "must give the same samples each time"
                 )
-        return (self._columns.pack([sample]) for sample in opened)
+        has_epochs = hasattr(samples, "set_epoch")
+        return self._packed(opened, None if offset or has_epochs else shard)
+
+    def _begun(self, shard: int, samples: Any) -> Iterable[Any]:
+        """The samples of a shard from its beginning, or of the rest of it."""
+        if hasattr(samples, "__iter__"):
+            return samples  # type: ignore[no-any-return]
+        begun: Iterable[Any] = samples()
+        last = self._last.get(shard)
+        if last is not None and last() is begun and isinstance(begun, Iterator):
+            raise ValueError(
+                f"shard {shard} gives the same {type(begun).__name__} each time, which can be read once: give a "
+                "function that makes a new iterator"
+            )
+        # Iterators that are not written in Python have no weak references.
+        with contextlib.suppress(TypeError):
+            self._last[shard] = weakref.ref(begun)
+        return begun
+
+    def _packed(
+        self, opened: Iterator[Any], shard: int | None
+    ) -> Iterator[list[bytes | tuple[bytes, list[int]]]]:
+        """The bytes of samples: those of a whole ``shard``, if its number is given."""
+        for sample in opened:
+            if shard is not None:
+                self._known.add(shard)
+            yield self._columns.pack([sample])
+            break
+        else:
+            if shard in self._known:
+                raise ValueError(
+                    f"shard {shard} has no samples now, and had some before: a shard must give the same samples "
+                    "each time, so it cannot be a stream that is read once"
+                )
+        for sample in opened:
+            yield self._columns.pack([sample])
 
 
 class _Fingerprint(NamedTuple):
     fingerprint: str
-
-
-def _iterate(shard: Any) -> Iterable[Any]:
-    samples: Iterable[Any] = shard if hasattr(shard, "__iter__") else shard()
-    return samples
 
 
 class Hook:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _feedline, _options
-from ._errors import ConfigError
+from ._errors import ConfigError, shown
 
 if TYPE_CHECKING:
     from ._data import Data
@@ -28,7 +28,7 @@ def packed(
     """See :meth:`feedline.Data.packed`."""
     order, within, split, cut, padded = how
     if order not in ("best fit", "in order"):
-        raise ConfigError(f'order is {order!r}: give "best fit" or "in order"')
+        raise ConfigError(f'order is {shown(order)}: give "best fit" or "in order"')
     if within is not None and order == "in order":
         raise ConfigError('within is for order="best fit": leave it out')
     fields = names(field)
@@ -61,7 +61,7 @@ def packed_source(
     """See :meth:`feedline.Source.packed`."""
     order, within, split, cut, padded = how
     if order not in ("best fit", "in order"):
-        raise ConfigError(f'order is {order!r}: give "best fit" or "in order"')
+        raise ConfigError(f'order is {shown(order)}: give "best fit" or "in order"')
     fields = names(field)
     packing = {
         "fields": fields,
@@ -88,7 +88,7 @@ def names(field: Any) -> list[str]:
     """The fields that are packed."""
     fields = [field] if isinstance(field, str) else list(field) if isinstance(field, Sequence) else []
     if not fields or not all(isinstance(name, str) for name in fields):
-        raise ConfigError(f'field is {field!r}: give the name of a field, or a list of names, such as ["ids"]')
+        raise ConfigError(f'field is {shown(field)}: give the name of a field, or a list of names, such as ["ids"]')
     return fields
 
 
@@ -99,7 +99,7 @@ def label(fields: list[str], labels: Any) -> tuple[str, bool] | None:
     if labels is True:
         return fields[0], True
     if not isinstance(labels, str):
-        raise ConfigError(f"labels is {labels!r}: give the name of a field, or True for the ids themselves")
+        raise ConfigError(f"labels is {shown(labels)}: give the name of a field, or True for the ids themselves")
     return labels, False
 
 
@@ -108,9 +108,9 @@ def fills(pad: Any, fields: list[str]) -> list[tuple[str, float]]:
     given = _options.mapping("pad", pad, '{"ids": 0}')
     for name, value in given.items():
         if name not in fields:
-            raise ConfigError(f"pad has {name!r}, which is not packed: the fields are {fields}")
+            raise ConfigError(f"pad has {shown(name)}, which is not packed: the fields are {fields}")
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise ConfigError(f"pad[{name!r}] is {value!r}: give a number")
+            raise ConfigError(f"pad[{shown(name)}] is {shown(value)}: give a number")
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
-            raise ConfigError(f"pad[{name!r}] is {value!r}: give a number of up to 64 bits")
+            raise ConfigError(f"pad[{shown(name)}] is {shown(value)}: give a number of up to 64 bits")
     return list(given.items())

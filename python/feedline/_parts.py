@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Union
 
 from . import _options
-from ._errors import ConfigError
+from ._errors import ConfigError, shown
 
 Names = Union[str, "os.PathLike[str]", Sequence[str]]
 
@@ -19,7 +19,7 @@ def names(option: str, given: Names | None) -> list[str]:
     if isinstance(given, (str, os.PathLike)):
         return [_options.path(option, given)]
     if not all(isinstance(name, str) for name in given):
-        raise ConfigError(f"{option} is {given!r}: give names of fields")
+        raise ConfigError(f"{option} is {shown(given)}: give names of fields")
     return list(given)
 
 
@@ -59,7 +59,7 @@ def parts(
     if boxes is not None:
         both = (boxes, "xyxy") if isinstance(boxes, str) else tuple(boxes)
         if len(both) != 2 or not all(isinstance(part, str) for part in both):
-            raise ConfigError(f'boxes is {boxes!r}: give the field and the format, ("bbox", "xywh")')
+            raise ConfigError(f'boxes is {shown(boxes)}: give the field and the format, ("bbox", "xywh")')
         given["boxes"] = both
     else:
         given["boxes"] = None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import _feedline, _options
-from ._errors import ConfigError
+from ._errors import ConfigError, shown
 
 
 class Sampler:
@@ -148,7 +148,7 @@ def _array(name: str, values: Any) -> np.ndarray[Any, Any]:
     if isinstance(values, (str, bytes)) or (
         not hasattr(values, "__iter__") and not hasattr(values, "__array__")
     ):
-        raise ConfigError(f"{name} are {values!r}: give one number for each sample")
+        raise ConfigError(f"{name} are {shown(values)}: give one number for each sample")
     try:
         array = np.asarray(values if hasattr(values, "__array__") else list(values))
     except (TypeError, ValueError) as error:

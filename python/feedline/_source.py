@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+import inspect
+import types
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from . import _feedline, _own
@@ -38,6 +41,8 @@ class Source:
     def __init__(self, *shards: Any, max_length: Mapping[str, int] | None = None) -> None:
         if not shards:
             raise ConfigError("a source needs a shard: give an object with __iter__")
+        for number, shard in enumerate(shards):
+            _refuse_stream(number, shard)
         opened = _own.Shards(shards, max_length or {})
         self._shards, self._is_tuple, self._places = len(shards), opened.is_tuple, opened.places
         self._set = _feedline.Source(opened, len(shards), opened.fields, opened.fingerprint)
@@ -104,3 +109,59 @@ class Source:
 
     def __reduce__(self) -> Any:
         raise TypeError("a Source cannot be pickled: make it again where you need it")
+
+
+#: Methods of objects that give each message once (queues, sockets, consumers of a broker): the one that takes, and
+#: others that such an object has.
+_TAKES = {"get": ("put", "empty"), "get_nowait": ("put", "empty"), "recv": ("send",), "poll": ("subscribe",),
+          "get_message": ("subscribe",)}  # fmt: skip
+#: Methods that fill a queue: code that calls one may begin anew.
+_FILLS = {"put", "put_nowait", "send"}
+
+
+def _refuse_stream(number: int, shard: Any) -> None:
+    """Refuses a shard that can be read once. Its first sample is read for the fields, and a loader asks for the
+    next epoch before the loop does: a message would be lost, and a wait for the next one never end."""
+    name, stream = _stream(shard.__iter__ if hasattr(shard, "__iter__") else shard)
+    if stream is not None:
+        raise ConfigError(
+            f"shard {number} takes its samples from {name}, a {type(stream).__name__}, which gives each one once: "
+            "a shard must give the same samples each time it begins. Write the messages to files, and read these "
+            "as shards"
+        )
+
+
+def _stream(function: Any) -> tuple[str, Any]:
+    """The name of a stream that a function takes from, and the stream; ``None`` if none is found."""
+    held: dict[str, Any] = {}
+    while isinstance(function, functools.partial):
+        held |= {f"argument {place}": value for place, value in enumerate(function.args)} | function.keywords
+        function = function.func
+    owner = getattr(function, "__self__", None)
+    function = inspect.unwrap(getattr(function, "__func__", function))
+    if not isinstance(function, types.FunctionType):
+        return "", None
+    names = set(_names(function.__code__))
+    takes = [method for method in _TAKES if method in names]
+    if not takes or not _FILLS.isdisjoint(names):
+        return "", None
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
+    held |= {name: cell.cell_contents for name, cell in cells if cell != types.CellType()}
+    held |= {name: function.__globals__[name] for name in names & function.__globals__.keys()}
+    defaults = inspect.signature(function).parameters.values()
+    held |= {one.name: one.default for one in defaults if one.default is not one.empty}
+    own = getattr(owner, "__dict__", {})
+    held |= {f"self.{name}": value for name, value in own.items() if name in names}
+    for name, value in held.items():
+        kind = type(value)
+        if any(hasattr(kind, method) and all(hasattr(kind, one) for one in _TAKES[method]) for method in takes):
+            return name, value
+    return "", None
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    """The names that code refers to, also that of functions within it."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names(constant)

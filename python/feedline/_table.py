@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _feedline, _options, _values
 from ._data import Data, of_set
-from ._errors import ConfigError
+from ._errors import ConfigError, shown
 
 _Names = Union[str, Iterable[str]]
 
@@ -196,7 +196,7 @@ def _fit_on(rows: Any) -> tuple[Any, ...] | list[int]:
     if isinstance(rows, range) and rows.step == 1:
         return (_options.whole("a row of fit_on", rows.start), rows.stop if rows else rows.start)
     if isinstance(rows, (str, bytes)) or not hasattr(rows, "__iter__"):
-        raise ConfigError(f'fit_on is {rows!r}: give rows such as range(1000), or ("t", None, 90) for those with t < 90')
+        raise ConfigError(f'fit_on is {shown(rows)}: give rows such as range(1000), or ("t", None, 90) for those with t < 90')
     return [_options.whole("a row of fit_on", row) for row in rows]
 
 
@@ -207,7 +207,7 @@ def names(given: _Names) -> list[str]:
     listed: list[Any] = list(given) if hasattr(given, "__iter__") else [given]
     odd = [name for name in listed if not isinstance(name, str)]
     if odd:
-        raise ConfigError(f"{odd[0]!r} is no name of a column: give a string, or a list of strings")
+        raise ConfigError(f"{shown(odd[0])} is no name of a column: give a string, or a list of strings")
     return listed
 
 
@@ -217,4 +217,4 @@ def _dtype(name: str, dtype: Any) -> str:
         given = dtype if isinstance(dtype, str) and dtype in _values.DTYPES else np.dtype(dtype).name
         return _values.DTYPES[given]
     except (KeyError, TypeError):
-        raise ConfigError(f'cast of "{name}" to {dtype!r}: use one of {", ".join(_values.DTYPES)}') from None
+        raise ConfigError(f'cast of "{name}" to {shown(dtype)}: use one of {", ".join(_values.DTYPES)}') from None

@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _feedline, _options
 from ._data import Data, of_set
-from ._errors import ConfigError
+from ._errors import ConfigError, shown
 
 #: The types of token ids.
 _TYPES = {"uint8": "u8", "int8": "i8", "uint16": "u16", "int16": "i16", "uint32": "u32", "int32": "i32", "int64": "i64"}
@@ -116,7 +116,7 @@ def pack_tokens(
         "split": split,
     }
     if end is not None and tokenizer is None:
-        raise ConfigError(f"end is {end!r}, a token of a tokenizer: give that too")
+        raise ConfigError(f"end is {shown(end)}, a token of a tokenizer: give that too")
     return PackedTokens(*_feedline.pack_tokens(_options.path("path", path), _options.path("to", to), packing, progress))
 
 
@@ -130,7 +130,7 @@ def _type(dtype: Any) -> str | None:
         given = str(dtype)
     name = _TYPES.get(given) or (given if given in _TYPES.values() else None)
     if name is None:
-        raise ConfigError(f"dtype is {dtype!r}: token ids are whole numbers, such as \"uint16\"")
+        raise ConfigError(f"dtype is {shown(dtype)}: token ids are whole numbers, such as \"uint16\"")
     return name
 
 
@@ -142,4 +142,4 @@ def _weighted(file: Any) -> tuple[str, float]:
         path, weight = file
         return _options.path("a file of tokens", path), _options.number("a weight of tokens", weight)
     except (TypeError, ValueError):
-        raise ConfigError(f"a file of tokens is {file!r}: give a path, or a path and a weight") from None
+        raise ConfigError(f"a file of tokens is {shown(file)}: give a path, or a path and a weight") from None

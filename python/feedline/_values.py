@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ._errors import ConfigError
+from ._errors import ConfigError, shown
 
 Array = np.ndarray[Any, Any]
 
@@ -252,11 +252,11 @@ def one(name: str, value: Any, dtype: np.dtype[Any], what: str) -> bytes:
     except ValueError as error:
         raise ConfigError(f"{what}: {error}") from None
     if array.ndim > 0:
-        raise ConfigError(f'{what} of "{name}" is {value!r}: give one number')
+        raise ConfigError(f'{what} of "{name}" is {shown(value)}: give one number')
     is_rounded = _is_float(array.dtype) and _is_rounded(float(array), dtype)
     if _changed(array, dtype).any() and not is_rounded:
         raise ConfigError(
-            f'{what} of "{name}" is {value!r}, and the field is {dtype}, which does not have it: give another '
+            f'{what} of "{name}" is {shown(value)}, and the field is {dtype}, which does not have it: give another '
             "value, or make the field another type"
         )
     return _cast(array, dtype).tobytes()
@@ -282,7 +282,7 @@ def fill(column: str, value: Any) -> int | float | str:
     except ValueError as error:
         raise ConfigError(f"fill: {error}") from None
     if array.ndim > 0:
-        raise ConfigError(f'fill of "{column}" is {value!r}: give one number, or a text')
+        raise ConfigError(f'fill of "{column}" is {shown(value)}: give one number, or a text')
     return int(array) if array.dtype.kind in "iub" else float(array)
 
 
@@ -292,7 +292,7 @@ def categories(column: str, values: Sequence[Any]) -> list[str | int | bool]:
     Raises ConfigError for values that have no categories.
     """
     if isinstance(values, (str, bytes)):
-        raise ConfigError(f'the category "{column}" has the values {values!r}: give a list of them')
+        raise ConfigError(f'the category "{column}" has the values {shown(values)}: give a list of them')
     return [_category(column, value) for value in values]
 
 
@@ -303,7 +303,7 @@ def _category(column: str, value: Any) -> str | int | bool:
         return int(value)
     if isinstance(value, str):
         return str(value)
-    why = f'the list of category "{column}" has {value!r}, which is neither a text, nor a whole number or a bool'
+    why = f'the list of category "{column}" has {shown(value)}, which is neither a text, nor a whole number or a bool'
     raise ConfigError(f"{why}: write it as the column has it")
 
 

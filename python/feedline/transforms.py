@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Union
 
 from . import _options
-from ._errors import ConfigError
+from ._errors import ConfigError, shown
 
 __all__ = [
     "CenterCrop",
@@ -48,7 +48,7 @@ def _is_one(value: Any) -> bool:
 def _pair(name: str, size: Any) -> tuple[int, int]:
     given = [size, size] if _is_one(size) else list(size) if _is_list(size) else []
     if len(given) != 2:
-        raise ConfigError(f"{name}({size!r}): give the size in pixels, a whole number or (height, width)")
+        raise ConfigError(f"{name}({shown(size)}): give the size in pixels, a whole number or (height, width)")
     height, width = (_options.whole(f"the size of {name}", one, 1) for one in given)
     return height, width
 
@@ -62,7 +62,7 @@ def _between(name: str, value: Any, low: float, high: float) -> float:
     number = _options.number(name, value)
     if not low <= number <= high:
         to = f"to {high:g}" if math.isfinite(high) else "on"
-        raise ConfigError(f"{name} is {value!r}: give a number from {low:g} {to}")
+        raise ConfigError(f"{name} is {shown(value)}: give a number from {low:g} {to}")
     return number
 
 
@@ -71,7 +71,7 @@ def _range(name: str, value: Any) -> tuple[float, float]:
     given = list(value) if _is_list(value) else []
     numbers = [_options.number(name, one) for one in given]
     if len(numbers) != 2 or not 0 < numbers[0] <= numbers[1] < math.inf:
-        raise ConfigError(f"{name} is {value!r}: give the least and the largest, two numbers above 0")
+        raise ConfigError(f"{name} is {shown(value)}: give the least and the largest, two numbers above 0")
     return numbers[0], numbers[1]
 
 
@@ -79,7 +79,7 @@ def _colour(name: str, fill: Any) -> tuple[int, ...]:
     """Three levels from 0 to 255, or one for all."""
     given = [fill] * 3 if _is_one(fill) else list(fill) if _is_list(fill) else []
     if len(given) != 3:
-        raise ConfigError(f"{name} is {fill!r}: give a level from 0 to 255, or three of them")
+        raise ConfigError(f"{name} is {shown(fill)}: give a level from 0 to 255, or three of them")
     return tuple(_options.whole(name, level, 0, 255) for level in given)
 
 
@@ -162,7 +162,7 @@ class Pad(Transform):
         if isinstance(self.padding, Sequence) and not isinstance(self.padding, str):
             given = list(self.padding)
         if len(given) not in (1, 2, 4):
-            raise ConfigError(f"Pad({self.padding!r}): give one width, or (left, top, right, bottom)")
+            raise ConfigError(f"Pad({shown(self.padding)}): give one width, or (left, top, right, bottom)")
         sides = [_options.whole("a width of Pad", width) for width in given * (4 // len(given))]
         left, top, right, bottom = sides
         return {"padding": (top, right, bottom, left), "fill": _colour("the fill of Pad", self.fill)}
@@ -201,7 +201,7 @@ class ColorJitter(Transform):
         for name, value in vars(self).items():
             if isinstance(value, (tuple, list)):
                 raise ConfigError(
-                    f"ColorJitter({name}={value!r}): give one number, x: the factor is drawn from 1 - x to 1 + x"
+                    f"ColorJitter({name}={shown(value)}): give one number, x: the factor is drawn from 1 - x to 1 + x"
                 )
         most = {"hue": 0.5}
         return {
@@ -283,10 +283,10 @@ class Normalize(Transform):
         given = {"mean": self.mean, "std": self.std}
         for name, value in given.items():
             if not _is_list(value) or len(value) not in (1, 3):
-                raise ConfigError(f"the {name} of Normalize is {value!r}: give one number per channel, in a list")
+                raise ConfigError(f"the {name} of Normalize is {shown(value)}: give one number per channel, in a list")
         if len(self.mean) != len(self.std):
             raise ConfigError(
-                f"Normalize has mean={self.mean!r} and std={self.std!r}: give both, with one number per channel"
+                f"Normalize has mean={shown(self.mean)} and std={shown(self.std)}: give both, with one number per channel"
             )
         # The least normal number of float32: division by a smaller one gives infinity.
         least = {"mean": -math.inf, "std": 2.0**-126}
@@ -300,7 +300,7 @@ def _check_level(name: str, value: Any, least: float) -> None:
     number = _options.number(f"the {name} of Normalize", value)
     if not least <= number < math.inf or math.isinf(number):
         above = " above 0" if name == "std" else ""
-        raise ConfigError(f"the {name} of Normalize has {value!r}: give a number{above}")
+        raise ConfigError(f"the {name} of Normalize has {shown(value)}: give a number{above}")
 
 
 def moves(rows: Any) -> list[tuple[str, dict[str, Any]]]:

@@ -5,6 +5,7 @@
 //! stack is counted while it may take the lock. `leave` lets no more threads in, and waits for the counted
 //! threads.
 
+use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::ThreadId;
@@ -61,7 +62,9 @@ pub(crate) fn attach<T>(work: impl FnOnce(Python<'_>) -> Result<T, ReadError>) -
     }
     let entered = Python::try_attach(|py| {
         thread_state::keep(py);
-        work(py)
+        let done = work(py);
+        end_if_forked(py);
+        done
     });
     entered.unwrap_or_else(|| Err(shutting_down()))
 }
@@ -185,8 +188,24 @@ fn end_process(py: Python<'_>, error: &PyErr) {
     }
 }
 
+thread_local! {
+    /// Whether this thread was a thread of a loader in the process that was forked.
+    static IS_FORKED: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Resets the count in a forked child, which has no workers.
 #[pyfunction]
 pub(crate) fn forget_workers() {
     INSIDE.store(0, Ordering::SeqCst);
+    IS_FORKED.set(is_worker());
+}
+
+/// Ends a child that Python code of a data set has forked, and that returns from this code. It has one thread
+/// and copies of the loader's memory and files.
+fn end_if_forked(py: Python<'_>) {
+    if IS_FORKED.get() {
+        let faults = py.import("feedline._workers.faults");
+        let _ = faults.and_then(|faults| faults.call_method0("end_forked"));
+        std::process::abort();
+    }
 }

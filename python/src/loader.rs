@@ -37,6 +37,9 @@ pub(crate) struct Loader {
     first_step: AtomicU64,
     /// Number of steps that were delivered since then.
     delivered: AtomicU64,
+    /// For a source, the cursor after the last delivered batch and its step, which the cursor lacks. Another
+    /// thread may save a state.
+    reached: Mutex<Option<(Cursor, u64)>>,
     world: World,
     /// Records the run. `None` once the loader is closed; closing frees the files.
     recorder: Mutex<Option<Recorder>>,
@@ -97,6 +100,7 @@ impl Loader {
             held_timeout,
             first_step: AtomicU64::new(0),
             delivered: AtomicU64::new(0),
+            reached: Mutex::new(None),
             world,
             recorder: Mutex::new(recorder),
             waited,
@@ -157,13 +161,13 @@ impl Loader {
     /// The next batch of the epoch; `None` at its end.
     fn next(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
         if let Some(share) = self.next_at_hand()? {
-            return Ok(Some(self.count(share)));
+            return Ok(Some(self.batch(share)));
         }
         let start = Instant::now();
         loop {
-            match self.with_state(py, |state| state.next(TICK))? {
+            match self.with_state(py, |state| self.next_of(state, TICK))? {
                 Answer::Batch(share) => {
-                    let batch = self.count(share);
+                    let batch = self.batch(share);
                     self.tell_wait(py, start.elapsed())?;
                     return Ok(Some(batch));
                 }
@@ -186,9 +190,9 @@ impl Loader {
 
     /// The next batch if it has arrived. Never waits.
     fn next_ready(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
-        let answer = self.with_state(py, |state| state.next(Duration::ZERO))?;
+        let answer = self.with_state(py, |state| self.next_of(state, Duration::ZERO))?;
         Ok(match answer {
-            Answer::Batch(share) => Some(self.count(share)),
+            Answer::Batch(share) => Some(self.batch(share)),
             Answer::NotYet | Answer::Over => None,
         })
     }
@@ -202,8 +206,9 @@ impl Loader {
     /// The position after the batches delivered so far: the cursor's bytes, its epoch, the step, and the
     /// number of samples of the epoch. For a source, the number of samples is unknown.
     fn cursor<'py>(&self, py: Python<'py>) -> (Bound<'py, PyBytes>, u64, u64, Option<u64>) {
-        let (cursor, _) = self.position();
-        let step = self.first_step.load(Ordering::Relaxed) + self.delivered.load(Ordering::Relaxed);
+        let reached = *self.reached();
+        let (cursor, step) =
+            reached.unwrap_or_else(|| (self.position().0, self.first_step.load(Ordering::Relaxed)));
         let (step, samples) = match self.about.steps {
             Some(_) => (cursor.position().div_ceil(self.about.global_batch), Some(cursor.position())),
             None => (step, None),
@@ -320,11 +325,27 @@ impl Loader {
     fn begin_at(&self, step: u64) {
         self.first_step.store(step, Ordering::Relaxed);
         self.delivered.store(0, Ordering::Relaxed);
+        *self.reached() = None;
     }
 
-    /// Counts a batch that is delivered.
-    fn count(&self, share: Share) -> Batch {
-        self.delivered.fetch_add(1, Ordering::Relaxed);
+    fn reached(&self) -> MutexGuard<'_, Option<(Cursor, u64)>> {
+        self.reached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next batch, which counts as delivered.
+    fn next_of(&self, state: &mut State, limit: Duration) -> Result<Answer> {
+        let answer = state.next(limit)?;
+        if matches!(answer, Answer::Batch(_)) {
+            self.delivered.fetch_add(1, Ordering::Relaxed);
+        }
+        if self.about.steps.is_none() && !matches!(answer, Answer::NotYet) {
+            let step = self.first_step.load(Ordering::Relaxed) + self.delivered.load(Ordering::Relaxed);
+            *self.reached() = Some((self.about.progress.cursor(), step));
+        }
+        Ok(answer)
+    }
+
+    fn batch(&self, share: Share) -> Batch {
         Batch::new(share, self.first_step.load(Ordering::Relaxed))
     }
 
@@ -340,7 +361,7 @@ impl Loader {
             return Ok(None);
         }
         let Some(mut state) = self.open.try_lock() else { return Ok(None) };
-        match state.next(Duration::ZERO).map_err(raise)? {
+        match self.next_of(&mut state, Duration::ZERO).map_err(raise)? {
             Answer::Batch(share) => Ok(Some(share)),
             Answer::NotYet | Answer::Over => Ok(None),
         }

@@ -133,6 +133,41 @@ def with_a_fault(folder: Path, fault: str, at: int, chance: Any, size: int, coun
     return seen
 
 
+@pytest.mark.parametrize("number", range(RUNS))
+def test_kills_at_random_moments_are_right_batches_or_an_error(
+    number: int, tmp_path: Path, wanted: dict[int, list[Row]]
+) -> None:
+    chance, level, over = np.random.default_rng(3000 + number), descriptors(), threading.Event()
+    signals = [signal.SIGKILL, signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM, signal.SIGSTOP]
+
+    def kill() -> None:
+        for _ in range(int(chance.integers(1, 8))):
+            over.wait(float(chance.exponential(0.1)))
+            processes = children_of(os.getpid())
+            if processes and not over.is_set():
+                # The first one is the fork server.
+                chosen = processes[0] if chance.random() < 0.3 else int(chance.choice(processes))
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(chosen, signals[int(chance.integers(len(signals)))])
+
+    killer, seen = threading.Thread(target=kill), []
+    data = fault_set.Fault(SAMPLES, str(tmp_path), "none", -1)
+    with limited():
+        killer.start()
+        try:
+            with loader_of(data, int(chance.integers(1, 20)), int(chance.integers(1, 4))) as loader:
+                for batch in loader.epoch(0):
+                    seen += rows(batch)
+            assert len(seen) == SAMPLES
+        except feedline.Error as error:
+            assert "worker process" in str(error), error  # noqa: PT017
+        finally:
+            over.set()
+            killer.join()
+    assert seen == wanted[0][: len(seen)]
+    settled(level)
+
+
 PARENT = """
 import json, sys, fault_set, test_fault_runs
 if __name__ == "__main__":

@@ -182,3 +182,52 @@ def test_threads_have_the_stack_that_is_asked_for() -> None:
             feedline.Loader({"x": np.arange(4)}, 2, worker_stack=size)
     loader = feedline.Loader({"x": np.arange(4)}, 2, worker_stack=64 << 20, framework="numpy")
     assert [batch["x"].tolist() for batch in loader] == [[0, 1], [2, 3]]
+
+
+class Table:
+    """An object whose `repr` is a whole table, as that of a DataFrame; or fails."""
+
+    def __init__(self, fails: bool) -> None:
+        self.fails = fails
+
+    def __repr__(self) -> str:
+        if self.fails:
+            raise ValueError("no repr")
+        return "\n".join(f"{row}  {row}" for row in range(10_000))
+
+    __str__ = __repr__
+
+
+FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "Loader": (feedline.Loader, (ONE,)),
+    "open": (feedline.open, ("/nope.csv",)),
+    "table": (feedline.table, ("/nope.csv",)),
+    "windows": (feedline.windows, ("/nope.csv", 2, 2)),
+    "images": (feedline.images, ("/nope",)),
+    "sounds": (feedline.sounds, ("/nope",)),
+    "chats": (feedline.chats, ("/nope.jsonl", "/nope.json")),
+    "tokens": (feedline.tokens, ("/nope.bin", 4)),
+    "Data": (D, ({"x": [1]},)),
+    **{f"Sampler.{name}": (getattr(feedline.Sampler, name), ()) for name in vars(feedline.Sampler)
+       if not name.startswith("_") and callable(getattr(feedline.Sampler, name))},
+    **{name: (getattr(T, name), ()) for name in dir(T) if isinstance(getattr(T, name), type) and name[0] != "_"
+       and getattr(T, name).__module__ == T.__name__},
+    **{f"Data.{name}": (getattr(D({"x": [[1, 2], [3, 4]]}), name), ()) for name in dir(D)
+       if not name.startswith("_") and inspect.isfunction(getattr(D, name))},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_an_error_never_prints_a_whole_table(name: str, fails: bool) -> None:
+    function, arguments = FUNCTIONS[name]
+    parameters = list(inspect.signature(function).parameters.values())[len(arguments) :]
+    named = [one.name for one in parameters if one.kind is not inspect.Parameter.VAR_KEYWORD]
+    value = Table(fails)
+    for given in [(value,), ([value],), ({"x": value},), ({value: 1},), ((value, value),)]:
+        for option in named:
+            positional = [one for one in parameters if one.name == option and one.kind is one.VAR_POSITIONAL]
+            try:
+                function(*arguments, *given) if positional else function(*arguments, **{option: given[0]})
+            except Exception as error:  # noqa: BLE001
+                assert len(str(error)) < 700 and "\n" not in str(error), (option, given, str(error)[:200])

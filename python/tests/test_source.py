@@ -276,3 +276,110 @@ def test_the_interpreter_exits_with_an_endless_source_open() -> None:
     for _ in range(3):
         done = script(EXIT)
         assert (done.returncode, done.stdout, done.stderr) == (0, "[0, 1, 2, 3]\n", "")
+
+
+class Queue:
+    """A queue that somebody else has written."""
+
+    def put(self, one: Any) -> None:
+        raise AssertionError(one)
+
+    def empty(self) -> bool:
+        return False
+
+    def get(self) -> Any:
+        raise AssertionError("a message is lost")
+
+
+waiting = Queue()
+
+
+def of_a_global() -> Iterator[Any]:
+    while (one := waiting.get()) is not None:
+        yield {"id": one}
+
+
+def of_an_argument(given: Any, _: int = 0) -> Iterator[Any]:
+    return iter(given.get, None)
+
+
+def of_a_default(given: Any = waiting) -> Iterator[Any]:
+    return (one for one in iter(lambda: given.get(), None))
+
+
+class Messages:
+    def __init__(self, given: Any) -> None:
+        self.given = given
+
+    def __iter__(self) -> Iterator[Any]:
+        while True:
+            yield self.given.get()
+
+    def all(self) -> Iterator[Any]:
+        return iter(self)
+
+
+def streams() -> list[Any]:
+    import functools
+    import multiprocessing
+    import queue
+    import socket
+
+    within, pipe = queue.SimpleQueue(), multiprocessing.Pipe()[0]  # type: ignore[var-annotated]
+    return [
+        of_a_global,
+        functools.partial(of_an_argument, queue.Queue()),
+        functools.partial(of_an_argument, given=waiting),
+        of_a_default,
+        lambda: iter(within.get, None),
+        lambda: (pipe.recv() for _ in itertools.count()),
+        lambda: iter(multiprocessing.Queue().get, None) if False else iter(waiting.get, None),
+        Messages(waiting),
+        socket.socketpair()[0].makefile("rb"),
+    ]
+
+
+@pytest.mark.parametrize("number", range(9))
+def test_a_stream_that_is_read_once_is_refused_before_a_message_is_lost(number: int) -> None:
+    with pytest.raises(feedline.ConfigError, match="once"):
+        feedline.Source(streams()[number])
+
+
+def test_a_shard_that_uses_a_queue_of_its_own_is_read() -> None:
+    import queue
+
+    class Prefetched:
+        def __init__(self) -> None:
+            self.queue: Any = queue.Queue()
+
+        def __iter__(self) -> Iterator[Any]:
+            for number in range(20):
+                self.queue.put(number)
+            while not self.queue.empty():
+                yield {"id": self.queue.get()}
+
+    def within() -> Iterator[Any]:
+        mine: Any = queue.Queue()
+        for number in range(20):
+            mine.put(number)
+        return ({"id": mine.get()} for _ in range(20))
+
+    named = {"get": {"put": 7}}
+
+    def by_name() -> Iterator[Any]:
+        return ({"id": number + named.get("put", {"put": 0})["put"]} for number in range(20))
+
+    for shard in (Prefetched(), within, by_name):
+        one = feedline.Loader(feedline.Source(shard), 4, framework="numpy")
+        assert [ids(one.epoch(epoch)) for epoch in range(2)] == [list(range(20))] * 2
+
+
+def test_a_shard_whose_second_epoch_is_empty_is_an_error() -> None:
+    left = iter(range(30))
+    rows = ({"id": number} for number in range(30))
+    for shard, told in ((lambda: map(lambda number: {"id": number}, left), "had some before"),
+                        (lambda: rows, "the same generator each time")):  # fmt: skip
+        with pytest.raises(feedline.Error, match=told):
+            one = feedline.Loader(feedline.Source(shard), 4, framework="numpy")
+            for epoch in range(2):
+                ids(one.epoch(epoch))

@@ -103,3 +103,113 @@ def test_accelerate_saves_the_loader_with_the_rest(tmp_path: Path) -> None:
         assert other[3].state_dict()["epoch"] == 1
         other[3].close()
     assert np.all(np.bincount(whole(1)) == 1)
+
+
+def orders(epochs: int) -> list[list[int]]:
+    with loader() as one:
+        return [ids(one.epoch(epoch)) for epoch in range(epochs)]
+
+
+def test_the_epoch_that_is_set_is_the_next_one() -> None:
+    wanted = orders(4)
+    with loader() as one:
+        assert one.next_epoch == 0
+        for epoch in (2, 2, 0, 3, 1):
+            one.set_epoch(epoch)
+            assert one.next_epoch == epoch and ids(one) == wanted[epoch]
+        # Without it, the epoch after the last.
+        assert ids(one) == wanted[2]
+        one.sampler.set_epoch(1)
+        assert ids(one.epoch(3)) == wanted[3] and one.next_epoch == 4
+        with pytest.raises(feedline.ConfigError, match="epoch is -1"):
+            one.set_epoch(-1)
+
+
+@pytest.mark.parametrize("steps", [0, 3, 10])
+@pytest.mark.parametrize("ahead", [0, 2])
+def test_a_loaded_state_comes_before_the_epoch_that_is_set(steps: int, ahead: int) -> None:
+    wanted = orders(6)
+    with loader() as one:
+        batches = one.epoch(2)
+        seen = ids(next(batches) for _ in range(steps))
+        state = one.state_dict()
+    first = 3 if steps == 10 else 2
+    with loader() as again:
+        again.load_state_dict(state)
+        for epoch in range(2):
+            # A trainer may count its epochs from 0.
+            again.set_epoch(first - ahead + epoch)
+            rest = ids(again)
+            assert (seen + rest if epoch == 0 and steps < 10 else rest) == wanted[first + epoch]
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_lightning_goes_on_with_the_order_of_the_next_epoch(tmp_path: Path, epochs: int) -> None:
+    lightning = pytest.importorskip("lightning", reason="not run: lightning is not installed")
+    from lightning.pytorch.callbacks import ModelCheckpoint
+
+    class Model(lightning.LightningModule):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.seen = torch.nn.Linear(5, 1), []
+
+        def training_step(self, batch: Any, number: int) -> Any:
+            self.seen += batch["id"].tolist()
+            return self.layer(batch["x"] / 1e5).square().mean()
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    def fit(most: int, path: Path | None) -> list[int]:
+        trainer = lightning.Trainer(
+            max_epochs=most, accelerator="cpu", logger=False, callbacks=[ModelCheckpoint(tmp_path, "end")],
+            enable_progress_bar=False, enable_model_summary=False, default_root_dir=tmp_path,
+        )  # fmt: skip
+        model = Model()
+        with loader() as data:
+            trainer.fit(model, data, ckpt_path=path, weights_only=False)
+        seen: list[int] = model.seen
+        return seen
+
+    first = fit(epochs, None)
+    assert first + fit(4, tmp_path / "end.ckpt") == whole(4)
+
+
+def trainer(folder: Path, steps: int, resume: str | None = None, **options: Any) -> Any:
+    transformers = pytest.importorskip("transformers", reason="not run: transformers is not installed")
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.seen = torch.nn.Linear(5, 1), []
+
+        def forward(self, x: Any, id: Any) -> Any:
+            self.seen += id.tolist()
+            return {"loss": self.layer(x / 1e5).square().mean()}
+
+    class Trainer(transformers.Trainer):  # type: ignore[misc]
+        def get_train_dataloader(self) -> Any:
+            return self.train_dataset
+
+    args = transformers.TrainingArguments(
+        str(folder), num_train_epochs=3, max_steps=steps, save_steps=max(steps, 1), use_cpu=True, report_to=[],
+        disable_tqdm=True, **options,
+    )  # fmt: skip
+    model = Model()
+    with loader() as data:
+        Trainer(model, args, train_dataset=data).train(resume_from_checkpoint=resume)
+    return model.seen
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_the_trainer_goes_on_with_the_order_of_the_next_epoch(tmp_path: Path, epochs: int) -> None:
+    first = trainer(tmp_path, 10 * epochs)
+    assert first + trainer(tmp_path, -1, str(tmp_path / f"checkpoint-{10 * epochs}")) == whole(3)
+
+
+def test_the_trainer_within_an_epoch_says_what_to_set(tmp_path: Path) -> None:
+    trainer(tmp_path, 14)
+    with pytest.raises(AttributeError, match=r"ignore_data_skip=True.*load_state_dict"):
+        trainer(tmp_path, -1, str(tmp_path / "checkpoint-14"))
+    with loader() as one:
+        assert not hasattr(one, "dataset") and not hasattr(one, "drop_last")

@@ -18,5 +18,5 @@ without the interpreter's lock.
 
 from __future__ import annotations
 
-#: Whether this process is a fork server or a worker.
-is_worker = False
+#: Whether this process is a fork server or a worker; and whether it is a server that still imports.
+is_worker = is_importing = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import errno
 import logging
 import os
 import sys
@@ -11,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .. import _feedline, _options, _workers
-from .._errors import ConfigError
+from .._errors import ConfigError, Error, describe, shown
 from .measure import Measured, hook_measured, measured
 from .packing import Unpicklable, can_be_pickled
 from .start import NoGuard, Server
@@ -69,7 +70,7 @@ class Choice:
         self, leaves: Sequence[Leaf], workers: int | None, parallel: str, mapping: BatchMap | None = None
     ) -> None:
         if parallel not in ("auto", "threads", "processes"):
-            raise ConfigError(f'parallel {parallel!r}: use "auto", "threads" or "processes"')
+            raise ConfigError(f'parallel {shown(parallel)}: use "auto", "threads" or "processes"')
         workers = None if workers is None else _options.whole("workers", workers)
         self.is_own, self._must = bool(leaves), parallel == "processes"
         self._readings: list[_feedline.Reading] = []
@@ -82,6 +83,9 @@ class Choice:
             except _Unsuitable as error:
                 self._refuse(error, "read the data" if leaves else "run map_batch")
                 self.processes = 0
+            except (OSError, MemoryError) as error:
+                self.end()
+                raise Error(f"worker processes cannot be started: {_limit(error)}") from error
             except BaseException:
                 self.end()
                 raise
@@ -185,6 +189,16 @@ class _Unsuitable(Exception):
     """The data set cannot be read by processes. The text says why."""
 
 
+def _limit(error: OSError | MemoryError) -> str:
+    """An error of the system, and what to do."""
+    what_to_do = {
+        errno.EMFILE: "raise the limit of open files (ulimit -n)",
+        errno.EFBIG: "raise the limit of file sizes (ulimit -f)",
+        errno.EAGAIN: "raise the limit of processes (ulimit -u)",
+    }.get(getattr(error, "errno", None) or 0, "give the process more memory, or start fewer workers")
+    return f"{describe(error, None)}: {what_to_do}"
+
+
 def _count(is_own: bool, workers: int | None, parallel: str) -> int:
     """The number of processes. ``is_own`` says whether there is Python code for them."""
     if parallel == "processes" and not is_own:
@@ -232,6 +246,8 @@ def _server(leaves: Sequence[Leaf], mapping: BatchMap | None) -> Server | None:
         return None
     if sys.platform != "linux":
         raise _Unsuitable("worker processes need Linux")
+    if _workers.is_worker and not _workers.is_importing:
+        raise _Unsuitable("a worker process starts no worker processes of its own")
     if _workers.is_worker:
         raise NoGuard(_NO_GUARD.format(path=getattr(sys.modules.get("__main__"), "__file__", "the script")))
     try:

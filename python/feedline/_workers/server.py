@@ -7,6 +7,7 @@ and ends with the process that has the loader.
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import importlib
 import json
@@ -26,7 +27,8 @@ def main(control: int, data: int, setup: str) -> None:
     """Serves the process at the other end of the socket ``control``. ``data`` is the packed data set."""
     from .. import _workers
 
-    _workers.is_worker = True
+    _workers.is_worker = _workers.is_importing = True
+    own = os.getpid()
     # Ctrl-C reaches every process of the terminal. The process with the loader ends the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(OSError):
@@ -37,7 +39,11 @@ def main(control: int, data: int, setup: str) -> None:
     # Here, not in the workers: a collection writes to each object, which would unshare its page.
     gc.collect()
     gc.freeze()
-    _reply(connection, {"error": error, "is_unguarded": is_unguarded})
+    _workers.is_importing = False
+    if os.getpid() != own:
+        # A child that a module has forked, and that came back from it.
+        os._exit(1)
+    _reply(connection, 0, {"error": error, "is_unguarded": is_unguarded})
     workers: set[int] = set()
     while True:
         message, files, _, _ = socket.recv_fds(connection, 1 << 16, 16)
@@ -45,23 +51,34 @@ def main(control: int, data: int, setup: str) -> None:
             break
         request = json.loads(message)
         if request["do"] == "start":
-            started = os.fork()
-            if started == 0:
-                _run_worker(connection, data, files)
+            started, failed = 0, None
+            try:
+                if len(files) < request["files"]:
+                    raise OSError(errno.EMFILE, "too many open files")
+                started = os.fork()
+                if started == 0:
+                    _run_worker(connection, data, files)
+                workers.add(started)
+            except OSError as error:
+                failed = error.errno
             for file in files:
                 os.close(file)
-            workers.add(started)
-            _reply(connection, {"process": started})
+            _reply(connection, request["number"], {"process": started, "errno": failed})
         else:
             process = request["process"]
             workers.discard(process)
-            _reply(connection, {"status": _end(process)})
+            _reply(connection, request["number"], {"status": _end(process)})
     _end_all(workers)
+    # Without what imported libraries do at the end of a process: some print the objects that are left.
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(0)
 
 
-def _reply(connection: socket.socket, answer: dict[str, object]) -> None:
+def _reply(connection: socket.socket, number: int, answer: dict[str, object]) -> None:
     try:
-        connection.sendall(json.dumps(answer).encode() + b"\n")
+        connection.sendall(json.dumps({**answer, "number": number}).encode() + b"\n")
     except OSError:
         pass  # The process is gone: the next receive says so.
 
@@ -79,10 +96,10 @@ def _imported(setup: dict[str, object]) -> tuple[str | None, bool]:
         elif setup["main_path"]:
             spawn._fixup_main_from_path(setup["main_path"])  # type: ignore[attr-defined]
     except BaseException as error:
+        from .faults import trace_of
         from .start import NoGuard
 
-        told = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        return told, isinstance(error, NoGuard)
+        return trace_of(error), isinstance(error, NoGuard)
     for module in list(setup["modules"]):  # type: ignore[call-overload]
         # A worker that needs the module reports the error.
         with contextlib.suppress(BaseException):

@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import _workers
-from .._errors import ConfigError
+from .._errors import ConfigError, Error
 from .packing import Packed
 
 _log = logging.getLogger("feedline")
@@ -46,6 +47,10 @@ class NoGuard(ConfigError):
     script's path."""
 
 
+class _Stopped(EOFError):
+    """The fork server was stopped by a signal, and killed."""
+
+
 class Server:
     """A fork server for a list of readers."""
 
@@ -66,10 +71,13 @@ class Server:
         self._setup = json.dumps(setup)
         self._lock = threading.RLock()
         self._process: subprocess.Popen[bytes] | None = None
-        self._answers: Any = None
+        self._control: socket.socket | None = None
+        #: What was received of the next answers.
+        self._received = b""
+        #: The number of the last request. The answer to an earlier one, whose wait was interrupted, is left out.
+        self._requests = 0
         try:
             self._start()
-            self.wait()
         except BaseException:
             self.end()
             raise
@@ -77,6 +85,8 @@ class Server:
     def _start(self) -> None:
         assert self._block is not None
         own, its = socket.socketpair()
+        self._control, self._received = own, b""
+        _own.add(own.fileno())
         with its:
             code = (
                 f"import sys; sys.path[:] = {sys.path!r}\n"
@@ -92,13 +102,17 @@ class Server:
                 # Ctrl-C is for the process with the loader, which ends the server.
                 start_new_session=True,
             )
-        self._control = own
-        _own.add(own.fileno())
-        self._answers = own.makefile("rb")
+        self._wait()
 
-    def wait(self) -> None:
+    def _wait(self) -> None:
         """Waits until the server has imported what it needs."""
-        answer = self._answer()
+        try:
+            answer = self._answer(0)
+        except (OSError, EOFError) as error:
+            process = self._process
+            self._close()
+            told = str(error) if isinstance(error, _Stopped) else _told(process.returncode if process else None)
+            raise Error(f"the fork server of the worker processes {told} while it imported modules") from None
         error = answer["error"]
         if answer["is_unguarded"]:
             raise NoGuard(self._path)
@@ -109,7 +123,10 @@ class Server:
         """Starts a worker over sockets and blocks; ``own`` are this process's ends. Returns its process id."""
         with self._lock:
             _own.update(own)
-            process: int = self._ask({"do": "start"}, files)["process"]
+            answer = self._ask({"do": "start", "files": len(files)}, files)
+            if answer["errno"] is not None:
+                raise OSError(answer["errno"], os.strerror(answer["errno"]))
+            process: int = answer["process"]
             return process
 
     def end_of(self, process: int, own: list[int]) -> str:
@@ -130,8 +147,7 @@ class Server:
 
     def _ask(self, request: dict[str, Any], files: list[int]) -> dict[str, Any]:
         try:
-            socket.send_fds(self._control, [json.dumps(request).encode()], files)
-            return self._answer()
+            return self._sent(request, files)
         except (OSError, EOFError):
             # The server was killed; its workers have ended or will soon.
             self._restart()
@@ -139,28 +155,60 @@ class Server:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(request["process"], signal.SIGKILL)
                 return {"status": None}
-            socket.send_fds(self._control, [json.dumps(request).encode()], files)
-            return self._answer()
+            try:
+                return self._sent(request, files)
+            except (OSError, EOFError) as error:
+                told = "the fork server of the worker processes was started again, and has ended again"
+                raise Error(told) from error
+
+    def _sent(self, request: dict[str, Any], files: list[int]) -> dict[str, Any]:
+        if self._control is None:
+            raise EOFError
+        self._requests += 1
+        message = json.dumps({**request, "number": self._requests}).encode()
+        socket.send_fds(self._control, [message], files)
+        return self._answer(self._requests)
 
     def _restart(self) -> None:
         self._close()
         self._start()
-        self.wait()
 
-    def _answer(self) -> dict[str, Any]:
-        line = self._answers.readline()
-        if not line:
-            raise EOFError
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+    def _answer(self, number: int) -> dict[str, Any]:
+        """The answer to a request; 0 is that the server is ready."""
+        while True:
+            answer: dict[str, Any] = json.loads(self._line())
+            if answer["number"] == number:
+                return answer
+
+    def _line(self) -> bytes:
+        """The next line of the server. Looks at the server every second, because the socket does not show that it
+        was stopped."""
+        assert self._control is not None and self._process is not None
+        poll, stopped = select.poll(), 0
+        poll.register(self._control, select.POLLIN)
+        while b"\n" not in self._received:
+            if poll.poll(1000):
+                part = self._control.recv(1 << 16)
+                if not part:
+                    raise EOFError
+                self._received += part
+            else:
+                # Ctrl-Z stops this process too, so one look after it may see a server that is still stopped.
+                stopped = stopped + 1 if _is_stopped(self._process.pid) else 0
+                if stopped == 2:
+                    self._process.kill()
+                    raise _Stopped("was stopped by a signal for 2 s, and killed")
+        line, _, self._received = self._received.partition(b"\n")
+        return line
 
     def _close(self) -> None:
-        if self._process is None:
-            return
-        _own.discard(self._control.fileno())
-        self._answers.close()
-        self._control.close()
+        if self._control is not None:
+            _own.discard(self._control.fileno())
+            self._control.close()
+            self._control = None
         process, self._process = self._process, None
+        if process is None:
+            return
         try:
             process.wait(2)
         except subprocess.TimeoutExpired:
@@ -182,6 +230,12 @@ def _main() -> tuple[str | None, str | None]:
     spec = getattr(main, "__spec__", None)
     path = getattr(main, "__file__", None)
     return None if spec is None else spec.name, os.path.abspath(path) if path else None
+
+
+def _is_stopped(process: int) -> bool:
+    with contextlib.suppress(OSError), open(f"/proc/{process}/stat") as stat:
+        return stat.read().rpartition(")")[2].split()[0] == "T"
+    return False
 
 
 def _executable() -> str:

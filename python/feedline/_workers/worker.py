@@ -29,8 +29,8 @@ from .seeds import States, Watch
 #: Kind, data set, samples, whether to seed; request number, epoch, bytes of the block.
 REQUEST = struct.Struct("<IIIIQQQ")
 HELLO, READ, MAP = 0, 1, 2
-#: Status, samples that were read, whether they used random generators, microseconds.
-ANSWER = struct.Struct("<IIII")
+#: Status, samples that were read, whether they used random generators, microseconds; request number.
+ANSWER = struct.Struct("<IIIIQ")
 DONE, FAILED, UNUSABLE = 0, 1, 2
 _LENGTH = struct.Struct("<I")
 #: Rows of fields begin at multiples of this, after a header of this many bytes.
@@ -49,6 +49,8 @@ class Lane:
     def __init__(self, connection: int, block: int) -> None:
         self._socket, self._block = socket.socket(fileno=connection), block
         self._memory: mmap.mmap | None = None
+        #: The number of the request that is being served.
+        self._request = 0
         self._rows: dict[tuple[int, int], Rows] = {}
 
     def fileno(self) -> int:
@@ -83,19 +85,24 @@ class Lane:
         self, status: int, read: int, is_random: bool = False, ns: int = 0, payload: bytes = b""
     ) -> None:
         took = min(ns // 1000 + 1, 0xFFFFFFFF)
-        head = _LENGTH.pack(ANSWER.size + len(payload)) + ANSWER.pack(status, read, is_random, took)
+        numbers = ANSWER.pack(status, read, is_random, took, self._request)
+        head = _LENGTH.pack(ANSWER.size + len(payload)) + numbers
         try:
             self._socket.sendall(head + payload)
         except OSError:
             # The loader is gone.
             os._exit(0)
 
-    def begin(self, request: int, size: int) -> None:
-        """Marks a request as begun, so that the loader knows it if this process dies."""
+    def takes(self, request: int) -> None:
+        """The number of the request that the next answer is for."""
+        self._request = request
+
+    def begin(self, size: int) -> None:
+        """Marks the request as begun, so that the loader knows it if this process dies."""
         if self._memory is None or len(self._memory) < size:
             self._rows.clear()
             self._memory = mmap.mmap(self._block, size)
-        _BEGUN.pack_into(self._memory, 0, request)
+        _BEGUN.pack_into(self._memory, 0, self._request)
 
     def rows(self, number: int, columns: Any, count: int) -> Rows:
         """The rows of the block that a data set's samples are written into."""
@@ -136,6 +143,7 @@ class Rows:
 
     def write(self, samples: list[Any], first: int) -> tuple[int, BaseException | None]:
         """Writes samples as the rows from ``first`` on; returns their number, and the error that ended it."""
+        end_if_forked()
         if not samples:
             return 0, None
         try:
@@ -163,6 +171,7 @@ class Worker:
             self._readers = packing.unpacked(data)
         except BaseException as error:
             self._unusable = faults.packed(error)
+        end_if_forked()
         _limit_threads()
         self._watches = [Watch() for _ in self._readers]
         # Imported modules were frozen before the fork, so their pages stay shared; this freezes the data set
@@ -180,10 +189,11 @@ class Worker:
 
     def _serve(self, lane: Lane) -> None:
         request = lane.receive()
+        kind, number, count, is_seeded, own, epoch, size = REQUEST.unpack_from(request)
+        lane.takes(own)
         if self._unusable is not None:
             lane.answer(UNUSABLE, 0, payload=self._unusable)
             return
-        kind, number, count, is_seeded, own, epoch, size = REQUEST.unpack_from(request)
         if kind == HELLO:
             lane.answer(DONE, 0)
             return
@@ -198,8 +208,8 @@ class Worker:
             return found
 
         start = time.perf_counter_ns()
-        lane.begin(own, size)
         try:
+            lane.begin(size)
             seeds = watch if is_seeded else None
             if kind == MAP:
                 done, error = _mapped(lane.rows(number, reader, count), reader, keys, watch)
@@ -210,8 +220,9 @@ class Worker:
             else:
                 done, error = _filled(lane.rows(number, reader.columns, count), read, keys, seeds)
         except BaseException as raised:
-            # An error of this program, not of a sample.
+            # An error of this program, not of a sample: or no memory for the block.
             done, error = 0, raised
+        end_if_forked()
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()
@@ -265,6 +276,7 @@ def _mapped(rows: Rows, hook: Any, keys: list[int], watch: Watch) -> tuple[int, 
         found, error = watch.seeding(read, keys)([0])
         if not watch.has_found(before):
             break
+    end_if_forked()
     for arrays in found:
         for column, array in zip(rows.arrays, arrays, strict=True):
             column[...] = array
@@ -286,6 +298,16 @@ def _fill(rows: Rows, read: Read, count: int) -> tuple[int, BaseException | None
         if misfit is not None or error is not None:
             return done, misfit or error
     return done, None
+
+
+#: The number of this process.
+_process = 0
+
+
+def end_if_forked() -> None:
+    """Ends a child that a sample has forked, and that came back from it: it must not write rows or answer."""
+    if os.getpid() != _process:
+        faults.end_forked()
 
 
 def _limit_threads() -> None:
@@ -311,6 +333,8 @@ def end_with(lanes: list[Lane]) -> None:
 
 def main(data: int, files: list[int]) -> None:
     """Runs a worker over the sockets and blocks in ``files``."""
+    global _process
+    _process = os.getpid()
     lanes = [Lane(*files[at : at + 2]) for at in range(0, len(files), 2)]
     threading.Thread(target=end_with, args=(lanes,), daemon=True, name="feedline-end").start()
     Worker(data, lanes).run()

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use feedline::dataset::{Field, Rows};
-use feedline::{ReadError, Spec};
+use feedline::{Error, ErrorKind, ReadError, Spec};
 use feedline_core::internal;
 use rustix::fs::{MemfdFlags, memfd_create};
 
@@ -34,9 +34,13 @@ impl Block {
     }
 
     /// Makes the block at least `bytes` long. It never shrinks, because the worker may have mapped all of it.
-    pub(super) fn reserve(&mut self, bytes: u64) -> io::Result<u64> {
+    /// Returns its length.
+    ///
+    /// # Errors
+    /// The system gives no such block. The error names the limit.
+    pub(super) fn reserve(&mut self, bytes: u64) -> Result<u64, Error> {
         if bytes > self.bytes {
-            self.file.set_len(bytes)?;
+            self.file.set_len(bytes).map_err(|error| cannot_grow(bytes, error))?;
             self.bytes = bytes;
         }
         Ok(self.bytes)
@@ -78,8 +82,9 @@ impl Block {
     }
 
     /// Writes the fixed-size fields of all rows to the block. A function in the worker then changes them.
-    pub(super) fn write_fixed(&self, rows: &mut Rows<'_>) -> io::Result<()> {
-        each_fixed(rows, |column, at| self.file.write_all_at(column, at))
+    pub(super) fn write_fixed(&self, rows: &mut Rows<'_>) -> Result<(), Error> {
+        let written = each_fixed(rows, |column, at| self.file.write_all_at(column, at));
+        written.map_err(|error| cannot_grow(self.bytes, error))
     }
 
     /// Reads the fixed-size fields of all rows back.
@@ -92,6 +97,17 @@ impl Block {
         self.file.read_exact_at(bytemuck::cast_slice_mut(&mut lengths), at)?;
         Ok(lengths)
     }
+}
+
+/// The error for a block that cannot have `bytes`.
+fn cannot_grow(bytes: u64, error: io::Error) -> Error {
+    let what_to_do = match error.kind() {
+        io::ErrorKind::FileTooLarge => "raise the limit of file sizes (ulimit -f)",
+        _ => "make batches smaller, or give the process more memory",
+    };
+    let why =
+        format!("a block of {bytes} bytes of shared memory for a worker process is refused: {what_to_do}");
+    Error::new(ErrorKind::Sample, why).with_source(error)
 }
 
 /// Size in bytes of a block for `count` samples.

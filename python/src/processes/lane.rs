@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -22,8 +23,11 @@ const MAP: u32 = 2;
 const DONE: u32 = 0;
 const FAILED: u32 = 1;
 
-/// Max bytes of an answer. An answer may be the traceback of an exception.
+/// Max bytes of an answer. An answer may be an exception: `_workers/faults.py` has its limits.
 const LONGEST: usize = 64 << 20;
+
+/// Size in bytes of the head of an answer: four numbers after the length, and the number of the request.
+const HEAD: usize = 28;
 
 pub(super) struct Lane {
     /// The number of the worker, counted over all workers ever started.
@@ -42,9 +46,16 @@ pub(super) struct End {
     pub(super) block: Arc<File>,
     /// The number of the last request, and its description.
     asked: Mutex<(u64, String)>,
+    /// Whether the worker has answered a request, so that it has loaded the data.
+    has_answered: AtomicBool,
 }
 
 impl End {
+    /// Whether the worker has answered a request of this lane.
+    pub(super) fn has_answered(&self) -> bool {
+        self.has_answered.load(Ordering::Relaxed)
+    }
+
     /// A description of the request that the worker is working on, even after the worker died; `None` if it
     /// had not begun this request.
     pub(super) fn does(&self) -> Option<String> {
@@ -81,7 +92,7 @@ pub(super) struct Request<'a> {
     pub(super) epoch: u64,
     /// Whether the global generators are seeded.
     pub(super) is_seeded: bool,
-    /// Number of bytes that the rows need in the block.
+    /// Size of the block in bytes: the worker maps all of it.
     pub(super) bytes: u64,
 }
 
@@ -110,6 +121,8 @@ pub(super) enum Lost {
     Ended,
     /// Something has stopped the worker, such as SIGSTOP.
     Stopped,
+    /// The worker has answered another request than the last one, so its rows may be those of another request.
+    Confused,
 }
 
 impl Lane {
@@ -117,8 +130,10 @@ impl Lane {
     pub(super) fn new(worker: u64) -> io::Result<(Self, UnixStream)> {
         let (own, its) = UnixStream::pair()?;
         own.set_read_timeout(Some(LOOK))?;
+        own.set_write_timeout(Some(LOOK))?;
         let block = Block::new()?;
-        let end = End { socket: own, block: block.file.clone(), asked: Mutex::default() };
+        let (asked, has_answered) = (Mutex::default(), AtomicBool::new(false));
+        let end = End { socket: own, block: block.file.clone(), asked, has_answered };
         Ok((Self { worker, process: 0, end: Arc::new(end), block, message: Vec::new(), requests: 0 }, its))
     }
 
@@ -142,30 +157,38 @@ impl Lane {
     }
 
     fn send(&mut self, kind: u32, request: &Request<'_>) -> Result<(), Lost> {
-        // If there is no memory for the block, the worker counts as lost.
-        let bytes = self.block.reserve(request.bytes).map_err(|_| Lost::Ended)?;
-        let message = &mut self.message;
+        let mut message = std::mem::take(&mut self.message);
         message.clear();
         message.extend([0; 4]);
         self.requests += 1;
         self.end.set_asked(self.requests, request.ids);
         let head = [kind, request.set, request.count as u32, u32::from(request.is_seeded)];
         head.iter().for_each(|number| message.extend(number.to_le_bytes()));
-        let numbers = [self.requests, request.epoch, bytes].into_iter().chain(request.ids.iter().copied());
+        let numbers =
+            [self.requests, request.epoch, request.bytes].into_iter().chain(request.ids.iter().copied());
         numbers.chain(request.keys.iter().copied()).for_each(|number| message.extend(number.to_le_bytes()));
         let length = (message.len() - 4) as u32;
         message[..4].copy_from_slice(&length.to_le_bytes());
-        (&self.end.socket).write_all(message).map_err(|_| Lost::Ended)
+        let sent = self.transfer(message.len(), |at| (&self.end.socket).write(&message[at..]));
+        self.message = message;
+        sent
     }
 
     fn receive(&mut self) -> Result<Answer, Lost> {
-        let mut head = [0; 20];
+        let mut head = [0; HEAD];
         self.fill(&mut head)?;
-        let [length, status, read, is_random, us] = bytemuck::cast::<_, [u32; 5]>(head).map(u32::from_le);
-        let rest = (length as usize).checked_sub(16).filter(|rest| *rest <= LONGEST).ok_or(Lost::Ended)?;
-        let mut payload = vec![0; rest];
+        let [length, status, read, is_random, us, low, high] =
+            bytemuck::cast::<_, [u32; HEAD / 4]>(head).map(u32::from_le);
+        // A process that the worker has forked may answer too, and each answer after it would then be that of
+        // the request before.
+        if u64::from(low) | u64::from(high) << 32 != self.requests {
+            return Err(Lost::Confused);
+        }
+        let rest = (length as usize).checked_sub(HEAD - 4).filter(|rest| *rest <= LONGEST);
+        let mut payload = vec![0; rest.ok_or(Lost::Confused)?];
         self.fill(&mut payload)?;
         self.end.set_asked(0, &[]);
+        self.end.has_answered.store(true, Ordering::Relaxed);
         let failed = match status {
             DONE => None,
             FAILED => Some(Failed::Sample(payload)),
@@ -174,12 +197,17 @@ impl Lane {
         Ok(Answer { read: read as usize, is_random: is_random != 0, ns: u64::from(us) * 1000, failed })
     }
 
-    /// Fills `to` from the socket. Checks the worker every second, because the socket does not show that the
-    /// worker was stopped, or that only a child of the worker still holds the socket.
     fn fill(&self, to: &mut [u8]) -> Result<(), Lost> {
+        self.transfer(to.len(), |at| (&self.end.socket).read(&mut to[at..]))
+    }
+
+    /// Calls `part` with the bytes done so far until it has done `all`. Checks the worker every second,
+    /// because the socket does not show that the worker was stopped, or that only a child of the worker still
+    /// holds the socket.
+    fn transfer(&self, all: usize, mut part: impl FnMut(usize) -> io::Result<usize>) -> Result<(), Lost> {
         let (mut at, mut stopped) = (0, 0);
-        while at < to.len() {
-            match (&self.end.socket).read(&mut to[at..]) {
+        while at < all {
+            match part(at) {
                 Ok(0) => return Err(Lost::Ended),
                 Ok(count) => at += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -12,14 +12,15 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 use super::block::{bytes_of, fixed_bytes};
-use super::lane::{Answer, End, Failed, Lane, Lost, Request};
-use crate::error::Raised;
+use super::lane::{End, Failed, Lane, Lost, Request};
+use crate::error::{Raised, raise};
 use crate::interpreter::{attach, detached};
 
 /// Max requests per worker. The next request is already on its way while the worker reads for one.
 const LANES: usize = 2;
 
-/// The number of workers that may die while they read a sample, until the sample counts as unreadable.
+/// The number of workers that may die while they read a sample, until the sample counts as unreadable; and
+/// the number that may die one after another while they load the data.
 const DEATHS: u32 = 3;
 
 /// Max bytes of fixed-size fields per request, so that rows are still in a cache when they are copied.
@@ -67,12 +68,17 @@ struct State {
     starting: usize,
     /// The reason why no worker could be started.
     broken: Option<String>,
+    /// How the last lost worker ended, as the end of a sentence.
+    last_end: String,
 }
 
 struct Worker {
     number: u64,
     free: Vec<Lane>,
     ends: Vec<Arc<End>>,
+    /// The number of workers in whose place it was started, one after another, that died while they loaded the
+    /// data.
+    failures: u32,
 }
 
 /// Facts about a completed read.
@@ -144,39 +150,39 @@ impl Pool {
 
     fn start_all(&self, py: Python<'_>, count: usize) -> PyResult<()> {
         self.grow(py, count)?;
-        detached(py, || self.check()).map_err(|(text, error)| {
-            error.unwrap_or_else(|| crate::error::raise(Error::new(ErrorKind::Config, text)))
-        })
+        detached(py, || self.check()).map_err(raise)
     }
 
-    /// Waits for the first worker, and asks whether it has loaded the data set.
-    fn check(&self) -> Result<(), (String, Option<PyErr>)> {
-        let Some(mut lane) = self.take() else { return Ok(()) };
-        match lane.hello() {
-            Ok(Answer { failed: Some(Failed::Unusable(payload) | Failed::Sample(payload)), .. }) => {
-                self.give_back(lane);
-                let rebuilt =
-                    Python::attach(|py| rebuilt(py, &payload).map(|(text, error)| (text, Some(error))));
-                Err(rebuilt.unwrap_or_else(|error| (error.to_string(), Some(error))))
+    /// Waits until a worker has loaded the data.
+    fn check(&self) -> Result<(), Error> {
+        loop {
+            let Some(mut lane) = self.take() else { return Ok(()) };
+            match lane.hello() {
+                Ok(answer) => {
+                    self.give_back(lane);
+                    let Some(failed) = answer.failed else { return Ok(()) };
+                    let why = "worker processes cannot load the data";
+                    return Err(Error::new(ErrorKind::Config, why).with_source(raised(&failed)));
+                }
+                Err(lost) => match self.replace(lane, &lost) {
+                    Ok(_) => {}
+                    Err(_) if self.is_closed() => return Ok(()),
+                    Err(why) => return Err(Error::new(ErrorKind::Config, why)),
+                },
             }
-            Ok(_) => {
-                self.give_back(lane);
-                Ok(())
-            }
-            // The first read finds this error again.
-            Err(lost) => self.replace(lane, &lost).map(drop).map_err(|why| (why, None)),
         }
     }
 
     /// Starts workers until there are `count`.
     pub(crate) fn grow(&self, py: Python<'_>, count: usize) -> PyResult<()> {
         while self.lock().workers.len() < count {
-            self.add(py)?;
+            self.add(py, 0)?;
         }
         Ok(())
     }
 
-    fn add(&self, py: Python<'_>) -> PyResult<()> {
+    /// Starts a worker in place of `failures` that died while they loaded the data.
+    fn add(&self, py: Python<'_>, failures: u32) -> PyResult<()> {
         let number = {
             let mut state = self.lock();
             state.started += 1;
@@ -195,7 +201,7 @@ impl Pool {
         if self.is_closed() {
             ends.iter().for_each(|end| end.shut());
         } else {
-            state.workers.push(Worker { number, free, ends });
+            state.workers.push(Worker { number, free, ends, failures });
         }
         drop(state);
         self.changed.notify_all();
@@ -230,7 +236,7 @@ impl Pool {
             }
         }
         if wanted.is_whole {
-            return Err(unreadable(first));
+            return Err(self.unreadable(first, "read it"));
         }
         // The sample that killed the worker is unknown, so from here on each request has one sample.
         (first..first + count).try_fold(Took::default(), |mut all, one| {
@@ -254,7 +260,7 @@ impl Pool {
                 Asked::NotBegun => {}
             }
         }
-        Err(unreadable(index))
+        Err(self.unreadable(index, "read it"))
     }
 
     /// Lets a worker read `count` samples from `first` on.
@@ -266,6 +272,14 @@ impl Pool {
     ) -> Result<Asked, Unread> {
         let Some(mut lane) = self.take() else { return Err(self.why_none(first)) };
         let range = first..first + count;
+        let reserved = lane.block.reserve(bytes_of(rows.spec(), count));
+        let bytes = match reserved {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                self.give_back(lane);
+                return Err(Unread::Sample(first, error.into()));
+            }
+        };
         let request = Request {
             set: wanted.set,
             count,
@@ -273,7 +287,7 @@ impl Pool {
             keys: &wanted.keys[range],
             epoch: wanted.epoch,
             is_seeded: wanted.is_seeded,
-            bytes: bytes_of(rows.spec(), count),
+            bytes,
         };
         let answer = match lane.read(&request) {
             Ok(answer) => answer,
@@ -312,17 +326,29 @@ impl Pool {
                 Asked::Died => deaths += 1,
             }
         }
-        let why = format!("{DEATHS} worker processes died while they ran it");
-        Err(Unread::Sample(0, Error::new(ErrorKind::Sample, why).into()))
+        Err(self.unreadable(0, "ran it"))
+    }
+
+    /// The error for a sample that has killed workers while they did `what`.
+    fn unreadable(&self, index: usize, what: &str) -> Unread {
+        let end = self.lock().last_end.clone();
+        let why = format!("{DEATHS} worker processes died while they {what}: the last one {end}");
+        Unread::Sample(index, Error::new(ErrorKind::Sample, why).into())
     }
 
     fn ask_to_map(&self, (set, key): (u32, u64), rows: &mut Rows<'_>) -> Result<Asked, Unread> {
         let Some(mut lane) = self.take() else { return Err(self.why_none(0)) };
-        let (count, bytes) = (rows.len(), fixed_bytes(rows.spec(), rows.len()));
+        let reserved = lane.block.reserve(fixed_bytes(rows.spec(), rows.len()));
+        let bytes = match reserved.and_then(|bytes| lane.block.write_fixed(rows).map(|()| bytes)) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                self.give_back(lane);
+                return Err(Unread::Sample(0, error.into()));
+            }
+        };
+        let count = rows.len();
         let request = Request { set, count, ids: &[], keys: &[key], epoch: 0, is_seeded: true, bytes };
-        // If there is no memory for the block, the worker counts as lost.
-        let written = lane.block.reserve(bytes).and_then(|_| lane.block.write_fixed(rows));
-        let answer = match written.map_err(|_| Lost::Ended).and_then(|()| lane.map(&request)) {
+        let answer = match lane.map(&request) {
             Ok(answer) => answer,
             Err(lost) => return self.lost(lane, &lost, 0),
         };
@@ -387,6 +413,9 @@ impl Pool {
         worker.ends.iter().for_each(|end| end.shut());
         let own: Vec<_> = worker.ends.iter().map(|end| end.socket.as_raw_fd()).collect();
         let does: Vec<_> = worker.ends.iter().filter_map(|end| end.does()).collect();
+        // A worker that has neither answered nor begun a request was loading the data.
+        let is_new = does.is_empty() && !worker.ends.iter().any(|end| end.has_answered());
+        let failures = if is_new { worker.failures + 1 } else { 0 };
         self.deaths.fetch_add(1, Ordering::Relaxed);
         let replaced = attach(|py| {
             let raised = |error| -> ReadError { Raised::new(py, error).into() };
@@ -396,17 +425,28 @@ impl Pool {
             let told: String = match lost {
                 Lost::Ended => told.extract().map_err(raised)?,
                 Lost::Stopped => "was stopped by a signal for 2 s, and killed".to_owned(),
+                Lost::Confused => "answered another request than its last one, and was killed".to_owned(),
             };
-            let is_closed = self.is_closed();
-            if !is_closed {
-                server.call_method1(intern!(py, "lost"), (process, told, &does)).map_err(raised)?;
-                self.add(py).map_err(raised)?;
+            self.lock().last_end.clone_from(&told);
+            if self.is_closed() {
+                return Ok(());
             }
-            Ok(())
+            if failures == DEATHS {
+                let why = format!(
+                    "{DEATHS} worker processes died one after another while they loaded the data: the last one \
+                     {told}"
+                );
+                return Err(Error::new(ErrorKind::Sample, why).into());
+            }
+            server.call_method1(intern!(py, "lost"), (process, told, &does)).map_err(raised)?;
+            self.add(py, failures).map_err(raised)
         });
         let mut state = self.lock();
         state.starting -= 1;
-        let replaced = replaced.map_err(|error| format!("no new worker process can be started: {error}"));
+        let replaced = replaced.map_err(|error| match failures {
+            DEATHS => error.to_string(),
+            _ => format!("no new worker process can be started: {error}"),
+        });
         if let Err(why) = &replaced {
             state.broken = Some(why.clone());
         }
@@ -482,12 +522,6 @@ fn raised(failed: &Failed) -> ReadError {
         })
     });
     raised.map_or_else(|ended| ended, Into::into)
-}
-
-/// The error for a sample whose read killed workers.
-fn unreadable(index: usize) -> Unread {
-    let why = format!("{DEATHS} worker processes died while they read it");
-    Unread::Sample(index, Error::new(ErrorKind::Sample, why).into())
 }
 
 /// Max samples per request.

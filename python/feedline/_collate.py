@@ -6,17 +6,19 @@ written like those of any data set.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import Any, Union
 
 import numpy as np
 
-from ._columns import Columns
+from ._columns import Columns, Shared
 from ._errors import ConfigError
-from ._own import Reader, attributes_of, check_random_access, others
+from ._memory import frozen, sharing
+from ._own import Reader, Stacked, attributes_of, check_random_access, others
 from ._values import as_array
-from ._workers.seeds import Read, SharedWatch, States
+from ._workers.seeds import NotAlone, Read, SharedWatch, States
 
 #: A column without values. A batch with a ragged column is read in one call.
 _WHOLE = "collate_fn"
@@ -91,8 +93,12 @@ class Collating(Reader):
         if not callable(function):
             raise ConfigError(f"collate_fn is {type(function).__name__}: give a function of a list of samples")
         self._data, self.function, self._before = data, function, attributes_of(data)
-        before, start = States(), monotonic()
+        self._watch = SharedWatch(self.parts)
+        before, start = States(self.generators), monotonic()
+        self._filling = threading.RLock()
         try:
+            self._first = data[0]
+            self._first_copy = frozen(self._first)
             one, two = (function([data[index % len(data)] for index in range(count)]) for count in (1, 2))
         finally:
             before.restore()
@@ -109,11 +115,17 @@ class Collating(Reader):
         def row(number: int) -> dict[str, Any]:
             return self._rows(function([data[number]]), 1)[0]
 
-        self.columns = Columns(self._example, {**max_length, _WHOLE: 1}, lambda: others(row, 1, len(data)))
+        self.columns = Columns(self._example, {**max_length, _WHOLE: 1}, lambda: others(row, 1, len(data), self.generators))
         self.is_tuple, self.fields = False, self.columns.fields
         places = self.columns.places or [(name, name, None) for name in self._example]
         self.places = [place for place in places if place[0] != _WHOLE]
-        self._watch = SharedWatch()
+        #: Arrays of the first results, by which memory that the function fills anew is known; whether it
+        #: does.
+        self._held: list[Any] = [*flat(one).values(), *flat(two).values()]
+        self._fills_result = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_held": []}
 
     @property
     def parts(self) -> list[tuple[str, Any]]:
@@ -143,15 +155,46 @@ class Collating(Reader):
     def collated(self, samples: list[Any]) -> list[dict[str, Any]]:
         """The rows of a batch."""
         empty = np.empty(0, np.uint8)
-        rows = self._rows(self.function(samples), len(samples))
+        result = self.function(samples)
+        if self._fills_result or self._has_held(result):
+            # Another call would fill the arrays before they are copied.
+            self._fills_result = True
+            with self._filling:
+                result = frozen(self.function(samples))
+        rows = self._rows(result, len(samples))
         for row in rows:
             row[_WHOLE] = empty
         return rows
+
+    def _has_held(self, result: Any) -> bool:
+        """Whether arrays of a result have memory of those of the first calls."""
+        if not self._held:
+            return False
+        arrays = list(flat(result).values())
+        return bool(sharing([*arrays, *self._held]) & set(range(len(arrays))))
+
+    def check_apart(self, samples: list[Any], read: Read) -> None:
+        """Raises Shared if samples are to be read again, because the data set fills some memory anew."""
+        if self.copies:
+            return
+        shared = sharing([*samples, self._first]) - {len(samples)}
+        if shared and (self._watch.is_random or not self.are_right(samples, shared, read)):
+            self.copies = True
+            raise Shared(shared)
 
     def read_whole(
         self, ids: Sequence[int], draws: Sequence[tuple[int, int]] | None, keys: Sequence[int], by: _By | None
     ) -> tuple[list[dict[str, Any]], BaseException | None]:
         """The rows of a batch; an exception comes with as many rows as samples were read before it."""
+        try:
+            return self._read_whole(ids, draws, keys, by)
+        except Shared:
+            # Now with copies.
+            return self._read_whole(ids, draws, keys, by)
+
+    def _read_whole(
+        self, ids: Sequence[int], draws: Sequence[tuple[int, int]] | None, keys: Sequence[int], by: _By | None
+    ) -> tuple[list[dict[str, Any]], BaseException | None]:
         batch = _Batch(self, ids, draws)
         keys = [*keys, keys[0] ^ _OF_BATCH]
         at = 0
@@ -164,13 +207,26 @@ class Collating(Reader):
                 return list(found[-1]), None
 
     def read_many(
-        self, ids: Sequence[int], draws: Sequence[tuple[int, int]] | None, keys: Sequence[int] | None
-    ) -> Any:
+        self,
+        ids: Sequence[int],
+        draws: Sequence[tuple[int, int]] | None,
+        keys: Sequence[int] | None,
+        is_alone: bool,
+    ) -> Stacked:
         """As every reader's, for a whole batch."""
-        by = None if keys is None else self._watch.read
-        rows, error = self.read_whole(ids, draws, [0] * len(ids) if keys is None else keys, by)
-        rows, fields, error = self._fields(rows, error)
-        return len(rows), fields, error, self._watch.is_random
+
+        def by(read: Read, keys: Sequence[int]) -> tuple[list[Any], BaseException | None]:
+            return self._watch.read(read, keys, is_alone)
+
+        try:
+            none = [0] * len(ids)
+            rows, error = self.read_whole(ids, draws, keys or none, None if keys is None else by)
+        except NotAlone:
+            return 0, [], None, True, True
+        self._watch.end(is_alone)
+        # The rows of a result are parts of its arrays.
+        rows, fields, error = self._fields(rows, error, True)
+        return len(rows), fields, error, self._watch.is_random, self._watch.is_alone
 
 
 class _Batch:
@@ -193,15 +249,19 @@ class _Batch:
     def _read(self, steps: Sequence[int]) -> tuple[list[Any], BaseException | None]:
         which = [step for step in steps if step < len(self._ids)]
         if which:
-            draws = None if self._draws is None else [self._draws[index] for index in which]
-            found, error = self._reader.samples([self._ids[index] for index in which], draws)
+            found, error = self._samples_of(which)
             for index, sample in zip(which, found, strict=False):
                 self._samples[index] = sample
             return found, error
+        self._reader.check_apart(self._samples, self._samples_of)
         try:
             return [self._reader.collated(list(self._samples))], None
         except BaseException as error:  # noqa: BLE001
             return [], error
+
+    def _samples_of(self, which: Sequence[int]) -> tuple[list[Any], BaseException | None]:
+        draws = None if self._draws is None else [self._draws[index] for index in which]
+        return self._reader.samples([self._ids[index] for index in which], draws)
 
 
 def _check_alike(first: dict[str, Any], second: dict[str, Any], max_length: Mapping[str, int]) -> None:

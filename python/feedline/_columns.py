@@ -16,7 +16,7 @@ from typing import Any, Union
 
 import numpy as np
 
-from . import _values
+from . import _memory, _values
 from ._errors import ConfigError, shown
 from ._values import Array, as_array, exact, fields_of
 
@@ -76,6 +76,15 @@ class Misfit(ValueError):
         self.position = position
 
 
+class Shared(Exception):
+    """Samples that share memory: it may have been written between the reads of the first and the last of them."""
+
+    def __init__(self, positions: set[int]) -> None:
+        super().__init__("samples share memory")
+        #: Their indices in the list of samples.
+        self.positions = positions
+
+
 class Columns:
     """Stacks samples that are like a first one.
 
@@ -98,7 +107,11 @@ class Columns:
         #: Whether samples are tuples.
         self.is_tuple = isinstance(first, (tuple, list))
         self._is_dict = isinstance(first, Mapping)
+        #: Whether a sample is its only field, which is checked as such.
+        self._is_one_value = not self.is_tuple and not self._is_dict
         self._names = list(sample)
+        #: The first sample as it is, which stays: memory of a later one is new only if it is not that of this one.
+        self._first = [first, *sample.values()]
         self._get = itemgetter(*self._names) if sample else None
         unknown = [name for name in max_length if _has_no_type(sample[name])]
         if unknown:
@@ -134,26 +147,31 @@ class Columns:
                 column_name, among = at[place]
                 self.places.append((name, column_name, among if column_name in shared else None))
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A worker process has memory of its own.
+        return {**vars(self), "_first": []}
+
     def pack(self, samples: Sequence[Any]) -> list[bytes | tuple[bytes, list[int]]]:
         """The bytes of each field: its concatenated rows, and the lengths of ragged ones in items.
 
         Raises Misfit for the first sample that is not like the others.
         """
-        return [column.packed(values) for column, values in self._checked(samples)]
+        return [column.packed(values) for column, values in self._checked(samples, True)]
 
-    def rows(self, samples: Sequence[Any]) -> list[Packed]:
+    def rows(self, samples: Sequence[Any], are_apart: bool = False) -> list[Packed]:
         """As :meth:`pack`; for a field of long rows, their addresses and the compact arrays that own them.
 
-        Raises Misfit for the first sample that is not like the others.
+        Raises Misfit for the first sample that is not like the others, and Shared for those that share memory, unless
+        they are known to be apart.
         """
-        return [column.rows(values) for column, values in self._checked(samples)]
+        return [column.rows(values) for column, values in self._checked(samples, are_apart)]
 
-    def write(self, samples: Sequence[Any], out: Sequence[Out]) -> None:
+    def write(self, samples: Sequence[Any], out: Sequence[Out], are_apart: bool = False) -> None:
         """Writes each field into its arrays of ``out``, compact ones in the type of the field.
 
-        Raises Misfit for the first sample that is not like the others; ``out`` is then unspecified.
+        Raises as :meth:`rows`; ``out`` is then unspecified.
         """
-        for (column, values), to in zip(self._checked(samples), out, strict=True):
+        for (column, values), to in zip(self._checked(samples, are_apart), out, strict=True):
             column.write(values, to)
 
     def _numbers_of(self, column: Any, places: list[int]) -> _Numbers | None:
@@ -164,10 +182,15 @@ class Columns:
         keys = [self._names[place] for place in places] if self._is_dict else places
         return _Numbers(itemgetter(*keys), column.dtype, len(places), *packed)
 
-    def _checked(self, samples: Sequence[Any]) -> list[tuple[Any, Any]]:
+    def _checked(self, samples: Sequence[Any], are_apart: bool) -> list[tuple[Any, Any]]:
         """The columns of a batch, each with its values."""
+        shared: set[int] = set()
+        if not are_apart:
+            shared |= self._repeated(samples)
         numbers = [None] * len(self._groups) if not any(self._numbers) else self._packed_numbers(samples)
         if all(one is not None for one in numbers):
+            if shared:
+                raise Shared(shared)
             return [(column, values) for (column, _), values in zip(self._groups, numbers, strict=True)]
         checked: dict[int, Any] = {}
         misfits = []
@@ -178,6 +201,12 @@ class Columns:
                 checked[place] = self._columns[place].checked(split[place])
             except Misfit as misfit:
                 misfits.append(misfit)
+                continue
+            if not are_apart:
+                held = self._first[1 + place : 2 + place]
+                shared |= self._columns[place].shared(split[place], checked[place], held)
+        if shared:
+            raise Shared(shared)
         if misfits:
             raise min(misfits, key=attrgetter("position"))
         columns = []
@@ -187,6 +216,16 @@ class Columns:
                 found = values[0] if len(places) == 1 else column.stacked(values)
             columns.append((column, found))
         return columns
+
+    def _repeated(self, samples: Sequence[Any]) -> set[int]:
+        """The positions of samples that are one object, such as a dict that is filled anew."""
+        # A tuple stays as it is, and a sample that is its only field is checked as such.
+        if not samples or self._is_one_value or type(samples[0]) is tuple:
+            return set()
+        every = [*samples, *self._first[:1]]
+        if len(set(map(id, every))) == len(every):
+            return set()
+        return _memory.sharing(every) - {len(samples)}
 
     def _packed_numbers(self, samples: Sequence[Any]) -> list[Array | None]:
         """The values of each column of numbers that are packed at once; ``None`` for the others."""
@@ -261,6 +300,19 @@ class _Column:
         self.like = f"sample {typed_by}"
         self.shape = tuple(field[2])
 
+    def shared(self, values: Sequence[Any], checked: Any, held: Sequence[Any]) -> set[int]:
+        """The positions of values that share memory with another one, or with those ``held``."""
+        kind = type(values[0]) if values else int
+        if kind in _memory.FIXED and isinstance(checked, np.ndarray):
+            return set()
+        every = [*values, *held]
+        is_row = kind is np.ndarray or getattr(kind, "__module__", "") == "torch"
+        if is_row and set(map(type, every)) == {kind} and isinstance(self, _Fixed):
+            found = set(_memory.shared_rows(every, self.row_bytes, self.dtype.itemsize))
+        else:
+            found = _memory.sharing(every)
+        return found - {len(values)}
+
     def _arrays(self, values: Sequence[Any], fit: Callable[[Array], str | None]) -> list[Array]:
         """The values one by one."""
         arrays = []
@@ -290,7 +342,7 @@ class _Fixed(_Column):
     def __init__(self, field: Field, dtype: np.dtype[Any], typed_by: int = 0) -> None:
         super().__init__(field, dtype, typed_by)
         self._scalars = _SCALARS.get(field[1], set()) if not self.shape else set()
-        self._row_bytes = dtype.itemsize * int(np.prod(self.shape, dtype=np.int64))
+        self.row_bytes = dtype.itemsize * int(np.prod(self.shape, dtype=np.int64))
 
     def checked(self, values: Sequence[Any]) -> Array | list[Array]:
         count, kinds = len(values), set(map(type, values))
@@ -311,7 +363,7 @@ class _Fixed(_Column):
                 return arrays
             return self._arrays(values, self._fit)
         torch = sys.modules.get("torch")
-        if torch is not None and kinds == {torch.Tensor} and self._row_bytes <= _JOINED:
+        if torch is not None and kinds == {torch.Tensor} and self.row_bytes <= _JOINED:
             stacked = self._stacked(torch, values)
             if stacked is not None:
                 return stacked
@@ -348,7 +400,7 @@ class _Fixed(_Column):
         return self._joined(values) if isinstance(values, list) else values.tobytes()
 
     def rows(self, values: Array | list[Array]) -> Packed:
-        if not isinstance(values, list) or self._row_bytes <= _JOINED:
+        if not isinstance(values, list) or self.row_bytes <= _JOINED:
             return self.packed(values)
         arrays = [value if value.flags.c_contiguous else np.ascontiguousarray(value) for value in values]
         return [value.__array_interface__["data"][0] for value in arrays], arrays
@@ -357,7 +409,7 @@ class _Fixed(_Column):
         assert isinstance(out, np.ndarray)
         if not isinstance(values, list):
             out[...] = values
-        elif self._row_bytes <= _JOINED:
+        elif self.row_bytes <= _JOINED:
             out.reshape(-1).view(np.uint8)[...] = np.frombuffer(self._joined(values), np.uint8)
         else:
             for row, value in zip(out, values, strict=True):

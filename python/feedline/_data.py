@@ -67,12 +67,13 @@ class Data:
 
     An object of yours is read by threads, which take turns at the interpreter's lock, or by processes:
     ``Loader(data, workers=8)``. Text, and fields named in ``max_length``, may vary in length. The first
-    sample determines the fields and their types; a later value that its type cannot hold is an error, and no
+    sample determines the fields and their types, and the first one with items that of an empty list; a later value that its type cannot hold is an error, and no
     value is rounded.
 
-    Before each sample the global generators of ``random``, NumPy and torch are seeded from the loader's seed,
-    the epoch and the draw, so that a sample that uses them is the same in any process or thread, and after a
-    resume. In threads these are the generators of your process, which are restored afterwards.
+    Before each sample the random generators that it uses are seeded from the loader's seed, the epoch and the draw, so
+    that a sample is the same in any process or thread, and after a resume: the global ones of ``random``, NumPy and
+    torch, and those in the attributes of the object and of its transforms. All keep their states in your process.
+    Threads read samples that draw from the global ones while the loop waits for a batch; processes read ahead.
     ``seed_generators=False`` leaves them unseeded.
 
     ``collate_fn`` is called with the list of the samples of a batch, as by torch's ``DataLoader``, where they
@@ -140,6 +141,8 @@ class Data:
     def _read_by(self, reader: _own.Reader, inner: Data | None, seed_generators: bool) -> None:
         """Python code reads the samples; of ``inner``, if that is not ``None``."""
         varies = inner is not None and inner._set.varies()
+        if seed_generators:
+            reader.tell()
         self._is_tuple, self._places, self._nest = reader.is_tuple, reader.places, reader.nest
         self._set = _feedline.DataSet.own(
             reader,

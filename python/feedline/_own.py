@@ -1,7 +1,8 @@
 """Data sets and hooks written in Python, as the worker threads call them: many samples as bytes of each field,
 or as the addresses of its rows if they are long.
 
-The memory of a slot is kept out of Python: an array that a data set keeps or changes later cannot touch a batch.
+The memory of a slot is kept out of Python: an array that a data set keeps or changes later cannot touch a batch. An
+array that it changes for the next sample of the same call is found, see `_memory.py`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import hashlib
+import threading
 import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from time import monotonic
@@ -17,10 +19,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import _feedline
-from ._columns import Columns, Misfit, Packed, Place
+from ._columns import Columns, Misfit, Packed, Place, Shared
 from ._errors import ConfigError
+from ._memory import frozen, is_at, same, sharing
 from ._values import as_array, exact
-from ._workers.seeds import SharedWatch, States, first_of
+from ._workers.seeds import NotAlone, Read, SharedWatch, States, first_of
 
 #: Seconds after which :meth:`Reader.read_many` returns early: other threads wait for the interpreter's lock,
 #: and the end of the process waits for the call.
@@ -29,6 +32,11 @@ _LOCKED = 0.002
 _QUICK, _STEP = 20e-6, 16
 #: Max samples that are read to find the type of a field that is an empty list in the first one.
 _LOOKED_AT = 100
+
+
+#: The number of samples read, the rows of each field, the exception of the next sample, whether the samples
+#: draw random numbers, and whether they must be read alone: these ones again, if there are none.
+Stacked = tuple[int, "list[Packed]", "BaseException | None", bool, bool]
 
 
 def fingerprint_of(data: Any) -> int | None:
@@ -60,9 +68,11 @@ def _are_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return one.keys() == other.keys() and all(one[name] is other[name] for name in one)
 
 
-def others(read: Callable[[int], Any], first: int, end: int) -> Generator[tuple[int, Any], None, None]:
+def others(
+    read: Callable[[int], Any], first: int, end: int, own: Sequence[Any] = ()
+) -> Generator[tuple[int, Any], None, None]:
     """Some samples from number ``first`` on, without those that cannot be read. The generators keep their state."""
-    before = States()
+    before = States(own)
     try:
         for number in range(first, min(end, first + _LOOKED_AT)):
             try:
@@ -85,18 +95,33 @@ class Reader:
     first_seconds = 0.0
     #: The attributes of the data set before its first sample was read.
     _before: dict[str, Any] | None = None
+    #: The first sample, which stays, so that memory that is filled anew is known by it; and a copy of it.
+    _first: Any = None
+    _first_copy: Any = None
+    #: Whether each sample is copied at once; and whether its memory is filled anew, so that one thread reads
+    #: at a time.
+    copies = _fills = False
+    #: Samples that shared memory, and all samples.
+    _shared = _counted = 0
 
     def __init__(self, data: Any, max_length: Mapping[str, int]) -> None:
         check_random_access(data)
         self._data, self._before = data, attributes_of(data)
-        first, self.first_seconds = first_of(data)
-        self.columns = Columns(first, max_length, lambda: others(lambda index: data[index], 1, len(data)))
+        self._watch = SharedWatch(self.parts)
+        first, self.first_seconds = first_of(data, self._watch.own)
+        self._first, self._first_copy, self._filling = first, frozen(first), threading.RLock()
+        self.columns = Columns(first, max_length, lambda: others(lambda index: data[index], 1, len(data), self.generators))
         self.is_tuple, self.fields = self.columns.is_tuple, self.columns.fields
         self.places = self.columns.places
-        self._watch = SharedWatch()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_before"}
+        # A worker process has memory of its own.
+        left = ("_before", "_first", "_first_copy", "_filling")
+        return {name: value for name, value in vars(self).items() if name not in left}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._filling = threading.RLock()
 
     def as_before(self) -> Reader:
         """A reader of the data set as it was before its first sample was read. Many data sets open a file
@@ -124,6 +149,15 @@ class Reader:
         return fingerprint_of(self._data)
 
     @property
+    def generators(self) -> list[Any]:
+        """The random generators of the data set and of its parts."""
+        return self._watch.own
+
+    def tell(self) -> None:
+        """Names the random generators that cannot be seeded."""
+        self._watch.tell()
+
+    @property
     def is_batched(self) -> bool:
         """Whether the data set reads several samples in one call, by torch's ``__getitems__``."""
         return hasattr(self._data, "__getitems__")
@@ -136,13 +170,16 @@ class Reader:
 
         For a random set, ``draws`` has the epoch and a seed of each sample.
         """
-        if draws is None and len(ids) > 1 and self.is_batched:
+        if draws is None and len(ids) > 1 and self.is_batched and not self.copies:
             all_of_them = self._at_once(ids)
             if all_of_them is not None:
                 return all_of_them, None
         samples: list[Any] = []
         try:
-            self._read(ids, draws, samples)
+            if self.copies:
+                self._read_copies(ids, draws, samples)
+            else:
+                self._read(ids, draws, samples)
         except BaseException as error:  # noqa: BLE001
             return samples, error
         return samples, None
@@ -164,6 +201,47 @@ class Reader:
             if took < _QUICK * len(samples):
                 step = min(2 * step, _STEP)
 
+    def _read_copies(self, ids: Sequence[int], draws: Sequence[tuple[int, int]] | None, samples: list[Any]) -> None:
+        """As :meth:`_read`, with a copy of each sample before the next one is read."""
+        start, given = monotonic(), []
+        for place, index in enumerate(ids):
+            # Another thread would fill the memory of the sample before it is copied.
+            with self._filling if self._fills else contextlib.nullcontext():
+                sample = self._data[index] if draws is None else self._data.read_at(index, *draws[place])
+                samples.append(frozen(sample))
+            given.append(sample)
+            if monotonic() - start > _LOCKED:
+                break
+        if not self._fills:
+            shared = sharing([*given, self._first]) - {len(given)}
+            is_old = all(same(given[place], samples[place]) for place in shared)
+            if not is_old or not same(self._first, self._first_copy):
+                self._fills = True
+                samples.clear()
+                self._read_copies(ids, draws, samples)
+
+    def are_right(self, samples: Sequence[Any], shared: set[int], read: Read) -> bool:
+        """Whether samples that share memory are as they were read: the data set does not fill it anew. If not, they are
+        to be read again, and samples are copied one by one from now on."""
+        self._shared += len(shared)
+        self._counted += len(samples)
+        # If many share memory, a copy of each is cheaper. The last one in some memory is right; one alone has that
+        # of the first sample.
+        is_rare = 4 * self._shared <= self._counted + 16
+        if is_rare and not self._fills:
+            of_first = len(shared) == 1 and not same(self._first, self._first_copy)
+            if not of_first and all(self._is_right(samples[at], at, read) for at in sorted(shared)[:-1]):
+                return True
+        self._fills = self._fills or not same(self._first, self._first_copy)
+        self.copies = True
+        return False
+
+    @staticmethod
+    def _is_right(sample: Any, at: int, read: Read) -> bool:
+        before = frozen(sample)
+        again, error = read([at])
+        return error is None and len(again) == 1 and is_at(sample, again[0]) and same(before, again[0])
+
     def _at_once(self, ids: Sequence[int]) -> list[Any] | None:
         """The samples by one call; ``None`` if it fails: reading them one by one then shows the bad one."""
         try:
@@ -177,33 +255,47 @@ class Reader:
         ids: Sequence[int],
         draws: Sequence[tuple[int, int]] | None,
         keys: Sequence[int] | None,
-    ) -> tuple[int, list[Packed], BaseException | None, bool]:
-        """The number of samples read, the rows of each field, the exception of the next sample, and whether
-        they use the global random generators. These are seeded from ``keys``, unless there are none.
+        is_alone: bool,
+    ) -> Stacked:
+        """Some of the samples. The random generators that they use are seeded from ``keys``, unless there are none.
+        ``is_alone`` says that nothing else draws from those of the process meanwhile.
         """
 
         def read(which: Sequence[int]) -> tuple[list[Any], BaseException | None]:
-            if len(which) == len(ids):
+            if len(which) == len(ids) and which[0] == 0 and which[-1] == len(ids) - 1:
                 return self.samples(ids, draws)
             chosen = None if draws is None else [draws[index] for index in which]
             return self.samples([ids[index] for index in which], chosen)
 
-        if keys is None:
-            samples, error = self.samples(ids, draws)
-        else:
-            samples, error = self._watch.read(read, keys)
-        samples, fields, error = self._fields(samples, error)
-        return len(samples), fields, error, self._watch.is_random
+        def seeded() -> tuple[list[Any], BaseException | None]:
+            return self.samples(ids, draws) if keys is None else self._watch.read(read, keys, is_alone)
+
+        try:
+            samples, error = seeded()
+            try:
+                samples, fields, error = self._fields(samples, error, self.copies)
+            except Shared as shared:
+                again = read if keys is None else self._watch.again(read, keys, is_alone)
+                if not self.are_right(samples, shared.positions, again):
+                    if keys is not None and not is_alone:
+                        # Another thread may be filling the same memory.
+                        return 0, [], None, self._watch.is_random, True
+                    samples, error = seeded()
+                samples, fields, error = self._fields(samples, error, True)
+        except NotAlone:
+            return 0, [], None, True, True
+        self._watch.end(is_alone)
+        return len(samples), fields, error, self._watch.is_random, self._watch.is_alone
 
     def _fields(
-        self, samples: list[Any], error: BaseException | None
+        self, samples: list[Any], error: BaseException | None, are_apart: bool
     ) -> tuple[list[Any], list[Packed], BaseException | None]:
         """The samples before the first that is not like the others, and their rows."""
         try:
-            return samples, self.columns.rows(samples), error
+            return samples, self.columns.rows(samples, are_apart), error
         except Misfit as misfit:
             good = samples[: misfit.position]
-            return good, self.columns.rows(good), misfit
+            return good, self.columns.rows(good, True), misfit
 
 
 class Shards:
@@ -320,7 +412,15 @@ class Hook:
         #: The fields and types of a block of rows, in a worker's layout.
         self.fields = [(name, "", shape, None) for name, _, shape in columns]
         self.dtypes = [dtype for _, dtype, _ in columns]
-        self._watch = SharedWatch()
+        #: Arrays that the function has returned, by which memory that it fills anew is known; whether it
+        #: does.
+        self._held: list[Any] = []
+        self._fills, self._filling = False, threading.RLock()
+        self._watch = SharedWatch(self.parts)
+        self._watch.tell()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("_held", "_filling")}
 
     def as_before(self) -> Hook:
         """As a reader's; a hook has no state."""
@@ -331,18 +431,49 @@ class Hook:
         """What is sent to another process, by name."""
         return [("map_batch", self.function)]
 
-    def __call__(self, columns: list[bytes], rows: int, key: int) -> list[tuple[int, int, Any]]:
+    def __call__(
+        self, columns: list[bytes], rows: int, key: int, is_alone: bool
+    ) -> tuple[list[tuple[int, int, Any]] | None, bool]:
         """Calls the function in a thread of this process. Returns the address, the bytes and the array of each
-        column."""
+        column, and whether it must be called alone; no columns if this call must.
+        """
 
         def read(_: Sequence[int]) -> tuple[list[Any], BaseException | None]:
-            given = zip(columns, self.dtypes, self.fields, strict=True)
-            return self.attempt([np.frombuffer(one, dtype).reshape(rows, *of[2]) for one, dtype, of in given])
+            given = [
+                np.frombuffer(one, dtype).reshape(rows, *of[2])
+                for one, dtype, of in zip(columns, self.dtypes, self.fields, strict=True)
+            ]
+            if not self._fills:
+                found, error = self.attempt(given)
+                if error is not None or not self._has_held(found[0]):
+                    return found, error
+                self._fills = True
+            # Another call would fill the arrays before they are copied.
+            with self._filling:
+                found, error = self.attempt(given)
+                return [[array.copy() for array in arrays] for arrays in found], error
 
-        found, error = self._watch.read(read, [key])
+        try:
+            found, error = self._watch.read(read, [key], is_alone)
+        except NotAlone:
+            return None, True
+        self._watch.end(is_alone)
         if error is not None:
             raise error
-        return [(array.__array_interface__["data"][0], array.nbytes, array) for array in found[0]]
+        arrays = [(array.__array_interface__["data"][0], array.nbytes, array) for array in found[0]]
+        return arrays, self._watch.is_alone
+
+    @property
+    def generators(self) -> list[Any]:
+        """The random generators of the function."""
+        return self._watch.own
+
+    def _has_held(self, arrays: list[Any]) -> bool:
+        """Whether arrays that the function has returned have memory of those of its first call."""
+        if self._held:
+            return bool(sharing([*arrays, *self._held]) - {*range(len(arrays), len(arrays) + len(self._held))})
+        self._held = arrays
+        return False
 
     def attempt(self, arrays: Sequence[Any]) -> tuple[list[Any], BaseException | None]:
         """Calls the function on copies of the columns; returns a list of its result, or its exception."""

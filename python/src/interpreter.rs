@@ -198,6 +198,7 @@ thread_local! {
 pub(crate) fn forget_workers() {
     INSIDE.store(0, Ordering::SeqCst);
     IS_FORKED.set(is_worker());
+    crate::turn::forget();
 }
 
 /// Ends a child that Python code of a data set has forked, and that returns from this code. It has one thread

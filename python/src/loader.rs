@@ -20,6 +20,7 @@ use crate::interpreter::{Inside, detached};
 use crate::open::Open;
 use crate::options::{Options, Samples, builder};
 use crate::running::{Answer, Start, State, TICK};
+use crate::turn::Waits;
 
 /// Min wait of a line that is named.
 const NOTICED: Duration = Duration::from_micros(100);
@@ -109,7 +110,7 @@ impl Loader {
 
     /// Begins `epoch`, and returns its number of steps.
     fn begin(&self, py: Python<'_>, epoch: u64) -> PyResult<Option<u64>> {
-        let steps = self.with_state(py, |state| state.begin(Start::Epoch(epoch)))?;
+        let steps = while_waiting(py, || self.with_state(py, |state| state.begin(Start::Epoch(epoch))))?;
         self.begin_at(0);
         Ok(steps)
     }
@@ -140,7 +141,7 @@ impl Loader {
                 raise(Error::new(ErrorKind::Cursor, why))
             })?,
         };
-        let steps = self.with_state(py, |state| {
+        let resume = |state: &mut State| {
             let steps = state.begin(Start::Cursor(cursor))?;
             if !report.samples().is_empty() {
                 // The report is set first, because setting it would end an epoch that had begun.
@@ -148,7 +149,8 @@ impl Loader {
                 return state.begin(Start::Cursor(cursor));
             }
             Ok(steps)
-        })?;
+        };
+        let steps = while_waiting(py, || self.with_state(py, resume))?;
         // With another batch size, the number of steps is different.
         self.begin_at(if self.about.steps.is_some() {
             cursor.position().div_ceil(self.about.global_batch)
@@ -163,29 +165,7 @@ impl Loader {
         if let Some(share) = self.next_at_hand()? {
             return Ok(Some(self.batch(share)));
         }
-        let start = Instant::now();
-        loop {
-            match self.with_state(py, |state| self.next_of(state, TICK))? {
-                Answer::Batch(share) => {
-                    let batch = self.batch(share);
-                    self.tell_wait(py, start.elapsed())?;
-                    return Ok(Some(batch));
-                }
-                Answer::Over => return Ok(None),
-                Answer::NotYet => {}
-            }
-            py.check_signals()?;
-            let waited = start.elapsed();
-            if waited >= self.held_timeout {
-                let is_only_thread = || -> PyResult<bool> {
-                    let _inside = Inside::new();
-                    let threads: usize = py.import("threading")?.call_method0("active_count")?.extract()?;
-                    Ok(threads == 1)
-                };
-                let on_any = waited >= self.held_timeout.saturating_mul(OTHER_THREADS) || is_only_thread()?;
-                self.with_state(py, |state| state.check_slots(on_any).map_err(|_| held(waited)))?;
-            }
-        }
+        while_waiting(py, || self.next_awaited(py))
     }
 
     /// The next batch if it has arrived. Never waits.
@@ -309,6 +289,33 @@ impl Loader {
 }
 
 impl Loader {
+    /// Waits for the next batch of the epoch; `None` at its end.
+    fn next_awaited(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
+        let start = Instant::now();
+        loop {
+            match self.with_state(py, |state| self.next_of(state, TICK))? {
+                Answer::Batch(share) => {
+                    let batch = self.batch(share);
+                    self.tell_wait(py, start.elapsed())?;
+                    return Ok(Some(batch));
+                }
+                Answer::Over => return Ok(None),
+                Answer::NotYet => {}
+            }
+            py.check_signals()?;
+            let waited = start.elapsed();
+            if waited >= self.held_timeout {
+                let is_only_thread = || -> PyResult<bool> {
+                    let _inside = Inside::new();
+                    let threads: usize = py.import("threading")?.call_method0("active_count")?.extract()?;
+                    Ok(threads == 1)
+                };
+                let on_any = waited >= self.held_timeout.saturating_mul(OTHER_THREADS) || is_only_thread()?;
+                self.with_state(py, |state| state.check_slots(on_any).map_err(|_| held(waited)))?;
+            }
+        }
+    }
+
     /// Reports a wait of the loop, so that its line can be named. Signal handlers run in the first Python
     /// code after the wait. So an error is an interrupt, or the exception of another handler.
     fn tell_wait(&self, py: Python<'_>, waited: Duration) -> PyResult<()> {
@@ -380,6 +387,17 @@ impl Loader {
         }
         detached(py, || work(&mut self.open.lock())).map_err(raise)
     }
+}
+
+/// Calls `work`, which waits for the threads of a loader: they may read samples meanwhile that draw from the
+/// generators of this process. Returns after them.
+fn while_waiting<T>(py: Python<'_>, work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+    let waits = Waits::begin();
+    let done = work();
+    let is_done = done.is_ok();
+    // Without the interpreter's lock, which a sample needs to end.
+    detached(py, || if is_done { drop(waits) } else { waits.give_up() });
+    done
 }
 
 fn mode_of(loader: &feedline::Loader) -> &'static str {

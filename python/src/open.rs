@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 
 use crate::interpreter::{detached, is_worker};
 use crate::running::State;
+use crate::turn::Waits;
 
 static OPEN: Mutex<Vec<Weak<Open>>> = Mutex::new(Vec::new());
 
@@ -62,7 +63,10 @@ impl Open {
     /// frees their resources.
     fn close_within(&self, limit: Duration) -> Result<()> {
         let mut state = std::mem::replace(&mut *self.lock(), State::Closed);
+        // A thread may wait for its turn to call a function of a batch, and ends after it.
+        let waits = Waits::begin();
         let stopped = state.stop(limit);
+        waits.give_up();
         if stopped.is_err() {
             drop_elsewhere(state)
         } else {
@@ -90,7 +94,7 @@ impl Drop for Open {
             Python::try_attach(|py| {
                 let state = state.take();
                 detached(py, || {
-                    if is_worker() { state.into_iter().for_each(drop_elsewhere) } else { drop(state) }
+                    if is_worker() { state.into_iter().for_each(drop_elsewhere) } else { drop_waiting(state) }
                 });
             });
         }
@@ -103,7 +107,14 @@ impl Drop for Open {
 /// drop waits for the loader's workers.
 fn drop_elsewhere(state: State) {
     // If no thread can be started, the closure is dropped here. The worker then waits until the time-out.
-    let _ = std::thread::Builder::new().name("fl-drop".to_owned()).spawn(move || drop(state));
+    let _ = std::thread::Builder::new().name("fl-drop".to_owned()).spawn(move || drop_waiting(state));
+}
+
+/// Drops a loader. A thread of it may wait for its turn to call a function of a batch, and ends after it.
+fn drop_waiting<T>(state: T) {
+    let waits = Waits::begin();
+    drop(state);
+    waits.give_up();
 }
 
 /// Ends all loaders of this process, when the interpreter shuts down.

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use feedline::batch::FilledBatch;
@@ -18,6 +19,7 @@ use crate::error::Raised;
 use crate::interpreter::{attach, is_worker, may_go_on};
 use crate::placed::{Placed, Whole};
 use crate::processes::{Processes, ReadBy, Reading};
+use crate::turn::Turn;
 
 /// A field: its name, its dtype, the shape of a row or of an item, and the max items if it is ragged.
 pub(crate) type FieldOf = (String, String, Vec<usize>, Option<usize>);
@@ -64,6 +66,9 @@ pub(crate) struct OwnData {
     pub(crate) mapped: Option<Arc<dyn Dataset>>,
     /// Whether the global random generators are seeded before each sample.
     is_seeded: bool,
+    /// Whether threads read the set alone: it draws from the generators of this process, or has not been read
+    /// yet.
+    is_alone: AtomicBool,
     /// The processes that read the set instead of this process.
     read_by: Arc<ReadBy>,
 }
@@ -78,8 +83,12 @@ struct Stacked {
     count: usize,
     fields: Vec<Column>,
     error: Option<ReadError>,
-    /// Whether the set uses the global random generators.
+    /// Whether the set draws random numbers.
     is_random: bool,
+    /// Whether it must be read alone, from now on; and these samples again, if there are none.
+    is_alone: bool,
+    /// The right to read, until the rows are copied.
+    _turn: Option<Turn>,
 }
 
 /// The rows of a field. They are concatenated, with the length of each row in items if lengths vary, or they
@@ -92,6 +101,9 @@ enum Column {
     Placed(Placed),
 }
 
+/// What `read_many` returns.
+type Read<'py> = (usize, Vec<Column>, Option<Bound<'py, PyAny>>, bool, bool);
+
 impl OwnData {
     pub(crate) fn new(
         reader: Py<PyAny>,
@@ -102,8 +114,19 @@ impl OwnData {
         (varies, is_seeded): (bool, bool),
     ) -> feedline::Result<Self> {
         let (spec, mapped, read_by) = (spec(fields)?, None, Arc::default());
-        let set =
-            Self { reader, len, spec, fingerprint, is_batched, is_whole, varies, mapped, is_seeded, read_by };
+        let set = Self {
+            reader,
+            len,
+            spec,
+            fingerprint,
+            is_batched,
+            is_whole,
+            varies,
+            mapped,
+            is_seeded,
+            is_alone: AtomicBool::new(true),
+            read_by,
+        };
         Ok(set)
     }
 
@@ -126,19 +149,32 @@ impl OwnData {
     }
 
     /// Reads the samples `ids`, stacked. `keys` has a key of random numbers for each sample.
-    fn stacked(&self, ids: &[u64], keys: &[u64], epoch: u64) -> Result<Stacked, ReadError> {
+    fn stacked(&self, ids: &[u64], keys: &[u64], context: &Context) -> Result<Stacked, ReadError> {
+        let epoch = internal::context::key_epoch(context);
         let draws: Option<Vec<_>> = self.varies.then(|| keys.iter().map(|&key| (epoch, key)).collect());
         let inside = InSample::enter();
         let keys = (self.is_seeded && is_worker() && inside.is_outermost).then(|| keys.to_vec());
-        attach(|py| {
-            let raised = |error| -> ReadError { Raised::new(py, error).into() };
-            let read =
-                self.reader.bind(py).call_method1(intern!(py, "read_many"), (ids.to_vec(), draws, keys));
-            let (count, fields, error, is_random): (usize, Vec<Column>, Option<Bound<'_, PyAny>>, bool) =
-                read.and_then(|read| read.extract()).map_err(raised)?;
-            let error = error.map(|error| raised(PyErr::from_value(error)));
-            Ok(Stacked { count, fields, error, is_random })
-        })
+        let mut is_alone = keys.is_some() && self.is_alone.load(Ordering::Relaxed);
+        loop {
+            let turn = keys.is_some().then(|| Turn::new(is_alone, context)).transpose()?;
+            let mut stacked = attach(|py| {
+                let raised = |error| -> ReadError { Raised::new(py, error).into() };
+                let arguments = (ids.to_vec(), draws.clone(), keys.clone(), is_alone);
+                let read = self.reader.bind(py).call_method1(intern!(py, "read_many"), arguments);
+                let (count, fields, error, is_random, is_alone): Read<'_> =
+                    read.and_then(|read| read.extract()).map_err(raised)?;
+                let error = error.map(|error| raised(PyErr::from_value(error)));
+                Ok(Stacked { count, fields, error, is_random, is_alone, _turn: None })
+            })?;
+            if is_alone || !stacked.is_alone || stacked.count > 0 || stacked.error.is_some() {
+                if keys.is_some() {
+                    self.is_alone.store(stacked.is_alone, Ordering::Relaxed);
+                }
+                stacked._turn = turn;
+                return Ok(stacked);
+            }
+            is_alone = true;
+        }
     }
 
     /// Reads the first of `ids` into the first rows of `rows`, for a few milliseconds. Returns the number of
@@ -153,9 +189,8 @@ impl OwnData {
         keys: &[u64],
         context: &Context,
     ) -> Result<usize, (usize, ReadError)> {
-        let stacked =
-            self.stacked(ids, keys, internal::context::key_epoch(context)).map_err(|error| (0, error))?;
-        let Stacked { count, fields, error, is_random } = stacked;
+        let stacked = self.stacked(ids, keys, context).map_err(|error| (0, error))?;
+        let Stacked { count, fields, error, is_random, _turn, .. } = stacked;
         if is_random {
             // Marks the sample as dependent on the epoch, so that it is not cached.
             context.epoch();
@@ -302,6 +337,8 @@ impl Drop for InSample {
 #[pyclass(frozen, module = "feedline._feedline")]
 pub(crate) struct MapBatch {
     hook: Py<PyAny>,
+    /// As of a data set.
+    is_alone: AtomicBool,
     /// The processes that call the function instead of this process.
     read_by: Arc<ReadBy>,
 }
@@ -310,7 +347,7 @@ pub(crate) struct MapBatch {
 impl MapBatch {
     #[new]
     fn new(hook: Py<PyAny>) -> Self {
-        Self { hook, read_by: Arc::default() }
+        Self { hook, is_alone: AtomicBool::new(true), read_by: Arc::default() }
     }
 
     /// Registers a loader whose function is called by `count` of the `new` processes. These processes know
@@ -333,13 +370,22 @@ impl MapBatch {
             fields.filter(|(_, field)| field.as_ragged().is_none()).map(|(index, _)| index).collect()
         };
         let rows = batch.len();
-        let changed: Vec<Whole> = attach(|py| {
-            let raised = |error| -> ReadError { Raised::new(py, error).into() };
-            let columns: Vec<_> =
-                fixed.iter().map(|&index| PyBytes::new(py, batch.rows().column_mut(index))).collect();
-            let changed = self.hook.bind(py).call1((columns, rows, key)).map_err(raised)?;
-            changed.extract().map_err(raised)
-        })?;
+        let mut is_alone = self.is_alone.load(Ordering::Relaxed);
+        let changed = loop {
+            let _turn = Turn::new(is_alone, context)?;
+            let (changed, must_be): (Option<Vec<Whole>>, bool) = attach(|py| {
+                let raised = |error| -> ReadError { Raised::new(py, error).into() };
+                let columns: Vec<_> =
+                    fixed.iter().map(|&index| PyBytes::new(py, batch.rows().column_mut(index))).collect();
+                let changed = self.hook.bind(py).call1((columns, rows, key, is_alone)).map_err(raised)?;
+                changed.extract().map_err(raised)
+            })?;
+            if let Some(changed) = changed {
+                self.is_alone.store(must_be, Ordering::Relaxed);
+                break changed;
+            }
+            is_alone = true;
+        };
         for (&index, array) in fixed.iter().zip(&changed) {
             if !array.copy(batch.rows().column_mut(index)) {
                 return Err(

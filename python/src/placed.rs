@@ -1,7 +1,13 @@
-//! Copies long rows of a data set written in Python directly from the arrays that own them.
+//! Copies long rows of a data set written in Python directly from the arrays that own them, and finds arrays
+//! that share memory.
+
+use std::ffi::c_int;
+use std::ops::Range;
 
 use feedline::dataset::Rows;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 
 /// The addresses of a field's rows, and the Python arrays that own them, from `_columns._Fixed.rows`.
 #[derive(FromPyObject)]
@@ -47,4 +53,102 @@ impl Placed {
         rows.write(index, addresses.iter().map(row));
         true
     }
+}
+
+/// The beginning of an array of NumPy, whose layout its headers promise: `PyArrayObject_fields`.
+#[repr(C)]
+struct Array {
+    head: pyo3::ffi::PyObject,
+    data: *const u8,
+    dimensions: c_int,
+    shape: *const isize,
+    strides: *const isize,
+}
+
+impl Array {
+    /// The addresses from the first byte to the end of the last element, and the greatest common divisor of the
+    /// strides; `None` if there are no elements.
+    fn span(&self, item: usize) -> Option<(Range<isize>, isize)> {
+        let (mut start, mut end) = (self.data.addr() as isize, self.data.addr() as isize + item as isize);
+        let mut step = 0;
+        for dimension in 0..self.dimensions as usize {
+            // SAFETY: an array has as many extents and strides as dimensions.
+            let (count, stride) = unsafe { (*self.shape.add(dimension), *self.strides.add(dimension)) };
+            if count == 0 {
+                return None;
+            }
+            let to_last = (count - 1) * stride;
+            if to_last < 0 {
+                start += to_last
+            } else {
+                end += to_last
+            }
+            if count > 1 {
+                step = divisor(step, stride.abs());
+            }
+        }
+        Some((start..end, step))
+    }
+}
+
+fn divisor(one: isize, other: isize) -> isize {
+    if other == 0 { one } else { divisor(other, one % other) }
+}
+
+/// The positions of the arrays that share memory with another of `arrays`, which have elements of `item`
+/// bytes.
+#[pyfunction]
+pub(crate) fn sharing(
+    arrays: Vec<Bound<'_, PyAny>>,
+    kind: &Bound<'_, PyType>,
+    item: usize,
+) -> PyResult<Vec<usize>> {
+    let (mut spans, mut steps) = (Vec::with_capacity(arrays.len()), Vec::with_capacity(arrays.len()));
+    for (position, array) in arrays.iter().enumerate() {
+        if !array.get_type().is(kind) {
+            return Err(PyTypeError::new_err("not an array"));
+        }
+        // SAFETY: `_memory.py` gives NumPy's type as `kind`, so the object is an array of NumPy. `arrays` keeps
+        // it, and the interpreter's lock is held.
+        let array = unsafe { &*array.as_ptr().cast::<Array>() };
+        if let Some((span, step)) = array.span(item) {
+            spans.push((0, span.start, span.end, position));
+            steps.push(step);
+        }
+    }
+    // Arrays of one step, such as the columns of a matrix, share nothing if they begin at another place of it.
+    let (step, item) = (steps.first().copied().unwrap_or(0), item as isize);
+    let first = spans.first().map_or(0, |span| span.1);
+    let are_even = step > item && step % item == 0 && spans.iter().all(|span| (span.1 - first) % item == 0);
+    if are_even && steps.iter().all(|&other| other == step) {
+        spans.iter_mut().for_each(|span| span.0 = span.1.rem_euclid(step));
+    }
+    Ok(shared(spans))
+}
+
+/// As [`sharing`], for rows of `bytes` bytes at some addresses.
+#[pyfunction]
+pub(crate) fn sharing_at(addresses: Vec<usize>, bytes: usize) -> Vec<usize> {
+    let at = |(position, &start): (usize, &usize)| (0, start as isize, (start + bytes) as isize, position);
+    shared(addresses.iter().enumerate().filter(|_| bytes > 0).map(at).collect())
+}
+
+/// The positions of the spans that overlap another one of their group. A span has its group, its start, its end
+/// and its position.
+fn shared(mut spans: Vec<(isize, isize, isize, usize)>) -> Vec<usize> {
+    spans.sort_unstable();
+    let mut shared = Vec::new();
+    let mut last: Option<(isize, isize, usize)> = None;
+    for (group, start, end, position) in spans {
+        last = match last {
+            Some((its, until, of)) if its == group && start < until => {
+                shared.extend([of, position]);
+                Some(if end > until { (group, end, position) } else { (group, until, of) })
+            }
+            _ => Some((group, end, position)),
+        };
+    }
+    shared.sort_unstable();
+    shared.dedup();
+    shared
 }

@@ -145,7 +145,7 @@ def test_fields_in_another_order_are_not_taken_for_the_same(other: int, tmp_path
         with pytest.raises(feedline.ConfigError, match=why.format("mix")):
             feedline.mix([(first, 1), (second, 1)], samples=8)
     assert one.fingerprint != two.fingerprint and one.fingerprint == feedline.Data(Ordered(names[0])).fingerprint
-    sources = [feedline.Source(lambda by=by: iter(Ordered(by))) for by in (names[0], names[other])]  # type: ignore[misc]
+    sources = [feedline.Source(lambda by=by: iter(Ordered(by))) for by in (names[0], names[other])]
     assert sources[0].fingerprint != sources[1].fingerprint
     with feedline.Loader(one, 2, shuffle=1, framework="numpy") as loader:
         next(iter(loader))

@@ -349,9 +349,9 @@ def test_one_call_reads_many_quick_samples_and_one_slow_one() -> None:
     calls: list[int] = []
     rows = Columns.rows
 
-    def counted(self: Columns, samples: Any) -> Any:
+    def counted(self: Columns, samples: Any, *how: Any) -> Any:
         calls.append(len(samples))
-        return rows(self, samples)
+        return rows(self, samples, *how)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Columns, "rows", counted)

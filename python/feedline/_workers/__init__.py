@@ -8,8 +8,9 @@
 | `packing.py` | a data set in one block of memory that all workers map | both |
 | `server.py` | the fork server: imports what the workers need, forks them, and waits for their ends | itself |
 | `worker.py` | one worker: reads samples into blocks of shared memory | a worker |
-| `seeds.py` | which global random generators a data set uses, seeded for a sample | all |
-| `generators.py` | the states of the global random generators | all |
+| `seeds.py` | which random generators a data set uses, seeded for a sample | all |
+| `generators.py` | the states of random generators | all |
+| `owned.py` | the generators that a data set keeps | all |
 | `faults.py` | an exception of a worker, from one process to another | both |
 
 `src/processes/` is the other end of a worker's sockets: it asks for samples and copies their rows into a slot,

@@ -1,4 +1,4 @@
-"""The global random generators of a process: their states, and their seeds.
+"""Random generators, global ones and those of a data set: their states, and their seeds.
 
 NumPy and Python build a state number by number, which takes 45 us and 8 us. So the bytes of a generator are
 copied in memory, which takes 0.1 us, if a check against the official state confirms the layout.
@@ -43,10 +43,15 @@ def _has_lock() -> bool:
 
 
 class Python:
-    """The generator of `random`."""
+    """The generator of `random`, or one like it."""
 
-    def __init__(self) -> None:
-        self._own: Any = getattr(random, "_inst", None)
+    #: The name in a message.
+    name = "random"
+
+    def __init__(self, own: random.Random | None = None, mixed: int = 0) -> None:
+        self._own: Any = getattr(random, "_inst", None) if own is None else own
+        #: Combined with each key, so that the generators of a data set draw different numbers.
+        self._mixed = mixed
         self._places = self._found()
 
     def _found(self) -> list[Place]:
@@ -57,27 +62,34 @@ class Python:
         at, *words = struct.unpack(f"={_WORDS}I", _bytes_of([place]))
         return [place] if (*words, at) == self._own.getstate()[1] else []
 
+    @property
+    def identity(self) -> int:
+        return id(self._own)
+
     def state(self) -> Any:
         if self._places:
             return _bytes_of(self._places), self._own.gauss_next
-        return random.getstate()
+        return self._own.getstate()
 
     def restore(self, state: Any) -> None:
         if self._places:
             _write(self._places, state[0])
             self._own.gauss_next = state[1]
         else:
-            random.setstate(state)
+            self._own.setstate(state)
 
     def seed(self, key: int) -> None:
-        random.seed(key)
+        self._own.seed(key ^ self._mixed)
 
 
 class NumPy:
-    """The generator of `np.random`."""
+    """The generator of `np.random`, or one like it."""
 
-    def __init__(self) -> None:
-        self._own: Any = getattr(getattr(np.random, "mtrand", None), "_rand", None)
+    name = "np.random"
+
+    def __init__(self, own: np.random.RandomState | None = None, mixed: int = 0) -> None:
+        self._own: Any = getattr(getattr(np.random, "mtrand", None), "_rand", None) if own is None else own
+        self._mixed = mixed
         self._bits: Any = None
         self._places: list[Place] = []
         self._find()
@@ -94,12 +106,16 @@ class NumPy:
         normal = id(self._own) + offset, 16
         if offset == 0 or not _is_within(*words, self._bits) or not _is_within(*normal, self._own):
             return []
-        official: Any = np.random.get_state()
+        official: Any = self._own.get_state()
         _, key, place, has_normal, value = official
         *found, at = struct.unpack(f"={_WORDS}I", _bytes_of([words]))
         has, it = struct.unpack("=ixxxxd", _bytes_of([normal]))
         is_known = found == key.tolist() and at == place and (has, it) == (has_normal, value)
         return [words, normal] if is_known else []
+
+    @property
+    def identity(self) -> int:
+        return id(self._own)
 
     def state(self) -> Any:
         if self._bits is not getattr(self._own, "_bit_generator", None):
@@ -107,18 +123,51 @@ class NumPy:
             self._find()
         if self._places:
             return _bytes_of(self._places)
-        return pickle.dumps(np.random.get_state(legacy=False))
+        return pickle.dumps(self._own.get_state(legacy=False))
 
     def restore(self, state: Any) -> None:
         if self._places and len(state) == sum(size for _, size in self._places):
             with self._bits.lock:
                 _write(self._places, state)
         else:
-            np.random.set_state(pickle.loads(state))
+            self._own.set_state(pickle.loads(state))
 
     def seed(self, key: int) -> None:
-        # Two words: with one, two of 77,000 samples would have the same seed.
-        np.random.seed((key & 0xFFFFFFFF, key >> 32))
+        key ^= self._mixed
+        if type(self._bits) is np.random.MT19937:
+            # Two words: with one, two of 77,000 samples would have the same seed.
+            self._own.seed((key & 0xFFFFFFFF, key >> 32))
+        else:
+            state = self._own.get_state(legacy=False)
+            self._own.set_state({**state, **type(self._bits)(key).state, "has_gauss": 0, "gauss": 0.0})
+
+
+class Bits:
+    """A bit generator of NumPy, which its generators draw from."""
+
+    name = "np.random.Generator"
+
+    def __init__(self, own: np.random.BitGenerator, mixed: int) -> None:
+        self._own: Any = own
+        self._mixed = mixed
+        # Fails for one that cannot be made from a seed.
+        self._made(0)
+
+    @property
+    def identity(self) -> int:
+        return id(self._own)
+
+    def _made(self, key: int) -> Any:
+        return type(self._own)(key).state
+
+    def state(self) -> Any:
+        return pickle.dumps(self._own.state)
+
+    def restore(self, state: Any) -> None:
+        self._own.state = pickle.loads(state)
+
+    def seed(self, key: int) -> None:
+        self._own.state = self._made(key ^ self._mixed)
 
 
 def _offset_of_gauss() -> int:
@@ -135,10 +184,16 @@ def _offset_of_gauss() -> int:
 
 
 class Torch:
-    """The default generator of torch on the CPU."""
+    """The default generator of torch on the CPU, or one like it."""
 
-    def __init__(self, torch: Any) -> None:
-        self._torch, self._own = torch, torch.default_generator
+    name = "torch"
+
+    def __init__(self, torch: Any, own: Any = None, mixed: int = 0) -> None:
+        self._torch, self._own, self._mixed = torch, torch.default_generator if own is None else own, mixed
+
+    @property
+    def identity(self) -> int:
+        return id(self._own)
 
     def state(self) -> Any:
         return self._own.get_state().numpy().tobytes()
@@ -148,7 +203,7 @@ class Torch:
 
     def seed(self, key: int) -> None:
         # `torch.manual_seed` takes 70 us, because it visits every device.
-        self._own.manual_seed(key & 0x7FFFFFFFFFFFFFFF)
+        self._own.manual_seed((key ^ self._mixed) & 0x7FFFFFFFFFFFFFFF)
 
 
 _all: list[Any] = []

@@ -55,7 +55,7 @@ def measured(reader: Any, varies: bool, threads: int) -> Measured | None:
     """Reads the first sample several times; ``None`` if it fails. It was read before, so faults of other
     samples do not matter here."""
     threads = max(threads, 2)
-    before = States()
+    before = States(reader.generators)
     try:
         seconds = _seconds(reader, varies)
         if seconds is None:
@@ -81,8 +81,9 @@ class Hooked:
 
     def __init__(self, hook: Any, batch: list[Any]) -> None:
         self._hook, self._batch = hook, batch
+        self.generators = hook.generators
         start = time.perf_counter()
-        before = States()
+        before = States(self.generators)
         hook.attempt(batch)
         before.restore()
         self.first_seconds = time.perf_counter() - start

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from . import faults, packing
-from .._columns import Misfit
-from .seeds import States, Watch
+from .._columns import Misfit, Shared
+from .seeds import Watch
 
 #: Kind, data set, samples, whether to seed; request number, epoch, bytes of the block.
 REQUEST = struct.Struct("<IIIIQQQ")
@@ -141,17 +141,20 @@ class Rows:
         """The arrays of the rows, of fields of one size."""
         return self._out
 
-    def write(self, samples: list[Any], first: int) -> tuple[int, BaseException | None]:
-        """Writes samples as the rows from ``first`` on; returns their number, and the error that ended it."""
+    def write(self, samples: list[Any], first: int, are_apart: bool) -> tuple[int, BaseException | None]:
+        """Writes samples as the rows from ``first`` on; returns their number, and the error that ended it.
+
+        Raises Shared for samples that share memory, unless they are known to be apart.
+        """
         end_if_forked()
         if not samples:
             return 0, None
         try:
-            self._columns.write(samples, self._part(first, len(samples)))
+            self._columns.write(samples, self._part(first, len(samples)), are_apart)
         except Misfit as misfit:
             good = samples[: misfit.position]
             if good:
-                self._columns.write(good, self._part(first, len(good)))
+                self._columns.write(good, self._part(first, len(good)), True)
             return len(good), misfit
         return len(samples), None
 
@@ -173,7 +176,7 @@ class Worker:
             self._unusable = faults.packed(error)
         end_if_forked()
         _limit_threads()
-        self._watches = [Watch() for _ in self._readers]
+        self._watches = [Watch(reader.parts) for reader, _ in self._readers]
         # Imported modules were frozen before the fork, so their pages stay shared; this freezes the data set
         # too.
         gc.freeze()
@@ -218,7 +221,7 @@ class Worker:
                 rows = lane.rows(number, reader.columns, count)
                 done, error = _filled_whole(rows, reader, (ids, draws, keys), seeds)
             else:
-                done, error = _filled(lane.rows(number, reader.columns, count), read, keys, seeds)
+                done, error = _filled(lane.rows(number, reader.columns, count), reader, read, keys, seeds)
         except BaseException as raised:
             # An error of this program, not of a sample: or no memory for the block.
             done, error = 0, raised
@@ -234,14 +237,16 @@ class Worker:
             lane.answer(FAILED, done, is_random, ns, faults.packed(error))
 
 
-def _filled(rows: Rows, read: Read, keys: list[int], watch: Watch | None) -> tuple[int, BaseException | None]:
+def _filled(
+    rows: Rows, reader: Any, read: Read, keys: list[int], watch: Watch | None
+) -> tuple[int, BaseException | None]:
     """Reads samples into rows; returns their number, and the error that ended the read. Seeds the generators
     that the data set uses."""
     if watch is None:
-        return _fill(rows, read, len(keys))
+        return _fill(rows, reader, read, len(keys))
     while True:
-        before = States()
-        found = _fill(rows, watch.seeding(read, keys), len(keys))
+        before = watch.states()
+        found = _fill(rows, reader, watch.seeding(read, keys), len(keys))
         # Once for each generator at most.
         if not watch.has_found(before):
             return found
@@ -252,7 +257,7 @@ def _filled_whole(
 ) -> tuple[int, BaseException | None]:
     """As :func:`_filled`, with the rows that a function makes from all samples."""
     while True:
-        before = None if watch is None else States()
+        before = None if watch is None else watch.states()
 
         def by(read: Read, keys: Sequence[int]) -> tuple[list[Any], BaseException | None]:
             return (read if watch is None else watch.seeding(read, keys))(range(len(keys)))
@@ -260,7 +265,7 @@ def _filled_whole(
         samples, error = reader.read_whole(*asked, by)
         if watch is None or before is None or not watch.has_found(before):
             break
-    written, misfit = rows.write(samples, 0)
+    written, misfit = rows.write(samples, 0, True)
     return written, misfit or error
 
 
@@ -272,7 +277,7 @@ def _mapped(rows: Rows, hook: Any, keys: list[int], watch: Watch) -> tuple[int, 
         return found
 
     while True:
-        before = States()
+        before = watch.states()
         found, error = watch.seeding(read, keys)([0])
         if not watch.has_found(before):
             break
@@ -283,17 +288,17 @@ def _mapped(rows: Rows, hook: Any, keys: list[int], watch: Watch) -> tuple[int, 
     return len(found), error
 
 
-def _fill(rows: Rows, read: Read, count: int) -> tuple[int, BaseException | None]:
+def _fill(rows: Rows, reader: Any, read: Read, count: int) -> tuple[int, BaseException | None]:
     done = 0
     while done < count:
         part = range(done, min(done + rows.at_once, count))
-        samples: list[Any] = []
-        error: BaseException | None = None
-        # A call may return early to let other threads run.
-        while len(samples) < len(part) and error is None:
-            found, error = read(part[len(samples) :])
-            samples += found
-        written, misfit = rows.write(samples, done)
+        samples, error = _read_part(read, part)
+        try:
+            written, misfit = rows.write(samples, done, reader.copies)
+        except Shared as shared:
+            if not reader.are_right(samples, shared.positions, lambda which, part=part: read([part[at] for at in which])):
+                samples, error = _read_part(read, part)
+            written, misfit = rows.write(samples, done, True)
         done += written
         if misfit is not None or error is not None:
             return done, misfit or error
@@ -308,6 +313,16 @@ def end_if_forked() -> None:
     """Ends a child that a sample has forked, and that came back from it: it must not write rows or answer."""
     if os.getpid() != _process:
         faults.end_forked()
+
+
+def _read_part(read: Read, part: range) -> tuple[list[Any], BaseException | None]:
+    """All samples of a part: a call may return early to let other threads run."""
+    samples: list[Any] = []
+    error: BaseException | None = None
+    while len(samples) < len(part) and error is None:
+        found, error = read(part[len(samples) :])
+        samples += found
+    return samples, error
 
 
 def _limit_threads() -> None:

@@ -1,0 +1,178 @@
+"""Samples that share memory: a data set may fill one array, or one dict, for every sample. Such samples are copied as
+soon as they are read.
+"""
+
+from __future__ import annotations
+
+import copy
+import struct
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import _feedline
+
+#: Types whose values do not change.
+FIXED = {bool, int, float, complex, str, bytes, type(None), *np.sctypeDict.values()} - {np.void, np.object_}
+
+
+def sharing(values: Sequence[Any]) -> set[int]:
+    """The positions of the values that share memory with another one."""
+    kinds = set(map(type, values))
+    if kinds <= FIXED:
+        return set()
+    if len(kinds) > 1:
+        alike: dict[type, list[int]] = {}
+        for position, value in enumerate(values):
+            alike.setdefault(type(value), []).append(position)
+        of_kinds = ((places, sharing([values[place] for place in places])) for places in alike.values())
+        return {places[position] for places, found in of_kinds for position in found}
+    (kind,) = kinds
+    if kind is np.ndarray:
+        return _of_arrays(values)
+    if kind is memoryview:
+        return _of_arrays([np.asarray(value) for value in values])
+    found = _of_objects(values)
+    torch = sys.modules.get("torch")
+    if torch is not None and issubclass(kind, torch.Tensor):
+        return found | _of_tensors(values)
+    if issubclass(kind, np.ndarray):
+        return found | _of_spans([_span(value) for value in values])
+    for part in _parts(values):
+        if len(part) == len(values):
+            found |= sharing(part)
+    return found
+
+
+def _parts(values: Sequence[Any]) -> list[list[Any]]:
+    """The values within dicts that have the same keys, or within lists of one length whose items are no numbers."""
+    first = values[0]
+    if isinstance(first, Mapping):
+        keys = first.keys()
+        return [[value[key] for value in values] for key in keys] if all(one.keys() == keys for one in values) else []
+    if isinstance(first, (list, tuple)) and any(type(item) not in FIXED for item in first):
+        if len(set(map(len, values))) == 1:
+            return list(map(list, zip(*values, strict=True)))
+    return []
+
+
+def _of_objects(values: Sequence[Any]) -> set[int]:
+    if len(set(map(id, values))) == len(values):
+        return set()
+    places: dict[int, list[int]] = {}
+    for position, value in enumerate(values):
+        places.setdefault(id(value), []).append(position)
+    return {position for same in places.values() if len(same) > 1 for position in same}
+
+
+def _of_arrays(arrays: Sequence[Any]) -> set[int]:
+    items = {array.dtype.itemsize for array in arrays}
+    if not _IS_KNOWN or len(items) > 1:
+        return _of_spans([_span(array) for array in arrays])
+    return set(_feedline.sharing(list(arrays), np.ndarray, items.pop()))
+
+
+def shared_rows(values: list[Any], row_bytes: int, item: int) -> list[int]:
+    """As :func:`sharing`, for arrays of NumPy or tensors of torch of one size."""
+    if not _IS_KNOWN:
+        return sorted(sharing(values))
+    if type(values[0]) is np.ndarray:
+        return _feedline.sharing(values, np.ndarray, item)
+    return _feedline.sharing_at(list(map(type(values[0]).data_ptr, values)), row_bytes)
+
+
+def _of_tensors(tensors: Sequence[Any]) -> set[int]:
+    try:
+        starts = [tensor.data_ptr() for tensor in tensors]
+        return _of_spans([(start, start + tensor.nbytes) for start, tensor in zip(starts, tensors, strict=True)])
+    except (RuntimeError, NotImplementedError):
+        # A tensor without memory, such as a sparse one.
+        return set()
+
+
+def _span(array: Any) -> tuple[int, int]:
+    start = end = array.__array_interface__["data"][0]
+    reach = [(count - 1) * stride for count, stride in zip(array.shape, array.strides, strict=True)]
+    if array.size == 0:
+        return start, end
+    return start + sum(one for one in reach if one < 0), end + sum(one for one in reach if one > 0) + array.itemsize
+
+
+def _of_spans(spans: Sequence[tuple[int, int]]) -> set[int]:
+    found: set[int] = set()
+    until, of = -1, -1
+    for start, end, position in sorted((start, end, position) for position, (start, end) in enumerate(spans) if start < end):
+        if start < until:
+            found |= {of, position}
+        if end > until:
+            until, of = end, position
+    return found
+
+
+def frozen(value: Any) -> Any:
+    """A copy that nothing else changes."""
+    kind = type(value)
+    if kind in FIXED:
+        return value
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if kind is dict:
+        return {key: frozen(part) for key, part in value.items()}
+    if kind in (list, tuple):
+        return kind([frozen(part) for part in value])
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        return value.detach().clone() if value.is_leaf else value.clone()
+    if isinstance(value, memoryview):
+        return np.array(value)
+    try:
+        return copy.deepcopy(value)
+    except Exception:  # noqa: BLE001
+        return value
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values have the same memory and content."""
+    if isinstance(one, Mapping):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, np.ndarray):
+        is_float = one.dtype.kind in "fc"
+        return one.dtype == other.dtype and bool(np.array_equal(one, other, equal_nan=is_float))
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(one, torch.Tensor):
+        return bool(torch.equal(one, other))
+    try:
+        return bool(one == other)
+    except Exception:  # noqa: BLE001
+        return False
+
+
+def is_at(one: Any, other: Any) -> bool:
+    """Whether the arrays of two samples are at the same addresses."""
+    if isinstance(one, Mapping):
+        return all(is_at(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)):
+        return all(map(is_at, one, other))
+    if isinstance(one, np.ndarray):
+        return bool(one.__array_interface__["data"] == other.__array_interface__["data"])
+    if hasattr(one, "data_ptr"):
+        return bool(one.data_ptr() == other.data_ptr())
+    return type(one) in FIXED or one is other
+
+
+def _is_known() -> bool:
+    """Whether the memory of an array begins as NumPy's headers say."""
+    array = np.arange(6, dtype=np.int16)[::-2]
+    place = id(array) + object.__basicsize__
+    import ctypes
+
+    pointer, dimensions = struct.unpack("=Qi", ctypes.string_at(place, 12))
+    is_there = pointer == array.__array_interface__["data"][0] and dimensions == 1
+    return is_there and object.__basicsize__ == 16 and getattr(sys, "_is_gil_enabled", lambda: True)()
+
+
+_IS_KNOWN = _is_known()

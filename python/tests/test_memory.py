@@ -1,0 +1,122 @@
+"""A sample is what was read, also if the data set fills the same memory for every sample."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import memory_sets
+import numpy as np
+import pytest
+from memory_sets import Filled, FilledAtOnce, FilledTensor, Out, Resting
+
+import feedline
+
+WAYS: list[dict[str, Any]] = [
+    {"workers": 0},
+    {"parallel": "threads", "workers": 3},
+    {"parallel": "processes", "workers": 2},
+]
+SETS: list[Any] = [
+    *(Filled(how) for how in ("array", "view", "part", "ring", "late", "tuple", "dict", "numbers", "list", "slow")),
+    *(Filled(how) for how in ("arrays in a list", "bytes")),
+    Filled("array", size=3000),
+    Filled("view", size=40_000),
+    FilledAtOnce("array"),
+    FilledAtOnce("view"),
+]
+
+
+def check(data: Any, way: dict[str, Any], batch: int = 16, **options: Any) -> None:
+    samples = []
+    with feedline.Loader(data, batch, shuffle=3, framework="numpy", **way, **options) as loader:
+        for one in loader:
+            ids, values = one if isinstance(one, tuple) else (one["id"], one["x"])
+            assert (np.asarray(values).reshape(len(ids), -1) == np.asarray(ids)[:, None]).all(), (ids, values)
+            samples += np.asarray(ids).tolist()
+            del one, ids, values
+    if not isinstance(data, feedline.Data):
+        assert sorted(samples) == list(range(len(data)))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("data", SETS, ids=[f"{type(one).__name__} {one.how} {one.size}" for one in SETS])
+def test_rows_are_those_of_their_samples(data: Any, way: dict[str, Any]) -> None:
+    check(data, way)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_tensors_too(way: dict[str, Any]) -> None:
+    pytest.importorskip("torch", reason="not run: torch is not installed")
+    for how in ("tensor", "view"):
+        check(FilledTensor(how), way)
+        check(FilledTensor(how), way, collate_fn=memory_sets.stacked)
+        check(FilledTensor(how, size=3000), way)
+
+
+def copied(sample: Any) -> Any:
+    return {"id": sample["id"], "x": sample["x"]}
+
+
+class Mapping:
+    """A function of a sample that fills an array of its own."""
+
+    def __init__(self) -> None:
+        self.array = np.zeros(5, np.int64)
+
+    def __call__(self, sample: Any) -> Any:
+        self.array[:] = sample["id"]
+        return {"id": sample["id"], "x": self.array}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_maps_functions_of_batches_and_compositions_too(way: dict[str, Any]) -> None:
+    check(feedline.Data(Filled("array")).map(copied), way)
+    check(feedline.Data({"id": np.arange(100)}).map(Mapping()), way)
+    for how in ("array", "view", "dict", "ring", "late"):
+        check(Filled(how), way, collate_fn=memory_sets.stacked)
+    check(Filled("late"), way, collate_fn=Out())
+    whole = feedline.concat(feedline.Data(Filled("array")), feedline.Data(Filled("view")))
+    check(whole, way)
+    given = {"id": np.arange(300), "x": np.zeros((300, 6), np.int64)}
+    with feedline.Loader(given, 16, shuffle=3, framework="numpy", map_batch=Out().map, **way) as loader:
+        for batch in loader:
+            assert (batch["x"] == batch["id"][:, None]).all()
+            del batch
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_batches_of_one_row_and_ragged_rows_too(way: dict[str, Any]) -> None:
+    check(Filled("array", samples=60), way, batch=1)
+    check(Filled("slow", samples=40), way, batch=2)
+    data = feedline.Data(Filled("array"), max_length={"x": 8})
+    with feedline.Loader(data, 16, framework="numpy", **way) as loader:
+        for batch in loader:
+            for index, row in zip(batch["id"].tolist(), batch["x"].rows(), strict=True):
+                assert row.tolist() == [index] * 6
+            del batch
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("size", [8, 3000])
+def test_memory_that_stays_as_it_is_may_be_shared(way: dict[str, Any], size: int) -> None:
+    data = Resting(size)
+    with feedline.Loader(data, 16, shuffle=1, framework="numpy", **way) as loader:
+        for batch in loader:
+            ids = batch["id"]
+            assert (batch["row"] == data.matrix[ids % 20]).all() and (batch["one"] == data.one).all()
+            assert (batch["window"] == ids[:, None] + np.arange(9)).all()
+            del batch, ids
+
+
+def test_samples_without_shared_memory_are_read_once() -> None:
+    class Apart(Resting):
+        def __getitem__(self, index: int) -> Any:
+            self.reads += 1
+            return {"row": np.repeat(self.series, 2).reshape(400, 2)[index], "view": self.series[2 * index : 2 * index + 2]}
+
+    data = Apart()
+    with feedline.Loader(data, 16, framework="numpy", workers=0, epochs=1) as loader:
+        data.reads = 0
+        assert sum(batch.rows for batch in loader) == 200
+    # The first batch may be read again, since the first sample is kept.
+    assert data.reads <= 201

@@ -344,6 +344,10 @@ impl Reader for ArrowFile {
         self.decoded.prefetch(samples.iter().map(|&sample| self.find(sample).0), |number| self.decode(number))
     }
 
+    fn is_json(&self, field: usize) -> bool {
+        self.layout.is_json(field)
+    }
+
     fn ticks_per_day(&self, field: usize) -> Option<u64> {
         self.layout.ticks_per_day(field)
     }

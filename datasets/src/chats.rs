@@ -11,10 +11,11 @@ use feedline_core::{DType, Error, ErrorKind, Fingerprint, Prefetched, Result};
 
 use self::sequences::Sequence;
 use crate::error::one_line;
+use crate::open::{check_used, open_any};
 use crate::reader::at_file;
 use crate::template::{folder_of, parsed};
 use crate::tokenized::{Checked, load};
-use crate::{ChatTemplate, ElementType, Nulls, OpenOptions, Reader, Schema, SchemaField, Values, open_with};
+use crate::{ChatTemplate, ElementType, Nulls, OpenOptions, Reader, Schema, SchemaField, Values};
 
 /// The label of a token that is not learnt.
 const IGNORED: i64 = -100;
@@ -186,7 +187,7 @@ impl Chats {
     /// # Errors
     /// As [`new`](Self::new) and [`open`](crate::open).
     pub fn open(path: impl AsRef<Path>, tokenizer: impl AsRef<Path>, options: ChatOptions) -> Result<Self> {
-        Self::new(open_filled(path.as_ref())?, tokenizer, options)
+        Self::new(open_chats(path, &OpenOptions::default())?, tokenizer, options)
     }
 
     /// Prompts with completions. The completion is learnt.
@@ -252,6 +253,17 @@ impl Chats {
                 (vec![], &["chosen", "chosen.labels", "rejected", "rejected.labels"])
             }
         };
+        let defaults = ChatOptions::default();
+        for (name, default, found) in [
+            (&options.tools, &defaults.tools, columns.tools),
+            (&options.variables, &defaults.variables, columns.variables),
+        ] {
+            missing.extend((name != default && found.is_none()).then_some(name.as_str()));
+        }
+        if shape != Shape::Conversation && options.messages != defaults.messages {
+            let why = format!("messages names the column \"{}\"", one_line(&options.messages));
+            return refuse(why + ", which is for conversations in one column: leave it out");
+        }
         match shape {
             Shape::Conversation => {}
             Shape::Completion => {
@@ -358,9 +370,16 @@ impl Chats {
     }
 }
 
-/// Opens a table whose missing texts are empty.
-pub(crate) fn open_filled(path: &Path) -> Result<Box<dyn Reader>> {
-    open_with(path, &OpenOptions { nulls: Nulls::Fill, ..OpenOptions::default() })
+/// Opens conversations for [`Chats`], as [`open_with`](crate::open_with) does. A missing value, such as that
+/// of a conversation without tools, is empty.
+///
+/// # Errors
+/// As [`open_with`](crate::open_with).
+pub fn open_chats(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+    let path = path.as_ref();
+    let reader = open_any(path, &OpenOptions { nulls: Nulls::Fill, ..options.clone() })?;
+    check_used(&*reader, options).map_err(|error| error.at_path(path))?;
+    Ok(reader)
 }
 
 impl Reader for Chats {

@@ -1,10 +1,65 @@
 //! Column types for CSV and JSON Lines. These formats have no types of their own.
 
+use std::collections::{HashMap, HashSet};
+
 use feedline_core::internal::named;
 use feedline_core::{DType, Error, ErrorKind};
 
-use crate::ElementType;
 use crate::error::{data, one_line};
+use crate::nulls::no_columns;
+use crate::{ElementType, Nulls};
+
+/// What the options say of single columns. A table may have 20,000 columns, so a name is looked up once.
+pub(crate) struct ByName<'a> {
+    columns: Option<HashSet<&'a str>>,
+    types: HashMap<&'a str, ElementType>,
+    masks: HashSet<&'a str>,
+    codes: HashSet<&'a str>,
+    /// All of these names.
+    asked: Vec<&'a str>,
+    pub(crate) nulls: Nulls,
+}
+
+impl<'a> ByName<'a> {
+    pub(crate) fn new(
+        columns: Option<&'a [String]>,
+        types: &'a [(String, ElementType)],
+        masks: &'a [String],
+        codes: &'a [String],
+        nulls: Nulls,
+    ) -> Self {
+        let set = |names: &'a [String]| names.iter().map(String::as_str).collect::<HashSet<_>>();
+        let stated = types.iter().map(|(name, _)| name);
+        let asked = columns.into_iter().flatten().chain(stated).chain(masks).chain(codes);
+        let asked = asked.map(String::as_str).collect();
+        // If a type is stated twice, the first one counts.
+        let types = types.iter().rev().map(|(name, element)| (name.as_str(), *element)).collect();
+        Self { columns: columns.map(set), types, masks: set(masks), codes: set(codes), asked, nulls }
+    }
+
+    /// Whether a column is read.
+    pub(crate) fn reads(&self, name: &str) -> bool {
+        self.columns.as_ref().is_none_or(|columns| columns.contains(name))
+    }
+
+    /// The stated type of a column.
+    pub(crate) fn stated(&self, name: &str) -> Option<ElementType> {
+        self.types.get(name).copied()
+    }
+
+    pub(crate) fn is_marked(&self, name: &str) -> bool {
+        self.masks.contains(name)
+    }
+
+    pub(crate) fn is_code(&self, name: &str) -> bool {
+        self.codes.contains(name)
+    }
+
+    /// Refuses columns that the table, which has the columns `all`, lacks.
+    pub(crate) fn check(&self, all: &[String]) -> Result<(), Error> {
+        no_columns(self.asked.iter().copied(), all.iter().map(String::as_str)).map_or(Ok(()), Err)
+    }
+}
 
 /// The type of a column. It is inferred from the column's values. CSV has no lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -152,6 +152,10 @@ impl Reader for Shards {
         }
     }
 
+    fn is_json(&self, field: usize) -> bool {
+        self.readers.iter().any(|reader| reader.is_json(field))
+    }
+
     fn ticks_per_day(&self, field: usize) -> Option<u64> {
         self.readers[0].ticks_per_day(field)
     }

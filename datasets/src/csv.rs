@@ -1,5 +1,6 @@
 //! Tables of comma-separated values. Their columns are typed.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use csv_core::ReadRecordResult;
@@ -7,7 +8,7 @@ use feedline_core::{Error, ErrorKind, Result};
 
 use crate::at_once::at_once;
 use crate::bytes::Content;
-use crate::column_type::ColumnType;
+use crate::column_type::{ByName, ColumnType};
 use crate::error::{data, one_line};
 use crate::nulls::missing;
 use crate::reader::inside;
@@ -34,6 +35,10 @@ pub struct CsvOptions {
     /// and none is empty or a number. The way in which pandas writes an index is recognised too: the first
     /// cells are empty (`,a,b`), and the others may be 0, 1 and so on. A column without a name is called by
     /// its position: `c0`, `c1` and so on.
+    ///
+    /// A first row that may be either is refused: texts above numbers with a name twice, an empty cell or a
+    /// number among them; years and places (`0,1,2`) above other numbers; and in a table of texts, a text
+    /// that occurs again in its column.
     pub header: Option<bool>,
     /// The columns to read, in the file's order; `None` reads all.
     pub columns: Option<Vec<String>>,
@@ -64,9 +69,9 @@ impl Default for CsvOptions {
 }
 
 impl CsvOptions {
-    /// Whether the options select a column.
-    fn reads(&self, name: &String) -> bool {
-        self.columns.as_ref().is_none_or(|columns| columns.contains(name))
+    /// What the options say of single columns.
+    fn by_name(&self) -> ByName<'_> {
+        ByName::new(self.columns.as_deref(), &self.types, &self.masks, &self.codes, self.nulls)
     }
 }
 
@@ -133,9 +138,9 @@ impl Csv {
 
     pub(crate) fn of_content(path: &Path, content: Content, options: &CsvOptions) -> Result<Self> {
         let scan = Scan::of_content(path, content, options)?;
-        let (names, seen) = (scan.names.clone(), scan.seen.clone());
-        scan.check_exact(&names, &seen, options)?;
-        scan.into_table(&names, &seen, options)
+        let (names, seen, by_name) = (scan.names.clone(), scan.seen.clone(), options.by_name());
+        scan.check_exact(&names, &seen, &by_name)?;
+        scan.into_table(&names, &seen, (&by_name, options.cache_bytes))
     }
 
     /// Opens the shards of one set. A column has the first type that fits its cells in all shards, as if they
@@ -146,19 +151,21 @@ impl Csv {
         })?;
         let Some(first) = scans.first() else { return Ok(Vec::new()) };
         let (names, mut all) = (first.names.clone(), first.seen.clone());
+        let known: HashSet<&String> = names.iter().collect();
         for scan in &scans[1..] {
             for (name, all) in names.iter().zip(&mut all) {
                 *all = all.and(scan.seen_of(name)?);
             }
-            if let Some(more) = scan.names.iter().find(|name| !names.contains(name)) {
+            if let Some(more) = scan.names.iter().find(|name| !known.contains(name)) {
                 let why = format!("the shards differ: only this one has the column \"{}\"", one_line(more));
                 return Err(data(why + ", the first shard lacks it").at_path(&scan.path));
             }
         }
+        let by_name = options.by_name();
         for scan in &scans {
-            scan.check_exact(&names, &all, options).map_err(|error| error.at_path(&scan.path))?;
+            scan.check_exact(&names, &all, &by_name).map_err(|error| error.at_path(&scan.path))?;
         }
-        scans.into_iter().map(|scan| scan.into_table(&names, &all, options)).collect()
+        scans.into_iter().map(|scan| scan.into_table(&names, &all, (&by_name, options.cache_bytes))).collect()
     }
 }
 

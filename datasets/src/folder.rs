@@ -80,6 +80,7 @@ impl Folder {
     /// stated twice.
     pub fn open_with(root: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
         let root = root.as_ref();
+        options.check("a folder", true).map_err(|error| error.at_path(root))?;
         let (folders, plain) = list(root)?;
         let names: Vec<_> = folders.iter().map(|folder| name_of(folder)).collect();
         let classes = classes(&names, plain.first().map(|file| name_of(file)), options).and_then(|classes| {

@@ -8,10 +8,10 @@ use feedline_core::{Error, Result};
 
 use crate::at_once::at_once;
 use crate::bytes::Content;
-use crate::column_type::{ColumnType, Rounded};
+use crate::column_type::{ByName, ColumnType, Rounded};
 use crate::error::{data, one_line};
 use crate::json::entries;
-use crate::nulls::{missing, no_columns, present};
+use crate::nulls::{missing, present};
 use crate::reader::inside;
 use crate::row_memory::CACHE_BYTES;
 use crate::{ElementType, Lines, Nulls, Reader, Schema, SchemaField, Value, Values};
@@ -53,9 +53,9 @@ impl Default for JsonLinesOptions {
 }
 
 impl JsonLinesOptions {
-    /// Whether the options select a key.
-    fn reads(&self, key: &String) -> bool {
-        self.columns.as_ref().is_none_or(|columns| columns.contains(key))
+    /// What the options say of single keys.
+    fn by_name(&self) -> ByName<'_> {
+        ByName::new(self.columns.as_deref(), &self.types, &self.masks, &self.codes, self.nulls)
     }
 }
 
@@ -92,6 +92,8 @@ struct Column {
     kind: ColumnType,
     /// Whether the next field is the column's mask.
     marked: bool,
+    /// Whether some values are lists or objects, read as their JSON.
+    is_json: bool,
 }
 
 /// A scanned file: its lines, and the types that fit the values of its keys.
@@ -100,6 +102,8 @@ struct Scan {
     lines: Lines,
     len: u64,
     keys: Vec<String>,
+    /// The index of each key.
+    places: HashMap<String, usize>,
     seen: Vec<Seen>,
 }
 
@@ -126,9 +130,9 @@ impl JsonLines {
 
     pub(crate) fn of_lines(path: &Path, lines: Lines, options: &JsonLinesOptions) -> Result<Self> {
         let scan = Scan::open(path, lines, options)?;
-        let (keys, seen, len) = (scan.keys.clone(), scan.seen.clone(), scan.len);
-        scan.check_exact(&keys, (&seen, len), options)?;
-        scan.into_table(&keys, (&seen, len), options)
+        let (keys, seen, len, by_name) = (scan.keys.clone(), scan.seen.clone(), scan.len, options.by_name());
+        scan.check_exact(&|key| scan.place(key).map(|at| seen[at]), len, &by_name)?;
+        scan.into_table(&keys, (&seen, len), (&by_name, options.cache_bytes))
     }
 
     /// Opens the shards of one set. Each shard has the keys of all shards. A key has the first type that fits
@@ -142,20 +146,24 @@ impl JsonLines {
             Scan::open(&path, lines, options)
         })?;
         let (mut keys, mut all) = (Vec::<String>::new(), Vec::<Seen>::new());
+        let mut places = HashMap::<&str, usize>::new();
         for scan in &scans {
             for (key, seen) in scan.keys.iter().zip(&scan.seen) {
-                match keys.iter().position(|known| known == key) {
-                    Some(at) => all[at] = all[at].and(*seen),
+                match places.get(key.as_str()) {
+                    Some(&at) => all[at] = all[at].and(*seen),
                     None => {
+                        places.insert(key, keys.len());
                         keys.push(key.clone());
                         all.push(*seen);
                     }
                 }
             }
         }
-        let lines = scans.iter().map(|scan| scan.len).sum();
-        scans.iter().try_for_each(|scan| scan.check_exact(&keys, (&all, lines), options))?;
-        scans.into_iter().map(|scan| scan.into_table(&keys, (&all, lines), options)).collect()
+        let (lines, by_name) = (scans.iter().map(|scan| scan.len).sum(), options.by_name());
+        let of = |key: &str| places.get(key).map(|&at| all[at]);
+        scans.iter().try_for_each(|scan| scan.check_exact(&of, lines, &by_name))?;
+        let table = |scan: Scan| scan.into_table(&keys, (&all, lines), (&by_name, options.cache_bytes));
+        scans.into_iter().map(table).collect()
     }
 
     fn fill(&self, sample: u64, Scratch { line, is_there }: &mut Scratch, to: &mut [Value]) -> Result<()> {
@@ -174,7 +182,7 @@ impl JsonLines {
             let written = types::write(kind, json, bytes).filter(|()| !is_twice);
             written.ok_or_else(changed)
         })?;
-        for (&Column { field, kind, marked }, &is_there) in self.columns.iter().zip(&*is_there) {
+        for (&Column { field, kind, marked, .. }, &is_there) in self.columns.iter().zip(&*is_there) {
             let SchemaField { name, element, shape } = &self.schema.fields()[field];
             if marked {
                 to[field + 1].resize(1)[0] = is_there.into();
@@ -209,13 +217,13 @@ impl Scan {
     fn open(path: &Path, lines: Lines, options: &JsonLinesOptions) -> Result<Self> {
         let scan = Self::of_lines(path, lines)?;
         for (key, element) in &options.types {
-            if let Some(at) = scan.keys.iter().position(|own| own == key) {
+            if let Some(at) = scan.place(key) {
                 let checked = scan.seen[at].check(key, *element, true);
                 checked.map_err(|error| scan.at_first_unfit(key, *element, error).at_path(path))?;
             }
         }
-        let mut seen = scan.keys.iter().zip(&scan.seen);
-        let nested = seen.find(|(key, seen)| options.codes.contains(key) && seen.nested > 0);
+        let (mut seen, by_name) = (scan.keys.iter().zip(&scan.seen), options.by_name());
+        let nested = seen.find(|(key, seen)| by_name.is_code(key) && seen.nested > 0);
         if let Some((key, &Seen { nested, .. })) = nested {
             let why = format!("key \"{}\" has a list or an object in line {nested}", one_line(key));
             let why = why + ", which has no category: leave it out, or write one text or number in each line";
@@ -253,7 +261,11 @@ impl Scan {
         if keys.is_empty() {
             return Err(data("no object has a key: the file holds no columns").at_path(path));
         }
-        Ok(Self { path: path.to_path_buf(), lines, len, keys, seen })
+        Ok(Self { path: path.to_path_buf(), lines, len, keys, places: numbers, seen })
+    }
+
+    fn place(&self, key: &str) -> Option<usize> {
+        self.places.get(key).copied()
     }
 
     /// Adds to `error` the first line whose value does not fit the stated type.
@@ -284,19 +296,15 @@ impl Scan {
         None
     }
 
-    /// Refuses a column if `f64` would round its values. `all` has the types that fit the columns `keys` in
-    /// the `len` lines of all shards.
-    fn check_exact(
-        &self,
-        keys: &[String],
-        (all, len): (&[Seen], u64),
-        options: &JsonLinesOptions,
-    ) -> Result<()> {
+    /// Refuses a column if `f64` would round its values. `all` has the types that fit a key in the `len` lines
+    /// of all shards.
+    fn check_exact(&self, all: &dyn Fn(&str) -> Option<Seen>, len: u64, options: &ByName<'_>) -> Result<()> {
         for (key, own) in self.keys.iter().zip(&self.seen) {
-            let is_stated = options.types.iter().any(|(stated, _)| stated == key);
-            let all = keys.iter().zip(all).find(|(known, _)| *known == key);
-            let Some((_, all)) = all.filter(|_| !is_stated && options.reads(key)) else { continue };
-            let (kind, _) = all.decide(all.is_full(key, len, options), options.masks.contains(key));
+            if options.stated(key).is_some() || !options.reads(key) {
+                continue;
+            }
+            let Some(all) = all(key) else { continue };
+            let (kind, _) = all.decide(all.is_full(key, len, options), options.is_marked(key));
             if !own.is_rounded_as(kind) {
                 continue;
             }
@@ -316,35 +324,32 @@ impl Scan {
         self,
         keys: &[String],
         (seen, len): (&[Seen], u64),
-        options: &JsonLinesOptions,
+        (options, cache_bytes): (&ByName<'_>, u64),
     ) -> Result<JsonLines> {
         let at = |error: Error| error.at_path(&self.path);
-        let stated = options.types.iter().map(|(name, _)| name);
-        let asked =
-            options.columns.iter().flatten().chain(stated).chain(&options.masks).chain(&options.codes);
-        if let Some(error) = no_columns(asked.map(String::as_str), keys.iter().map(String::as_str)) {
-            return Err(at(error));
-        }
+        options.check(keys).map_err(at)?;
         let (mut columns, mut fields, mut numbers) = (Vec::new(), Vec::new(), HashMap::new());
         for (key, seen) in keys.iter().zip(seen) {
             if !options.reads(key) {
                 numbers.insert(key.clone(), None);
                 continue;
             }
-            let marked = options.masks.contains(key);
+            let marked = options.is_marked(key);
             let full = seen.is_full(key, len, options);
-            let (kind, shape) = match options.types.iter().find(|(stated, _)| stated == key) {
-                Some((_, element)) => seen.check(key, *element, full).map_err(at)?,
+            let (kind, shape) = match options.stated(key) {
+                Some(element) => seen.check(key, element, full).map_err(at)?,
                 None => seen.decide(full, marked),
             };
             numbers.insert(key.clone(), Some(columns.len()));
-            columns.push(Column { field: fields.len(), kind, marked });
+            // A stated type is what the user wants.
+            let is_json = kind == ColumnType::Text && seen.nested > 0 && options.stated(key).is_none();
+            columns.push(Column { field: fields.len(), kind, marked, is_json });
             fields.push(SchemaField { name: key.clone(), element: kind.element(), shape });
             fields.extend(marked.then(|| present(key)));
         }
         let schema = Schema::new(fields);
         schema.check_names().map_err(at)?;
-        let (nulls, cache_bytes) = (options.nulls, options.cache_bytes);
+        let nulls = options.nulls;
         Ok(JsonLines { lines: self.lines, len: self.len, schema, columns, nulls, numbers, cache_bytes })
     }
 }
@@ -412,6 +417,11 @@ impl Reader for JsonLines {
 
     fn row_memory(&self) -> u64 {
         self.cache_bytes
+    }
+
+    fn is_json(&self, field: usize) -> bool {
+        let column = self.columns.binary_search_by_key(&field, |column| column.field);
+        column.is_ok_and(|column| self.columns[column].is_json)
     }
 
     fn path(&self, sample: u64) -> Option<&Path> {

@@ -137,7 +137,7 @@ pub use arrays::Arrays;
 pub use arrow::ArrowFile;
 pub use bytes::{MEMORY_LIMIT, MappedFile};
 #[cfg(feature = "tokenizers")]
-pub use chats::{ChatOptions, Chats, Learn};
+pub use chats::{ChatOptions, Chats, Learn, open_chats};
 pub use concat::Shards;
 #[cfg(feature = "csv")]
 pub use csv::{Csv, CsvOptions};

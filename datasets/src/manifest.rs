@@ -7,7 +7,7 @@ use feedline_core::internal::named;
 use feedline_core::{DType, Error, ErrorKind, Fingerprint, Prefetched, Result};
 
 use crate::error::one_line;
-use crate::open::open_with;
+use crate::open::{check_used, open_any};
 use crate::reader::{Visit, at_file, inside};
 use crate::sample_file::SampleFile;
 use crate::{ElementType, FieldStream, OpenOptions, Reader, Schema, SchemaField, Values};
@@ -122,28 +122,24 @@ pub fn open_pictures(path: impl AsRef<Path>, options: &ManifestOptions) -> Resul
 /// As [`open_pictures`], for files of another kind.
 pub(crate) fn open_files(path: &Path, options: &ManifestOptions, holds: Holds) -> Result<Box<dyn Reader>> {
     let reader = open_rows(path, options, holds)?;
+    // A manifest has classes that its table lacks.
+    let of_table = OpenOptions { classes: None, ..options.open.clone() };
     let fields = reader.schema().fields();
     let is_named = fields.iter().any(|field| options.files.contains(&field.name) && is_text(field));
     let has_bytes = fields.iter().any(|field| field.element == ElementType::Bytes);
     if TABLES.contains(&reader.format()) && (is_named || !has_bytes) {
+        check_used(&*reader, &of_table).map_err(|error| error.at_path(path))?;
         return Ok(Box::new(Manifest::of_rows(reader, path, options, holds)?));
     }
-    let root = options.root.as_ref().map(|_| named("ManifestOptions::root", "root="));
-    let label = options.label.as_ref().map(|_| named("ManifestOptions::label", "label="));
-    if let Some(option) = root.or(label) {
-        let why = format!(
-            "{option} is for a manifest, a table with a column of paths, and this is {}: leave it out",
-            reader.format()
-        );
-        return Err(at_file(&*reader, 0, Error::new(ErrorKind::Config, why)));
-    }
+    check_used(&*reader, &options.open).map_err(|error| error.at_path(path))?;
+    options.check_manifest(reader.format()).map_err(|error| at_file(&*reader, 0, error))?;
     Ok(reader)
 }
 
 /// Opens the data at `path`. The labels of a CSV file are texts if one of them is a code such as `007`: as
 /// numbers, `007` and `7` would be one class.
 fn open_rows(path: &Path, options: &ManifestOptions, holds: Holds) -> Result<Box<dyn Reader>> {
-    let rows = open_with(path, &options.open)?;
+    let rows = open_any(path, &options.open)?;
     let fields = rows.schema().fields();
     let label = (rows.format() == "csv")
         .then(|| choose_files(&*rows, &options.files, holds).ok())
@@ -161,7 +157,25 @@ fn open_rows(path: &Path, options: &ManifestOptions, holds: Holds) -> Result<Box
     } else {
         open.codes.push(label);
     }
-    open_with(path, &open)
+    open_any(path, &open)
+}
+
+impl ManifestOptions {
+    /// Refuses options for data that are no manifest and have no sets, classes or columns.
+    #[cfg(feature = "audio")]
+    pub(crate) fn check(&self, what: &str) -> Result<()> {
+        self.check_manifest(what).and_then(|()| self.open.check(what, false))
+    }
+
+    fn check_manifest(&self, what: &str) -> Result<()> {
+        let root = self.root.as_ref().map(|_| named("ManifestOptions::root", "root="));
+        let label = self.label.as_ref().map(|_| named("ManifestOptions::label", "label="));
+        let Some(option) = root.or(label) else { return Ok(()) };
+        let why = format!(
+            "{option} is for a manifest, a table with a column of paths, and this is {what}: leave it out"
+        );
+        Err(Error::new(ErrorKind::Config, why))
+    }
 }
 
 impl Manifest {
@@ -172,7 +186,10 @@ impl Manifest {
     /// exist, and for a table without columns of files.
     pub fn open(path: impl AsRef<Path>, options: &ManifestOptions) -> Result<Self> {
         let path = path.as_ref();
-        Self::of_rows(open_rows(path, options, Holds::Pictures)?, path, options, Holds::Pictures)
+        let rows = open_rows(path, options, Holds::Pictures)?;
+        let of_table = OpenOptions { classes: None, ..options.open.clone() };
+        check_used(&*rows, &of_table).map_err(|error| error.at_path(path))?;
+        Self::of_rows(rows, path, options, Holds::Pictures)
     }
 
     /// The manifest of the table `rows`, which was opened at `path`.
@@ -219,6 +236,10 @@ impl Manifest {
             classes = Some(names);
         }
         let classes = classes.or_else(|| rows.classes().map(<[String]>::to_vec));
+        if classes.is_none() && options.open.classes.is_some() {
+            let of_classes = OpenOptions { classes: options.open.classes.clone(), ..Default::default() };
+            of_classes.check("a manifest without a label of texts", false).map_err(at)?;
+        }
         let schema = Schema::new(schema);
         let mut set = Self { rows, columns, schema, classes, has_objects: false };
         set.has_objects = (0..set.len()).any(|row| set.files(row).any(SampleFile::is_object));
@@ -346,6 +367,10 @@ impl Reader for Manifest {
         // If a row has no file, visiting its fields is an error.
         let Some(file) = &files[sample as usize] else { return Ok(None) };
         file.stream().map_err(|error| self.unread((field, sample), file, error))
+    }
+
+    fn is_json(&self, field: usize) -> bool {
+        matches!(self.columns.get(field), Some(Column::Same)) && self.rows.is_json(field)
     }
 
     fn ticks_per_day(&self, field: usize) -> Option<u64> {

@@ -193,6 +193,7 @@ impl Mds {
         let (fields, sizes): (Vec<_>, Vec<_>) = fields(&json)?.into_iter().unzip();
         let fingerprint = version.number(count.into()).value();
         let (path, schema) = (path.to_path_buf(), Schema::new(fields));
+        schema.check_names()?;
         Ok(Self { path, content, starts, schema, sizes, fingerprint })
     }
 }

@@ -36,7 +36,10 @@ pub fn open(path: impl AsRef<Path>) -> Result<Arrays> {
 /// As [`open`].
 pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Arrays> {
     let path = path.as_ref();
-    read(path, options.memory_limit).map_err(|error| error.at_path(path))
+    options
+        .check("npy", false)
+        .and_then(|()| read(path, options.memory_limit))
+        .map_err(|error| error.at_path(path))
 }
 
 fn read(path: &Path, limit: u64) -> Result<Arrays> {

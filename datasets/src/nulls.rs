@@ -1,6 +1,9 @@
 //! Missing values. One rule applies to all tables.
 
 #[cfg(feature = "tabular")]
+use std::collections::HashSet;
+
+#[cfg(feature = "tabular")]
 use feedline_core::{Error, ErrorKind, internal::named};
 
 #[cfg(feature = "tabular")]
@@ -52,12 +55,9 @@ pub(crate) fn no_columns<'a>(
     all: impl IntoIterator<Item = &'a str>,
 ) -> Option<Error> {
     let all: Vec<_> = all.into_iter().collect();
-    let mut missing: Vec<&str> = Vec::new();
-    for name in asked {
-        if !all.contains(&name) && !missing.contains(&name) {
-            missing.push(name);
-        }
-    }
+    let (known, mut seen) = (HashSet::<&str>::from_iter(all.iter().copied()), HashSet::new());
+    let asked = asked.into_iter().filter(|name| !known.contains(name) && seen.insert(*name));
+    let missing: Vec<&str> = asked.collect();
     let is_one = match missing[..] {
         [] => return None,
         [_] => true,

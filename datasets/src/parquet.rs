@@ -414,6 +414,10 @@ impl Reader for ParquetFile {
             .prefetch(samples.iter().map(|&sample| self.number(sample)), |group| self.decode_caught(group))
     }
 
+    fn is_json(&self, field: usize) -> bool {
+        self.layout.is_json(field)
+    }
+
     fn ticks_per_day(&self, field: usize) -> Option<u64> {
         self.layout.ticks_per_day(field)
     }

@@ -126,6 +126,12 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// Whether the texts of field `field` are the JSON of lists or objects in the file, such as the messages
+    /// of a conversation.
+    fn is_json(&self, _field: usize) -> bool {
+        false
+    }
+
     /// Sample `sample`, and the neighbours that are [decoded together](Self::together) with it. `None`, the
     /// default, if samples are read one by one. [`Fixed`](crate::Fixed) and [`Ragged`](crate::Ragged) hold up
     /// to four such groups while they copy the samples of a batch.

@@ -68,6 +68,7 @@ impl Records {
     /// As [`open`](Self::open).
     pub fn open_with(path: impl AsRef<Path>, spec: Spec, options: &OpenOptions) -> Result<Self> {
         let path = path.as_ref();
+        options.check("records", false).map_err(|error| error.at_path(path))?;
         let content = Content::open(path, options.memory_limit, |_| Err(is_gzip()));
         content.and_then(|content| Self::of_content(path, content, spec)).map_err(|error| error.at_path(path))
     }

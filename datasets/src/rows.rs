@@ -74,6 +74,10 @@ impl Reader for Rows {
         }
     }
 
+    fn is_json(&self, field: usize) -> bool {
+        self.reader.is_json(field)
+    }
+
     fn ticks_per_day(&self, field: usize) -> Option<u64> {
         self.reader.ticks_per_day(field)
     }

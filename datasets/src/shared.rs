@@ -74,6 +74,10 @@ impl<R: Reader + ?Sized> Reader for Arc<R> {
         (**self).left_out(sample, field, to);
     }
 
+    fn is_json(&self, field: usize) -> bool {
+        (**self).is_json(field)
+    }
+
     fn ticks_per_day(&self, field: usize) -> Option<u64> {
         (**self).ticks_per_day(field)
     }

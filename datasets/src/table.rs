@@ -142,6 +142,7 @@ impl Layout {
                 None => found,
             })
         };
+        let masks: HashSet<&str> = options.masks.iter().map(String::as_str).collect();
         let features = Features::of_schema(table);
         for (index, field) in table.fields().iter().enumerate() {
             let (path, of) = match features.encoded(field) {
@@ -150,10 +151,10 @@ impl Layout {
             };
             add(of, field.name().clone(), path, &mut is_asked, &mut |leaf, field: SchemaField| {
                 let Leaf { path, part } = leaf;
-                let marked = matches!(part, Part::Values | Part::Json) && options.masks.contains(&field.name);
+                let marked = matches!(part, Part::Values | Part::Json) && masks.contains(field.name.as_str());
                 // If the list is null, the lengths of its texts are null too.
                 let list = field.name.strip_suffix(".lengths").filter(|_| part == Part::Lengths);
-                let of_marked = list.is_some_and(|list| options.masks.iter().any(|mask| mask == list));
+                let of_marked = list.is_some_and(|list| masks.contains(list));
                 let name = field.name.clone();
                 let part = if marked || of_marked { part.marked() } else { part };
                 leaves.push(Leaf { path: path.clone(), part });
@@ -164,13 +165,15 @@ impl Layout {
                 }
             })?;
         }
-        let is_field = |name: &&String| fields.iter().any(|field| field.name == **name);
+        let names: HashSet<&str> = fields.iter().map(|field: &SchemaField| field.name.as_str()).collect();
+        let is_field = |name: &&String| names.contains(name.as_str());
         let is_unseen = |name: &&String| asked.get(name.as_str()) == Some(&false);
         let unseen = options.columns.iter().flatten().filter(is_unseen);
         let missing = unseen.chain(options.masks.iter().filter(|name| !is_field(name)));
         let missing: Vec<&str> = missing.map(String::as_str).collect();
         let all = table.fields().iter().map(|field| field.name().as_str());
-        let all: Vec<_> = all.filter(|name| !missing.contains(name)).collect();
+        let lost: HashSet<&str> = missing.iter().copied().collect();
+        let all: Vec<_> = all.filter(|name| !lost.contains(name)).collect();
         if let Some(error) = no_columns(missing, all) {
             return Err(error);
         }
@@ -181,6 +184,11 @@ impl Layout {
         schema.check_names()?;
         let ticks = leaves.iter().map(|leaf| leaf.ticks_per_day(table.fields())).collect();
         Ok(Self { schema, leaves, ticks, nulls: options.nulls, classes: features.classes })
+    }
+
+    /// Whether a field has the JSON of its values.
+    pub(crate) fn is_json(&self, field: usize) -> bool {
+        self.leaves.get(field).is_some_and(|leaf| leaf.part.is_json())
     }
 
     /// Units per day of a field of dates or times.

@@ -173,6 +173,7 @@ impl WebDataset {
         let at = |error: feedline_core::Error| error.at_path(path);
         let content = Content::open_unclaimed(path).map_err(at)?;
         let members = members(&content).map_err(at)?;
+        options.check("webdataset", false).map_err(at)?;
         Self::of_content(path, content, members, options).map_err(at)
     }
 
@@ -183,6 +184,7 @@ impl WebDataset {
     /// As [`open`](Self::open), and those of [`Remote`](crate::Remote).
     #[cfg(feature = "object-store")]
     pub fn open_remote(remote: &crate::Remote, url: &str, options: &OpenOptions) -> Result<Self> {
+        options.check("webdataset", false)?;
         Self::of_remote(remote.file(url)?, options)
     }
 

@@ -205,6 +205,9 @@ impl Tokens {
         if window == 0 || stride == 0 {
             return refuse("a window and a stride have at least one token");
         }
+        if options.skip_short && options.separator.is_none() {
+            return refuse("skip_short is for documents, which a separator ends: give that, or leave it out");
+        }
         if files.is_empty() {
             return refuse("there is no file of tokens: give at least one");
         }

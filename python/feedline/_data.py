@@ -17,7 +17,7 @@ from ._errors import ConfigError, shown
 from ._columns import Place
 from ._packing import packed, unpadded
 from ._sampler import counts
-from ._values import as_array, dtype_of, numpy_dtype
+from ._values import as_array, check_no_table, dtype_of, numpy_dtype
 from ._workers.choice import Leaf
 from .transforms import Transform
 
@@ -114,6 +114,12 @@ class Data:
         seed_generators: bool = True,
         collate_fn: Callable[[list[Any]], Any] | None = None,
     ) -> None:
+        check_no_table(samples)
+        if isinstance(samples, Mapping) and collate_fn is None and not max_length:
+            _options.unused("an object of yours, not arrays", seed_generators=not seed_generators)
+        if isinstance(samples, Data) and collate_fn is None:
+            whose = "an object of yours, not a Data"
+            _options.unused(whose, max_length=bool(max_length), seed_generators=not seed_generators)
         self._is_tuple, self._leaves = False, []
         options = {"max_length": max_length, "seed_generators": seed_generators, "collate_fn": collate_fn}
         self._made = (Data, (samples,), options)
@@ -616,8 +622,9 @@ def open(
     memory_limit: int | None = None,
     cache_bytes: int | None = None,
     types: Mapping[str, str] | None = None,
+    header: bool | None = None,
     tokenizer: str | os.PathLike[str] | None = None,
-    text: str = "text",
+    text: str | None = None,
     special_tokens: bool = False,
     max_tokens: int | None = None,
     class_from: int | None = None,
@@ -634,7 +641,7 @@ def open(
 
     A name may have a range, a list or stars: ``train-{000..099}.tar``, ``{a,b}.csv``, ``p/*/*.jpg``. Files
     come in the order of the braces; the matches of a star are sorted by name, folder by folder. ``**`` is any
-    number of folders.
+    number of folders. An option that the data have no use for is an error.
 
     Args:
         max_length: Max items per sample of the fields that vary in length, such as text: one number, or a
@@ -646,16 +653,19 @@ def open(
         classes: The classes of folders, or of the label of a manifest, in the order of their numbers.
         nulls: ``"refuse"`` missing values of a table, or ``"fill"`` them with NaN, zero or an empty value.
         empty_members: Whether a sample of a tar archive may lack a member that others have.
-        memory_limit: Plain files of up to this many bytes are held in memory.
+        memory_limit: Plain files of up to this many bytes are held in memory. It is a limit, which any data keep.
         cache_bytes: Max bytes of a table's decoded rows in memory, by default 512 MiB. If all fields have one
             size and all rows fit, they are decoded once and held. Of a larger table, row groups are cached up
             to this size: shuffle it by blocks, see :meth:`feedline.Sampler.block`.
         types: Types for single columns of CSV and JSON Lines instead of the inferred ones: ``{"zip":
-            "text"}``, with ``int64``, ``uint64``, ``float64``, ``bool`` or ``text``.
+            "text"}``, with ``int64``, ``uint64``, ``float64``, ``bool`` or ``text``. Lists of texts and objects
+            in JSON Lines are refused, unless their type is ``text``: then they are their JSON.
+        header: Whether the first row of CSV names the columns. By default its cells decide, and a row that may be
+            names as well as values is refused.
         tokenizer: A ``tokenizer.json`` of Hugging Face: the workers tokenize the field ``text``, which
             becomes the ragged field ``ids`` (``i64``). See :meth:`Data.packed`. A text on which a regular
             expression of the tokenizer gives up is a bad sample.
-        text: The field that is tokenized.
+        text: The field that is tokenized; ``text`` by default.
         special_tokens: Whether the special tokens of the tokenizer are added, such as ``[CLS]``.
         max_tokens: Keeps the first tokens of each text, special tokens included.
         class_from: For a pattern whose files are a sample each, the folder that names the class: 1 is the
@@ -682,6 +692,13 @@ def open(
     is_one = max_length is not None and not isinstance(max_length, Mapping)
     default = _options.whole("max_length", max_length) if is_one else None
     named = {} if is_one else _limits(max_length)
+    if tokenizer is None:
+        _options.unused(
+            "a tokenizer",
+            text=text is not None,
+            special_tokens=bool(special_tokens),
+            max_tokens=max_tokens is not None,
+        )
     data = of_set(
         _feedline.DataSet.open(
             _options.path("path", path),
@@ -695,11 +712,12 @@ def open(
             default,
             None
             if tokenizer is None
-            else (_options.path("tokenizer", tokenizer), text, special_tokens, _options.maybe("max_tokens", max_tokens)),
+            else (_options.path("tokenizer", tokenizer), text or "text", special_tokens, _options.maybe("max_tokens", max_tokens)),
             _options.maybe("class_from", class_from),
             _manifest(files, root, label),
             _options.maybe("cache_bytes", cache_bytes),
             _options.whole("listing_age", listing_age),
+            _options.header(header),
         )
     )
     options: dict[str, Any] = {"split": split, "classes": classes, "nulls": nulls, "text": text}
@@ -707,7 +725,7 @@ def open(
     options |= {"special_tokens": special_tokens, "max_tokens": max_tokens, "empty_members": empty_members}
     options |= {"types": None if types is None else dict(types), "class_from": class_from}
     options |= {"files": files, "root": root, "label": label, "cache_bytes": cache_bytes}
-    options |= {"listing_age": listing_age}
+    options |= {"listing_age": listing_age, "header": header}
     data._made = (open, (os.path.abspath(path) if os.path.exists(path) else path,), options)
     return data
 
@@ -718,7 +736,8 @@ def opened_from(data: Any) -> str | None:
     if made is None or made[0] is not open:
         return None
     changes = ("tokenizer", "types", "class_from", "files", "label", "classes")
-    return None if any(made[2][name] for name in changes) else os.fspath(made[1][0])
+    is_changed = any(made[2][name] for name in changes) or made[2]["header"] is not None
+    return None if is_changed else os.fspath(made[1][0])
 
 
 def _manifest(
@@ -849,6 +868,15 @@ def images(
     steps = [_step(place, step) for place, step in enumerate(transforms)]
     age = _options.whole("listing_age", listing_age)
     listed = (None if root is None else _options.path("root", root), label, _options.maybe("class_from", class_from), age)
+    if annotations is not None:
+        _options.unused(
+            "other pictures than those with annotations",
+            split=split is not None,
+            root=root is not None,
+            label=label is not None,
+            class_from=class_from is not None,
+            listing_age=age > 0,
+        )
     given = _parts.parts(
         field=field,
         annotations=annotations,

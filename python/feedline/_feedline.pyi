@@ -65,6 +65,7 @@ class DataSet:
         manifest: tuple[Sequence[str], str | None, str | None] | None,
         cache_bytes: int | None,
         listing_age: int,
+        header: bool | None,
     ) -> DataSet: ...
     @staticmethod
     def images(

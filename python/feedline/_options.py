@@ -49,6 +49,15 @@ def unknown(names: Iterable[str], known: Iterable[str]) -> TypeError:
     return TypeError(f"a feedline.Loader has no {name}" + (f": is it {near[0]}?" if near else ""))
 
 
+def check_known(function: str, given: Iterable[str], known: list[str]) -> None:
+    """Refuses arguments that ``function`` does not have."""
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            is_it = f": is it {near[0]}?" if near else f": its steps are {', '.join(known)}"
+            raise TypeError(f"{function} has no {name}{is_it}")
+
+
 def whole(name: str, value: Any, low: int = 0, high: int = 2**63 - 1) -> int:
     """``value`` as a whole number from ``low`` to ``high``."""
     try:
@@ -72,6 +81,13 @@ def number(name: str, value: Any) -> float:
         return float(value)
     except (TypeError, ValueError):
         raise ConfigError(f"{name} is {shown(value)}: give a number") from None
+
+
+def unused(of: str, **given: bool) -> None:
+    """Refuses options that were given without ``of``, for which they are."""
+    for name, is_given in given.items():
+        if is_given:
+            raise ConfigError(f"{name} is for {of}: leave it out")
 
 
 def path(name: str, value: Any) -> str:
@@ -158,6 +174,11 @@ def mapping(name: str, value: Any, example: str) -> Mapping[Any, Any]:
     if not isinstance(value, Mapping):
         raise ConfigError(f"{name} is {shown(value)}: give a dict, such as {name}={example}")
     return value
+
+
+def header(value: Any) -> bool | None:
+    """Whether the first row of CSV names the columns."""
+    return None if value is None else flag("header", value)
 
 
 _TYPES = {"int64": "i64", "uint64": "u64", "float64": "f64", "bool": "bool", "text": "text"}

@@ -31,6 +31,8 @@ def packed(
         raise ConfigError(f'order is {shown(order)}: give "best fit" or "in order"')
     if within is not None and order == "in order":
         raise ConfigError('within is for order="best fit": leave it out')
+    if not padded:
+        _options.unused("windows of one size, which padding fills", pad=bool(pad))
     fields = names(field)
     window = _options.whole("window", window)
     if shuffle is not None:
@@ -62,6 +64,8 @@ def packed_source(
     order, within, split, cut, padded = how
     if order not in ("best fit", "in order"):
         raise ConfigError(f'order is {shown(order)}: give "best fit" or "in order"')
+    if not padded:
+        _options.unused("windows of one size, which padding fills", pad=bool(pad))
     fields = names(field)
     packing = {
         "fields": fields,

@@ -54,6 +54,15 @@ def parts(
         )
     if one_based and annotations is None:
         raise ConfigError("one_based is for the boxes of Pascal VOC: give annotations, the folder of its XML files")
+    if boxes is None and annotations is None:
+        _options.unused(
+            "boxes",
+            box_format=box_format != "xyxy",
+            min_size=min_size != 1.0,
+            clip_boxes=bool(clip_boxes),
+        )
+        if not given["points"]:
+            _options.unused("boxes or points", max_boxes=max_boxes is not None, beside=bool(given["beside"]))
     if not any(given.values()) and boxes is None and annotations is None and not moves:
         return None
     if boxes is not None:

@@ -129,6 +129,7 @@ def sounds(
 def _crop(crop: int | float | None, at: int | float | str, rate: int | None) -> tuple[int, int] | None:
     """The frames of a crop, and the frame that it begins at; -1 is at random, -2 in the middle."""
     if crop is None:
+        _options.unused("a crop", crop_at=at != "random")
         return None
     places = {"random": -1, "center": -2}
     if isinstance(at, str) and at not in places:

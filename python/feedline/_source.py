@@ -12,6 +12,7 @@ from . import _feedline, _own
 from ._data import Field, fields_at
 from ._errors import ConfigError
 from ._packing import ADDED, packed_source
+from ._values import check_no_table
 
 
 class Source:
@@ -43,6 +44,7 @@ class Source:
             raise ConfigError("a source needs a shard: give an object with __iter__")
         for number, shard in enumerate(shards):
             _refuse_stream(number, shard)
+            check_no_table(shard)
         opened = _own.Shards(shards, max_length or {})
         self._shards, self._is_tuple, self._places = len(shards), opened.is_tuple, opened.places
         self._set = _feedline.Source(opened, len(shards), opened.fields, opened.fingerprint)

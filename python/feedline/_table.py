@@ -19,6 +19,7 @@ def table(
     path: str | os.PathLike[str],
     *,
     types: Mapping[str, str] | None = None,
+    header: bool | None = None,
     select: _Names | None = None,
     stack: Mapping[str, _Names] | None = None,
     cast: Mapping[str, Any] | None = None,
@@ -48,6 +49,7 @@ def table(
 
     Args:
         types: As for :func:`feedline.open`.
+        header: As for :func:`feedline.open`.
         select: The fields to keep, in this order; other columns are not decoded.
         stack: Fields made of several columns: ``{"x": ["age", "income"]}`` is ``float32 [2]``.
         cast: Another type: ``{"x": "float64"}``, or a type of NumPy. No cast loses a whole number.
@@ -90,6 +92,7 @@ def table(
             _options.path("path", path),
             steps(
                 types=types,
+                header=header,
                 select=select,
                 stack=stack,
                 cast=cast,
@@ -118,6 +121,7 @@ def table(
 def steps(
     *,
     types: Mapping[str, str] | None = None,
+    header: bool | None = None,
     select: _Names | None = None,
     stack: Mapping[str, _Names] | None = None,
     cast: Mapping[str, Any] | None = None,
@@ -146,6 +150,7 @@ def steps(
         "memory_limit": _options.maybe("memory_limit", memory_limit),
         "cache_bytes": _options.maybe("cache_bytes", cache_bytes),
         "types": _options.types(types),
+        "header": _options.header(header),
         "select": None if select is None else names(select),
         "stack": [
             (field, names(columns))

@@ -85,6 +85,7 @@ def _converted(name: str, value: Any) -> Array:
             ) from None
     if isinstance(value, (bytes, bytearray)):
         return np.frombuffer(value, np.uint8)
+    _check_whole(name, value)
     if _is_masked(value):
         raise ValueError(
             f'field "{name}" is a masked array, whose mask would be lost: give x.filled(...), and '
@@ -102,6 +103,19 @@ def _converted(name: str, value: Any) -> Array:
             "of one type"
         )
     return array
+
+
+def _check_whole(name: str, value: Any) -> None:
+    """Refuses a column of a table that NumPy would change: missing values become NaN, and several types one."""
+    nulls = getattr(value, "null_count", 0)
+    has_nulls = bool(nulls() if callable(nulls) else nulls)
+    if not has_nulls and getattr(getattr(value, "dtype", None), "kind", "") in ("i", "u", "b"):
+        has_nulls = hasattr(value, "isna") and bool(value.isna().any())
+    if has_nulls:
+        raise ValueError(f'field "{name}" has missing values, which an array does not have: fill them before')
+    types = getattr(value, "dtypes", ()) if hasattr(value, "columns") else ()
+    if len({str(dtype) for dtype in types}) > 1:
+        raise ValueError(f'field "{name}" is a table with columns of several types: give each column as a field')
 
 
 def _is_masked(value: Any) -> bool:
@@ -307,10 +321,45 @@ def _category(column: str, value: Any) -> str | int | bool:
     raise ConfigError(f"{why}: write it as the column has it")
 
 
+#: The classes of tables in memory, and how to make an array of a column.
+_TABLES = {
+    ("pandas", "DataFrame"): 'df["{0}"].to_numpy()',
+    ("polars", "DataFrame"): 'df["{0}"].to_numpy()',
+    ("polars", "LazyFrame"): 'df.collect()["{0}"].to_numpy()',
+    ("pyarrow", "Table"): 'table["{0}"].to_numpy()',
+    ("pyarrow", "RecordBatch"): 'batch["{0}"].to_numpy()',
+    ("pandas", "Series"): "series.to_numpy()",
+    ("polars", "Series"): "series.to_numpy()",
+    ("pyarrow", "ChunkedArray"): "column.to_numpy()",
+    ("pyarrow", "Array"): "column.to_numpy()",
+}
+
+
+def check_no_table(samples: Any) -> None:
+    """Refuses a table in memory, whose rows would lose the names and the types of their columns."""
+    kinds = [(kind.__module__.partition(".")[0], kind.__name__) for kind in type(samples).__mro__]
+    kind = next((kind for kind in kinds if kind in _TABLES), None)
+    if kind is None:
+        return
+    names = getattr(samples, "column_names", getattr(samples, "columns", ["x"])) if kind[1] != "LazyFrame" else ["x"]
+    first = str(names[0]) if len(names) else "x"
+    array = _TABLES[kind].format(first)
+    raise ConfigError(
+        f"a {kind[0]}.{kind[1]} is a table in memory, and samples are read by index: give its columns as arrays, "
+        f'feedline.Data({{"{first}": {array}, ...}}), or write it to Parquet and open that by feedline.open or '
+        "feedline.table"
+    )
+
+
 def fields_of(sample: Any) -> dict[str, Any]:
     """The fields of a sample: those of a dict, or the places of a tuple; else the one field ``0``."""
     if isinstance(sample, Mapping):
         return dict(sample)
     if isinstance(sample, (tuple, list)):
         return {str(place): value for place, value in enumerate(sample)}
+    if type(sample).__module__.partition(".")[0] in ("pandas", "polars"):
+        raise ConfigError(
+            f"a sample is a {type(sample).__name__}, whose columns would lose their names and types: give a dict of "
+            "its values, as dict(row) of a pandas Series or df.row(i, named=True) of polars"
+        )
     return {"0": sample}

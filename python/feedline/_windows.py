@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from typing import Any
 
@@ -78,6 +79,8 @@ def windows(
     for name in ("select", "stack", "mask"):
         if table.get(name):
             raise ConfigError(f"windows have no {name}: name their columns by x and y, and fill missing values")
+    known = [name for name in inspect.signature(steps).parameters if name not in ("select", "stack", "mask")]
+    _options.check_known("feedline.windows", table, known)
     window = {
         "inputs": _options.whole("inputs", inputs),
         "targets": _options.whole("targets", targets),

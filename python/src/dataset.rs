@@ -194,6 +194,24 @@ fn check_types(reader: &dyn Reader) -> feedline::Result<()> {
     Err(reader.path(0).map_or(error.clone(), |path| error.at_path(path)))
 }
 
+/// Refuses lists and objects of JSON Lines, which would be the bytes of their JSON. A tokenizer reads its text.
+fn check_no_json(reader: &dyn Reader, tokenized: Option<&str>) -> feedline::Result<()> {
+    if reader.format() != "jsonl" {
+        return Ok(());
+    }
+    let is_json = |&(at, field): &(usize, &SchemaField)| reader.is_json(at) && tokenized != Some(&field.name);
+    let fields = reader.schema().fields();
+    let Some((_, field)) = fields.iter().enumerate().find(is_json) else { return Ok(()) };
+    let name = &field.name;
+    let why = format!(
+        "key {name:?} has lists of texts, or objects, which batches do not have: leave it out by \
+         feedline.table(path, select=), read conversations by feedline.chats, or give types={{{name:?}: \
+         \"text\"}} for the text of its JSON"
+    );
+    let error = Error::new(ErrorKind::Data, why);
+    Err(reader.path(0).map_or(error.clone(), |path| error.at_path(path)))
+}
+
 /// Runs `work` without the interpreter's lock, because `work` may read.
 pub(crate) fn detached<T: Send>(
     py: Python<'_>,
@@ -262,7 +280,7 @@ impl DataSet {
     #[staticmethod]
     #[pyo3(signature = (
         path, split, classes, empty_members, fill_nulls, memory_limit, types, max_length, default_length,
-        tokenizer, class_from, manifest, cache_bytes, listing_age
+        tokenizer, class_from, manifest, cache_bytes, listing_age, header
     ))]
     #[expect(clippy::too_many_arguments, reason = "Python has the defaults")]
     fn open(
@@ -281,11 +299,12 @@ impl DataSet {
         manifest: Option<(Vec<String>, Option<String>, Option<String>)>,
         cache_bytes: Option<u64>,
         listing_age: u64,
+        header: Option<bool>,
     ) -> PyResult<Self> {
         let options = open_options(split, classes, empty_members, fill_nulls, memory_limit, types)?;
         let cache_bytes = cache_bytes.unwrap_or(options.cache_bytes);
         let listing_age = Duration::from_secs(listing_age);
-        let options = OpenOptions { class_from, cache_bytes, listing_age, ..options };
+        let options = OpenOptions { class_from, cache_bytes, listing_age, header, ..options };
         detached(py, || {
             let mut reader: Box<dyn Reader> = match manifest {
                 None => open_with(path, &options)?,
@@ -294,6 +313,8 @@ impl DataSet {
                 }
             };
             check_types(&*reader)?;
+            let tokenized = tokenizer.as_ref().map(|(_, field, ..)| field.as_str());
+            check_no_json(&*reader, tokenized)?;
             let (kind, classes) = (reader.format(), reader.classes().map(<[String]>::to_vec));
             if let Some((file, field, special_tokens, max)) = tokenizer {
                 let tokens = Tokenized::new(reader, &field, file)?;
@@ -301,6 +322,11 @@ impl DataSet {
                 reader = Box::new(if let Some(max) = max { tokens.truncated(max)? } else { tokens });
             }
             if varying(&*reader).next().is_none() {
+                if default_length.is_some() || !max_length.is_empty() {
+                    let why =
+                        "max_length is for fields that vary in length, and here none does: leave it out";
+                    return Err(Error::new(ErrorKind::Config, why));
+                }
                 return Ok(Self { classes, ..Self::new(kind, Fixed::new(reader)?) });
             }
             let names: Vec<_> = varying(&*reader).map(|field| field.name.clone()).collect();

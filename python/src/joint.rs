@@ -159,6 +159,10 @@ fn opened(
         if !(Path::new(path).is_dir() && Path::new(folder).is_dir()) {
             continue;
         }
+        if options.root.is_some() || options.label.is_some() {
+            let why = "root and label are for a manifest, and these are folders: leave them out";
+            return Err(Error::new(ErrorKind::Config, why));
+        }
         let pairs = Paired::open_with(path, folder, &options.open)?.named(name)?;
         let fields =
             |of: &str, given: &[String]| if of == name { vec![of.to_owned()] } else { given.to_vec() };

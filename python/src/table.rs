@@ -20,6 +20,7 @@ pub(crate) struct Steps {
     cache_bytes: Option<u64>,
     /// The columns with stated types, and these types.
     types: Vec<(String, String)>,
+    header: Option<bool>,
     select: Option<Vec<String>>,
     stack: Vec<(String, Vec<String>)>,
     cast: Vec<(String, String)>,
@@ -148,7 +149,7 @@ pub(crate) fn targets_in(windows: &TableWindows, start: Option<f64>, end: Option
 fn table(path: &str, steps: Steps) -> PyResult<Table> {
     let options = open_options(steps.split.as_deref(), None, false, false, steps.memory_limit, steps.types)?;
     let cache_bytes = steps.cache_bytes.unwrap_or(options.cache_bytes);
-    let options = OpenOptions { cache_bytes, ..options };
+    let options = OpenOptions { cache_bytes, header: steps.header, ..options };
     let casts = steps.cast.iter().map(|(name, dtype)| Ok((name, dtype_named(dtype)?)));
     let casts: Vec<(&String, DType)> = casts.collect::<feedline::Result<_>>().map_err(raise)?;
     if let Some((name, _)) = steps.category.iter().find(|(_, list)| list.as_ref().is_some_and(Vec::is_empty))

@@ -5,7 +5,8 @@ use feedline::dataset::{
 };
 use feedline::{DType, Dataset, Error, ErrorKind, Spec};
 use feedline_datasets::{
-    ChatOptions, ChatTemplate, Chats, Learn, Nulls, Ragged, Remote, TokenOptions, Tokens, open_with,
+    ChatOptions, ChatTemplate, Chats, Learn, Ragged, Remote, TokenOptions, Tokens,
+    open_chats as open_table_of_chats,
 };
 use pyo3::prelude::*;
 
@@ -248,9 +249,7 @@ pub(crate) struct ChatSteps {
 /// Conversations as token ids and labels.
 #[pyfunction]
 pub(crate) fn open_chats(py: Python<'_>, path: &str, tokenizer: &str, steps: ChatSteps) -> PyResult<DataSet> {
-    let mut options = open_options(steps.split.as_deref(), None, false, false, None, Vec::new())?;
-    // Some conversations may not have a column, such as the tools.
-    options.nulls = Nulls::Fill;
+    let options = open_options(steps.split.as_deref(), None, false, false, None, Vec::new())?;
     let learn = match (steps.between, steps.learn_all) {
         (Some((start, end)), _) => Learn::Between { start, end },
         (None, true) => Learn::All,
@@ -269,7 +268,7 @@ pub(crate) fn open_chats(py: Python<'_>, path: &str, tokenizer: &str, steps: Cha
         special_tokens: steps.special_tokens,
     };
     detached(py, || {
-        let reader = open_with(path, &options)?;
+        let reader = open_table_of_chats(path, &options)?;
         let chats = match steps.of.as_str() {
             "completions" => Chats::completions(reader, tokenizer, chat)?,
             "preferences" => Chats::preferences(reader, tokenizer, chat)?,

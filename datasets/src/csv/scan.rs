@@ -1,5 +1,6 @@
 //! One pass over a table: finds its rows and the types that fit its columns.
 
+use std::collections::HashMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -7,12 +8,13 @@ use csv::{ByteRecord, ErrorKind as CsvError, ReaderBuilder};
 use feedline_core::{Error, Fingerprint, Result};
 
 use super::quotes::Watched;
+use super::sniff::FirstRow;
 use super::types::{self, Seen};
 use super::{BOM, Column, Csv, CsvOptions, sniff};
 use crate::bytes::Content;
-use crate::column_type::{ColumnType, Rounded};
+use crate::column_type::{ByName, ColumnType, Rounded};
 use crate::error::{data, of_stream, one_line};
-use crate::nulls::{no_columns, present};
+use crate::nulls::present;
 use crate::{ElementType, Schema, SchemaField};
 
 /// Max columns of a table.
@@ -25,6 +27,8 @@ pub(super) struct Scan {
     delimiter: u8,
     starts: Vec<u64>,
     pub(super) names: Vec<String>,
+    /// The index of each name; of the first one, if a name is there twice.
+    places: HashMap<String, usize>,
     pub(super) seen: Vec<Seen>,
 }
 
@@ -37,7 +41,7 @@ impl Scan {
         };
         let mut rows = rows(Watched::new(content.stream(), delimiter), delimiter);
         let mut row = ByteRecord::new();
-        let (mut starts, mut seen, mut header) = (Vec::new(), Vec::new(), None);
+        let (mut starts, mut seen, mut first) = (Vec::new(), Vec::<Seen>::new(), None::<FirstRow>);
         loop {
             match rows.read_byte_record(&mut row) {
                 Ok(true) => {}
@@ -59,20 +63,20 @@ impl Scan {
                 let why = format!("line {line} begins with a byte order mark, as if files were joined");
                 return Err(data(why + ": remove it").at_offset(start));
             }
-            if header.is_none() {
+            if let Some(first) = &mut first {
+                seen.iter_mut().zip(&cells).for_each(|(column, cell)| column.add(cell));
+                first.compare(&cells, &seen);
+            } else {
                 if cells.len() > MAX_COLUMNS {
                     let why = format!("{} columns, more than the max of {MAX_COLUMNS}", cells.len());
                     return Err(data(format!("the first row has {why}: this is not a table")));
                 }
                 seen = vec![Seen::NOTHING; cells.len()];
-                let named = options.header.unwrap_or_else(|| sniff::is_header(&cells));
-                header = Some(sniff::names(&cells, named));
-                if named {
+                if first.insert(FirstRow::new(&cells, options.header)).is_header {
                     continue;
                 }
             }
             starts.push(start);
-            seen.iter_mut().zip(&cells).for_each(|(column, cell)| column.add(cell));
         }
         let fault = rows.get_ref().quotes.fault();
         drop(rows);
@@ -81,14 +85,20 @@ impl Scan {
             return Err(fault.error(&content)?);
         }
         starts.push(content.len());
-        let Some(names) = header else { return Err(data("the table has no row: fetch the file again")) };
-        let scan = Self { path: path.to_path_buf(), content, delimiter, starts, names, seen };
+        let Some(first) = first else { return Err(data("the table has no row: fetch the file again")) };
+        first.check(&seen)?;
+        let names = first.names();
+        if !first.is_header {
+            seen = first.and(&seen);
+        }
+        let places = names.iter().cloned().enumerate().rev().map(|(at, name)| (name, at)).collect();
+        let scan = Self { path: path.to_path_buf(), content, delimiter, starts, names, places, seen };
         scan.check_types(options).map(|()| scan)
     }
 
     fn check_types(&self, options: &CsvOptions) -> Result<()> {
         for (name, element) in &options.types {
-            if let Some(cell) = self.names.iter().position(|own| own == name) {
+            if let Some(&cell) = self.places.get(name) {
                 let at_line = |error: Error| match self.first_unfit(cell, *element) {
                     Some((line, byte, text)) => {
                         let why = format!("{}: line {line} has \"{}\"", error.message(), one_line(text));
@@ -103,7 +113,7 @@ impl Scan {
     }
 
     fn place(&self, name: &str) -> Result<usize> {
-        self.names.iter().position(|own| own == name).ok_or_else(|| {
+        self.places.get(name).copied().ok_or_else(|| {
             let why = format!("the shards differ: this one lacks the column \"{}\"", one_line(name));
             data(why).at_path(&self.path)
         })
@@ -115,9 +125,9 @@ impl Scan {
 
     /// Refuses a column if `f64` would round its values. `all` has the types that fit the columns `names` in
     /// all shards.
-    pub(super) fn check_exact(&self, names: &[String], all: &[Seen], options: &CsvOptions) -> Result<()> {
+    pub(super) fn check_exact(&self, names: &[String], all: &[Seen], options: &ByName<'_>) -> Result<()> {
         for (name, all) in names.iter().zip(all) {
-            let is_stated = options.types.iter().any(|(stated, _)| stated == name);
+            let is_stated = options.stated(name).is_some();
             let own = self.seen_of(name)?;
             let is_rounded = own.is_rounded_as(all.decide(options, name));
             if is_stated || !options.reads(name) || !is_rounded {
@@ -151,22 +161,22 @@ impl Scan {
     }
 
     /// The table with the columns `names`. `seen` has the types of their cells.
-    pub(super) fn into_table(self, names: &[String], seen: &[Seen], options: &CsvOptions) -> Result<Csv> {
+    pub(super) fn into_table(
+        self,
+        names: &[String],
+        seen: &[Seen],
+        (options, cache_bytes): (&ByName<'_>, u64),
+    ) -> Result<Csv> {
         let at = |error: Error| error.at_path(&self.path);
-        let stated = options.types.iter().map(|(name, _)| name);
-        let asked =
-            options.columns.iter().flatten().chain(stated).chain(&options.masks).chain(&options.codes);
-        if let Some(error) = no_columns(asked.map(String::as_str), names.iter().map(String::as_str)) {
-            return Err(at(error));
-        }
+        options.check(names).map_err(at)?;
         let (mut columns, mut fields) = (Vec::new(), Vec::new());
         for (name, seen) in names.iter().zip(seen) {
             if !options.reads(name) {
                 continue;
             }
-            let marked = options.masks.contains(name);
-            let kind = match options.types.iter().find(|(stated, _)| stated == name) {
-                Some((_, element)) => seen.check(name, *element).map_err(at)?,
+            let marked = options.is_marked(name);
+            let kind = match options.stated(name) {
+                Some(element) => seen.check(name, element).map_err(at)?,
                 None => seen.decide(options, name),
             };
             fields.push(match kind {
@@ -182,7 +192,6 @@ impl Scan {
         let state = Fingerprint::new().number(starts.len() as u64).number(delimiter.into());
         let fingerprint = content.fingerprint_sampled(state)?.value();
         let (cells, nulls) = (names.len(), options.nulls);
-        let cache_bytes = options.cache_bytes;
         Ok(Csv { path, content, delimiter, starts, cells, schema, columns, nulls, cache_bytes, fingerprint })
     }
 }

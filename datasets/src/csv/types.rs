@@ -2,8 +2,7 @@
 
 use feedline_core::Result;
 
-use super::CsvOptions;
-use crate::column_type::{ColumnType, unfit};
+use crate::column_type::{ByName, ColumnType, unfit};
 use crate::schema::{is_exact, is_small};
 use crate::{ElementType, Nulls};
 
@@ -76,6 +75,13 @@ impl Seen {
         any: false,
     };
 
+    /// The types that fit one cell.
+    pub(super) fn of(cell: &str) -> Self {
+        let mut seen = Self::NOTHING;
+        seen.add(cell);
+        seen
+    }
+
     pub(super) fn add(&mut self, cell: &str) {
         if cell.is_empty() {
             self.missing = true;
@@ -107,9 +113,9 @@ impl Seen {
     }
 
     /// The first type that fits, for column `name`.
-    pub(super) fn decide(self, options: &CsvOptions, name: &String) -> ColumnType {
-        let is_marked = options.masks.contains(name);
-        let is_code = !self.plain && options.codes.contains(name);
+    pub(super) fn decide(self, options: &ByName<'_>, name: &str) -> ColumnType {
+        let is_marked = options.is_marked(name);
+        let is_code = !self.plain && options.is_code(name);
         // Only floating-point numbers and texts have a value for an empty cell.
         let is_filled = self.missing && options.nulls == Nulls::Fill && !is_marked;
         match self {
@@ -123,6 +129,21 @@ impl Seen {
             Self { bool: true, .. } if !is_filled => ColumnType::Bool,
             _ => ColumnType::Text,
         }
+    }
+
+    /// Whether there is a cell that is not empty.
+    pub(super) fn has_any(&self) -> bool {
+        self.any
+    }
+
+    /// Whether the cells are numbers, or `bool`s.
+    pub(super) fn is_typed(&self) -> bool {
+        self.any && (self.int || self.uint || self.float || self.bool)
+    }
+
+    /// Whether `cell` has the type of these cells, if they have one other than text.
+    pub(super) fn takes(&self, cell: &str) -> bool {
+        !self.is_typed() || self.and(Self::of(cell)).is_typed()
     }
 
     /// Whether all cells are whole numbers.

@@ -54,6 +54,7 @@ impl IdxFile {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
+        options.check("idx", false).map_err(|error| error.at_path(path.as_ref()))?;
         Self::open_limited(path.as_ref(), options.memory_limit)
     }
 

@@ -4,8 +4,7 @@ use std::borrow::Cow;
 
 use feedline_core::Result;
 
-use super::JsonLinesOptions;
-use crate::column_type::{ColumnType, unfit};
+use crate::column_type::{ByName, ColumnType, unfit};
 use crate::schema::{is_exact, is_small};
 use crate::{ElementType, Nulls};
 
@@ -131,7 +130,7 @@ impl Seen {
             ints: self.ints && other.ints,
             floats: self.floats && other.floats,
             exact: self.exact && other.exact,
-            nested: self.nested,
+            nested: self.nested.max(other.nested),
             min_len: self.min_len.min(other.min_len),
             max_len: self.max_len.max(other.max_len),
         }
@@ -167,8 +166,8 @@ impl Seen {
 
     /// Whether no missing value of column `key` in `len` lines has to be filled. Only floating-point numbers,
     /// lists and texts have a value for it.
-    pub(super) fn is_full(self, key: &String, len: u64, options: &JsonLinesOptions) -> bool {
-        self.values == len || options.nulls == Nulls::Refuse || options.masks.contains(key)
+    pub(super) fn is_full(self, key: &str, len: u64, options: &ByName<'_>) -> bool {
+        self.values == len || options.nulls == Nulls::Refuse || options.is_marked(key)
     }
 
     /// Whether all values are whole numbers, or lists of them.

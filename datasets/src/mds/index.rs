@@ -97,6 +97,7 @@ fn listed(shard: &Json) -> Result<Listed> {
     let zipped = if shard.get("zip_data").is_some_and(|zip| !zip.is_null()) {
         let codec = Codec::named(shard.get("compression").and_then(Json::as_str).unwrap_or_default())?;
         let schema = Schema::new(fields(shard)?.into_iter().map(|(field, _)| field));
+        schema.check_names()?;
         let bytes = number("/raw_data/bytes", "bytes")?;
         Some(ZippedAs { name: name("/zip_data/basename")?, codec, bytes, schema })
     } else {

@@ -66,6 +66,7 @@ fn tar(path: &Path, content: Content, options: &OpenOptions) -> Result<Box<dyn R
         let split = options.split.unwrap_or(super::Split::Train);
         return Ok(Box::new(cifar::of_archive(path, &content, &members, split)?));
     }
+    super::one_set(options, "an archive of one set")?;
     Ok(Box::new(crate::WebDataset::of_content(path, content, members, options)?))
 }
 

@@ -19,7 +19,8 @@ pub(super) fn npz(_: &Path) -> Result<Box<dyn Reader>> {
 
 #[cfg(feature = "safetensors")]
 pub(super) fn safetensors(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
-    Ok(Box::new(crate::safetensors::open_with(path, options)?))
+    let options = OpenOptions::with_memory_limit(options.memory_limit);
+    Ok(Box::new(crate::safetensors::open_with(path, &options)?))
 }
 
 #[cfg(not(feature = "safetensors"))]
@@ -44,6 +45,7 @@ pub(super) fn tar(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>>
         let split = options.split.unwrap_or(super::Split::Train);
         return Ok(Box::new(crate::cifar::of_archive(path, &content, &members, split)?));
     }
+    super::one_set(options, "an archive of one set")?;
     Ok(Box::new(crate::WebDataset::of_content(path, content, members, options)?))
 }
 
@@ -74,12 +76,12 @@ pub(super) fn arrow(_: &Path, _: &OpenOptions) -> Result<Box<dyn Reader>> {
 
 /// Opens a folder by the index that `pack` wrote.
 #[cfg(feature = "arrow")]
-pub(super) fn packed(index: &Path, limit: u64) -> Result<Box<dyn Reader>> {
-    Ok(Box::new(crate::pack::open_folder(index.parent().unwrap_or(index), limit)?))
+pub(super) fn packed(index: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::pack::open_folder(index.parent().unwrap_or(index), &options.table())?))
 }
 
 #[cfg(not(feature = "arrow"))]
-pub(super) fn packed(_: &Path, _: u64) -> Result<Box<dyn Reader>> {
+pub(super) fn packed(_: &Path, _: &OpenOptions) -> Result<Box<dyn Reader>> {
     Err(super::needs("arrow"))
 }
 

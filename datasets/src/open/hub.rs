@@ -80,12 +80,13 @@ mod files {
             let why = format!("the folder holds the sets {}", names.join(", "));
             return Err(data(one_line(why) + ": open the folder of one"));
         };
-        open_with(path.join(&names[chosen]), options)
+        open_with(path.join(&names[chosen]), &options.of_one_set())
     }
 
     /// Opens the files of a `Dataset`, in order. Old versions of `datasets` also kept a list of rows, and
     /// transforms that are applied when rows are read.
     pub(super) fn state(path: &Path, state: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+        super::super::one_set(options, "a folder of one set")?;
         let json = read(state)?;
         let wrong = |why: &str| data(format!("{why}: save the set again")).at_path(state);
         let Some(names) = names(&json["_data_files"]) else {

@@ -6,9 +6,9 @@ use feedline_core::internal::named;
 use feedline_core::{Error, ErrorKind, Result};
 
 use super::pattern::{expand, fits};
-use crate::error::{data, one_line};
+use crate::OpenOptions;
+use crate::error::data;
 use crate::folder::{MAX_LEVELS, list, set};
-use crate::{OpenOptions, Reader};
 
 /// Matches any number of folders.
 const ANY_FOLDERS: &str = "**";
@@ -166,19 +166,6 @@ pub(super) fn class_of(path: &Path, level: usize) -> Result<String> {
 pub(super) fn root(pattern: &str) -> &str {
     let open = pattern.find(['*', '{']).unwrap_or(pattern.len());
     &pattern[..pattern[..open].rfind('/').unwrap_or(0)]
-}
-
-/// Refuses the option `class_from` for data that is not a list of files.
-pub(super) fn check(reader: &dyn Reader, options: &OpenOptions) -> Result<()> {
-    if options.class_from.is_none() || reader.format() == "files" {
-        return Ok(());
-    }
-    let option = named("OpenOptions::class_from", "class_from=");
-    let why = format!(
-        "{option} is for a pattern of single files such as p/*/*.jpg, and this is {}: leave it out",
-        one_line(reader.format())
-    );
-    Err(Error::new(ErrorKind::Config, why))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use feedline_core::internal::named;
-use feedline_core::{Error, ErrorKind, Result};
+use feedline_core::{Error, Result};
 
 use crate::bytes::Content;
 use crate::disk::DiskFile;
@@ -75,21 +75,30 @@ pub fn open(path: impl AsRef<Path>) -> Result<Box<dyn Reader>> {
     open_with(path, &OpenOptions::default())
 }
 
-/// As [`open`], with options. Each format uses the options that apply to it.
+/// As [`open`], with options.
 ///
 /// # Errors
-/// As [`open`].
+/// As [`open`]. `Config` for an option that this kind of data does not use, other than `memory_limit`.
 pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Box<dyn Reader>> {
     let reader = open_any(path.as_ref(), options)?;
-    let checked = check_types(&*reader, options).and_then(|()| listed::check(&*reader, options));
-    checked.map_err(|error| error.at_path(path.as_ref()))?;
+    check_used(&*reader, options).map_err(|error| error.at_path(path.as_ref()))?;
     Ok(reader)
 }
 
-/// As [`open_with`]. Also takes types that only some formats need.
+/// Refuses options that data opened by [`open_any`] do not use. That has refused a split and the age of a
+/// listing.
+pub(crate) fn check_used(reader: &dyn Reader, options: &OpenOptions) -> Result<()> {
+    options.of_one_set().check(reader.format(), reader.classes().is_some())
+}
+
+/// As [`open_with`]. Also takes options of columns that only some formats use.
 pub(crate) fn open_any(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
     if let Some(opened) = path.to_str().and_then(|url| remote::url(url, options)) {
         return opened.and_then(|reader| check_classes(&*reader, options).map(|()| reader));
+    }
+    if !options.listing_age.is_zero() {
+        let age = OpenOptions { listing_age: options.listing_age, ..Default::default() };
+        age.check("on a disk", false).map_err(|error| error.at_path(path))?;
     }
     if let Some(shards) = local_shards(path, options)? {
         return Ok(shards);
@@ -99,20 +108,9 @@ pub(crate) fn open_any(path: &Path, options: &OpenOptions) -> Result<Box<dyn Rea
     checked.map_err(|error| if error.path().is_some() { error } else { error.at_path(path) })
 }
 
-/// Refuses stated column types if the format has its own types.
-pub(crate) fn check_types(reader: &dyn Reader, options: &OpenOptions) -> Result<()> {
-    let (Some((name, element)), false) = (options.types.first(), ["csv", "jsonl"].contains(&reader.format()))
-    else {
-        return Ok(());
-    };
-    let why = format!(
-        "\"{}\" cannot be stated to be {element}: only CSV and JSON Lines have columns without a type, and \
-         this is {}; cast it by {}",
-        one_line(name),
-        reader.format(),
-        named("Table::cast", "feedline.table(path, cast=)"),
-    );
-    Err(Error::new(ErrorKind::Config, why))
+/// Refuses a split for `what`, one set of samples.
+fn one_set(options: &OpenOptions, what: &str) -> Result<()> {
+    OpenOptions { split: options.split, ..Default::default() }.check(what, false)
 }
 
 /// Checks that the classes of a set are the stated ones.
@@ -131,15 +129,20 @@ fn file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
     let limit = options.memory_limit;
     // Bare ids may begin like any other format. So the index beside them decides.
     if has_index(path)? {
+        one_set(options, "a file of tokens")?;
         return Ok(Box::new(TokenDocuments::open_with(path, limit)?));
     }
     let Start { bytes, kind, is_gzip } = Start::read(path)?;
+    // An archive of CIFAR has two sets.
+    if kind != Kind::Tar {
+        one_set(options, "one file")?;
+    }
     match kind {
         Kind::TokenIndex | Kind::LlmC if is_gzip => {
             Err(data("this kind of file is not read from gzip: gunzip it"))
         }
         Kind::TokenIndex | Kind::LlmC => Ok(Box::new(TokenDocuments::open_with(path, limit)?)),
-        Kind::Npy => Ok(Box::new(npy::open_with(path, options)?)),
+        Kind::Npy => Ok(Box::new(npy::open_with(path, &OpenOptions::with_memory_limit(limit))?)),
         Kind::Idx => Ok(Box::new(idx::arrays::of_file(path, limit)?)),
         Kind::Npz | Kind::Safetensors | Kind::Image | Kind::Arrow | Kind::Parquet if is_gzip => {
             Err(data("this kind of file is not read from gzip: gunzip it"))
@@ -153,7 +156,7 @@ fn file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
         Kind::TfRecord => formats::tfrecord(path),
         Kind::Mds => formats::mds(path, false),
         Kind::MdsIndex => formats::mds(path, true),
-        Kind::PackIndex => formats::packed(path, limit),
+        Kind::PackIndex => formats::packed(path, options),
         Kind::Refused(why) => Err(data(why)),
         Kind::Csv => formats::csv(path, options),
         Kind::JsonLines => formats::jsonl(path, options),
@@ -214,11 +217,13 @@ fn folder(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
     }
     let index = path.join("index.json");
     if index.is_file() {
+        one_set(options, "a folder of one set")?;
         return formats::mds(&index, true);
     }
     let index = path.join(PACK_INDEX);
     if index.is_file() {
-        return formats::packed(&index, limit);
+        one_set(options, "a folder of one set")?;
+        return formats::packed(&index, options);
     }
     if let Some(saved) = hub::saved(path, options) {
         return saved;
@@ -233,9 +238,11 @@ fn folder(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
     }
     let files = without_indices(hub::without_about(files))?;
     if folders.is_empty() && files.first().is_some_and(|first| is_shard(first)) {
-        return Ok(Box::new(shards(&of_split(files, options.split)?, options)?));
+        return Ok(Box::new(shards(&of_split(files, options.split)?, &options.of_one_set())?));
     }
-    Ok(Box::new(Folder::open_with(path, options)?))
+    one_set(options, "a folder of one set")?;
+    let options = OpenOptions { classes: options.classes.clone(), ..Default::default() };
+    Ok(Box::new(Folder::open_with(path, &options)?))
 }
 
 /// Opens the shards of one set. For CSV and JSON Lines, the types fit the values of all shards.
@@ -279,6 +286,7 @@ fn local_shards(path: &Path, options: &OpenOptions) -> Result<Option<Box<dyn Rea
     if !pattern::is_pattern(text) {
         return Ok(None);
     }
+    one_set(options, "a pattern of files")?;
     let files = without_indices(listed::files(root, text)?)?;
     if !files.first().is_some_and(|first| is_sample(first)) {
         return Ok(Some(Box::new(shards(&files, options)?)));

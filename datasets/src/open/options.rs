@@ -2,10 +2,15 @@
 
 use std::time::Duration;
 
+use feedline_core::internal::named;
+use feedline_core::{Error, ErrorKind, Result};
+
+use crate::error::one_line;
 use crate::row_memory::CACHE_BYTES;
 use crate::{ElementType, MEMORY_LIMIT, Nulls};
 
-/// How files and folders are opened. The `open_with` of each reader documents the options that it uses.
+/// How files and folders are opened. The `open_with` of each reader documents the options that it uses. It
+/// refuses any other option that differs from its default, except `memory_limit`, which is only a limit.
 ///
 /// ```
 /// use feedline_datasets::{OpenOptions, Split};
@@ -34,7 +39,7 @@ pub struct OpenOptions {
     /// field is then empty. By default this is an error.
     pub empty_members: bool,
     /// The columns of a table to read, in the order of the file. `None` reads all. Tables are CSV, JSON
-    /// Lines, Arrow and Parquet. Other formats are read with all of their fields.
+    /// Lines, Arrow and Parquet.
     pub columns: Option<Vec<String>>,
     /// Types for single columns of CSV and JSON Lines instead of the inferred ones: `i64`, `u64`, `f64`,
     /// `bool` or `text`.
@@ -45,6 +50,9 @@ pub struct OpenOptions {
     pub masks: Vec<String>,
     /// How missing values in other columns of a table are read.
     pub nulls: Nulls,
+    /// Whether the first row of CSV names the columns. `None` decides by its cells, and refuses a row that may
+    /// be names as well as values. See `CsvOptions::header`.
+    pub header: Option<bool>,
     /// Max bytes of a table's decoded rows in memory. Default: 512 MiB. If all rows fit and have one size,
     /// they are decoded once and copied from memory. For a larger table, Arrow and Parquet cache up to this
     /// many bytes of decoded batches and row groups, see `TableOptions::cache_bytes`. CSV and JSON Lines are
@@ -68,6 +76,80 @@ impl OpenOptions {
         Self { memory_limit: bytes, ..Self::default() }
     }
 
+    /// Refuses options that data of `format` do not use. `has_classes` says whether the data have classes.
+    pub(crate) fn check(&self, format: &str, has_classes: bool) -> Result<()> {
+        // Every option is named here, so that a new one cannot be forgotten.
+        let Self {
+            memory_limit: _,
+            split,
+            classes,
+            class_from,
+            empty_members,
+            columns,
+            types,
+            masks,
+            nulls,
+            header,
+            cache_bytes,
+            codes,
+            listing_age,
+        } = self;
+        let (is_csv, is_jsonl) = (format == "csv", format == "jsonl");
+        let is_table = is_csv || is_jsonl || matches!(format, "arrow" | "parquet");
+        let sets = "a folder or an archive whose names state several sets, such as train and test";
+        let (tables, untyped) = ("CSV, JSON Lines, Arrow and Parquet", "CSV and JSON Lines");
+        let has_stated = classes.as_ref().is_some_and(|classes| !classes.is_empty());
+        let given = [
+            // `open` takes the split and the age away where it uses them.
+            (split.is_some(), false, ["split", "split="], sets),
+            (has_stated, has_classes, ["classes", "classes="], "data with classes, such as a folder of each"),
+            (
+                class_from.is_some(),
+                format == "files",
+                ["class_from", "class_from="],
+                "a pattern of single files such as p/*/*.jpg",
+            ),
+            (
+                *empty_members,
+                format == "webdataset",
+                ["empty_members", "empty_members="],
+                "tar archives of samples",
+            ),
+            (columns.is_some(), is_table, ["columns", "select="], tables),
+            (!types.is_empty(), is_csv || is_jsonl, ["types", "types="], untyped),
+            (!masks.is_empty(), is_table, ["masks", "mask="], tables),
+            (*nulls != Nulls::Refuse, is_table, ["nulls", "nulls="], tables),
+            (header.is_some(), is_csv, ["header", "header="], "CSV"),
+            (!codes.is_empty(), is_csv || is_jsonl, ["codes", "category="], untyped),
+            (*cache_bytes != CACHE_BYTES, is_table, ["cache_bytes", "cache_bytes="], tables),
+            (
+                !listing_age.is_zero(),
+                false,
+                ["listing_age", "listing_age="],
+                "a folder in a store whose objects are a sample each",
+            ),
+        ];
+        let unused = given.into_iter().find(|(is_given, is_used, ..)| *is_given && !is_used);
+        let Some((_, _, [rust, python], of)) = unused else { return Ok(()) };
+        let format = one_line(format);
+        if let Some((name, element)) = types.first().filter(|_| rust == "types") {
+            let (name, cast) = (one_line(name), named("Table::cast", "feedline.table(path, cast=)"));
+            let why =
+                format!("\"{name}\" cannot be stated to be {element}: only {untyped} have columns without");
+            let why = format!("{why} a type, and this is {format}; cast it by {cast}");
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        let option = named(rust, python);
+        let option = if option == rust { format!("OpenOptions::{rust}") } else { python.to_owned() };
+        let why = format!("{option} is for {of}, and this is {format}: leave it out");
+        Err(Error::new(ErrorKind::Config, why))
+    }
+
+    /// These options without the split, and without the age of a listing, once they have been used.
+    pub(crate) fn of_one_set(&self) -> Self {
+        Self { split: None, listing_age: Duration::ZERO, ..self.clone() }
+    }
+
     /// The options of a table.
     #[cfg(feature = "table")]
     pub(super) fn table(&self) -> crate::TableOptions {
@@ -79,8 +161,8 @@ impl OpenOptions {
     /// The options of a CSV file.
     #[cfg(feature = "csv")]
     pub(super) fn csv(&self) -> crate::CsvOptions {
-        let Self { columns, types, masks, nulls, codes, cache_bytes, .. } = self.clone();
-        crate::CsvOptions { columns, types, masks, nulls, codes, cache_bytes, ..Default::default() }
+        let Self { columns, types, masks, nulls, header, codes, cache_bytes, .. } = self.clone();
+        crate::CsvOptions { columns, types, masks, nulls, header, codes, cache_bytes, delimiter: None }
     }
 
     /// The options of a JSON Lines file.
@@ -103,6 +185,7 @@ impl Default for OpenOptions {
             types: Vec::new(),
             masks: Vec::new(),
             nulls: Nulls::Refuse,
+            header: None,
             codes: Vec::new(),
             cache_bytes: CACHE_BYTES,
             listing_age: Duration::ZERO,

@@ -82,12 +82,19 @@ impl Remote {
     /// of `memory_limit`. Only gzip objects are.
     ///
     /// # Errors
-    /// As [`open_url`].
+    /// As [`open_url`]. `Config` for an option that this kind of data does not use, other than `memory_limit`.
     pub fn open_with(&self, url: &str, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+        let reader = self.open_any(url, options)?;
+        super::check_used(&*reader, options).map_err(|error| error.at_path(shown(url)))?;
+        Ok(reader)
+    }
+
+    /// As [`open_with`](Self::open_with). Also takes options of columns that only some formats use.
+    fn open_any(&self, url: &str, options: &OpenOptions) -> Result<Box<dyn Reader>> {
         if !pattern::is_pattern(without_query(url)) {
             return self.open_one(url, options);
         }
-        match self.pattern(url, options) {
+        match super::one_set(options, "a pattern of objects").and_then(|()| self.pattern(url, options)) {
             // The key itself may have braces or stars.
             Err(error) if is_bucket(url) && finds_none(&error) => self.open_one(url, options).or(Err(error)),
             opened => opened,
@@ -116,7 +123,9 @@ impl Remote {
                 opened => return opened,
             }
         }
+        not_listed(options)?;
         if let Some(index) = self.index_beside(url)? {
+            super::one_set(options, "a file of tokens")?;
             return of_pair(file, index);
         }
         self.of_object(url, Object::new(file)?, options)
@@ -137,15 +146,17 @@ impl Remote {
     /// Opens a folder by its index. If it has none, opens all its objects as shards of one format.
     fn folder(&self, url: &str, options: &OpenOptions) -> Result<Box<dyn Reader>> {
         let is_missing = |opened: &Result<_>| opened.as_ref().is_err_and(crate::remote::may_be_folder);
+        let one = || not_listed(options).and_then(|()| super::one_set(options, "a folder of one set"));
         let opened = remote_mds_folder(self, url);
         if !is_missing(&opened) {
-            return opened;
+            return one().and(opened);
         }
-        let packed = remote_packed(self, url);
+        let packed = remote_packed(self, url, options);
         if !is_missing(&packed) {
-            return packed;
+            return one().and(packed);
         }
         let of_pictures = |root: PathBuf, names: Names| -> Result<Box<dyn Reader>> {
+            super::one_set(options, "a folder of one set")?;
             let objects = self.of_names(url, names)?;
             Ok(Box::new(Folder::of_objects(&root, objects, options)?))
         };
@@ -170,7 +181,8 @@ impl Remote {
             Object::new(self.file(url)?).map(|first| first.kind == Kind::Image)
         };
         if !urls.first().map_or(Ok(true), is_sample)? {
-            return self.shards(super::of_split(urls, options.split)?, options);
+            not_listed(options)?;
+            return self.shards(super::of_split(urls, options.split)?, &options.of_one_set());
         }
         // Each object is listed once.
         let names = if has_folders {
@@ -187,6 +199,10 @@ impl Remote {
     /// Opens the objects that match a pattern. They are shards, or each is a sample.
     fn pattern(&self, url: &str, options: &OpenOptions) -> Result<Box<dyn Reader>> {
         let matching = self.matching(url, options.listing_age)?;
+        if matching.iter().all(|(_, listed)| listed.is_none()) {
+            not_listed(options)?;
+        }
+        let options = &options.of_one_set();
         let is_sample = |(url, listed): &(String, Option<Listed>)| {
             let name = without_query(url);
             let is_named = super::is_picture(name) || super::is_sound(name);
@@ -275,12 +291,15 @@ impl Remote {
 
     fn of_object(&self, url: &str, object: Object, options: &OpenOptions) -> Result<Box<dyn Reader>> {
         let Object { path, file, content, kind, start } = object;
+        if kind != Kind::Tar {
+            super::one_set(options, "one object").map_err(|error| error.at_path(&path))?;
+        }
         let opened = match kind {
             Kind::Arrow => remote_arrow(file, options),
             Kind::Parquet => remote_parquet(file, options),
             Kind::Mds => remote_mds(file),
             Kind::MdsIndex => remote_mds_folder(self, url),
-            Kind::PackIndex => remote_packed(self, url),
+            Kind::PackIndex => remote_packed(self, url, options),
             Kind::TokenIndex => remote_tokens(self, url, file),
             Kind::Refused(why) => Err(data(why)),
             kind => super::content::open(kind, &path, content, options)
@@ -298,6 +317,13 @@ const NONE_FITS: &str = "no object fits the pattern: check the URL";
 fn finds_none(error: &Error) -> bool {
     let has_none = error.message() == NONE_FITS || crate::remote::may_be_folder(error);
     has_none || error.kind() == ErrorKind::Config
+}
+
+/// Refuses the age of a listing for objects that are not listed.
+#[cfg(feature = "object-store")]
+fn not_listed(options: &OpenOptions) -> Result<()> {
+    let age = OpenOptions { listing_age: options.listing_age, ..Default::default() };
+    age.check("not such a folder", false)
 }
 
 /// An object in a store. Its first bytes tell its kind.
@@ -328,12 +354,12 @@ impl Object {
 }
 
 #[cfg(all(feature = "object-store", feature = "arrow"))]
-fn remote_packed(remote: &Remote, url: &str) -> Result<Box<dyn Reader>> {
-    Ok(Box::new(crate::pack::open_remote(remote, url)?))
+fn remote_packed(remote: &Remote, url: &str, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::pack::open_remote(remote, url, &options.table())?))
 }
 
 #[cfg(all(feature = "object-store", not(feature = "arrow")))]
-fn remote_packed(remote: &Remote, url: &str) -> Result<Box<dyn Reader>> {
+fn remote_packed(remote: &Remote, url: &str, _: &OpenOptions) -> Result<Box<dyn Reader>> {
     remote.file(&crate::remote::in_folder(url, super::PACK_INDEX, super::PACK_INDEX))?;
     Err(super::needs("arrow"))
 }
@@ -382,7 +408,7 @@ fn remote_mds_folder(remote: &Remote, url: &str) -> Result<Box<dyn Reader>> {
 /// Opens a URL that was passed to `open` as a path.
 #[cfg(feature = "object-store")]
 pub(super) fn url(url: &str, options: &OpenOptions) -> Option<Result<Box<dyn Reader>>> {
-    let open = || Remote::new(Default::default())?.open_with(url, options);
+    let open = || Remote::new(Default::default())?.open_any(url, options);
     is_url(url).then(open)
 }
 

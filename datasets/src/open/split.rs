@@ -1,7 +1,7 @@
 //! Selects the files or folders of one split by their names.
 
-use feedline_core::Result;
 use feedline_core::internal::named;
+use feedline_core::{Error, ErrorKind, Result};
 
 use super::Split;
 use crate::error::{data, one_line};
@@ -9,10 +9,22 @@ use crate::error::{data, one_line};
 /// The indices of the `names` that belong to `split`. With `None`, all names must be of one split.
 ///
 /// A word in the name states the split, such as `train`, `val` or `test`. Shards of the hub are called
-/// `SET-00000-of-00002.parquet`, with any word as SET. If no name has such a word, all are of one split.
+/// `SET-00000-of-00002.parquet`, with any word as SET. If no name has such a word, all are of one set, of
+/// which no split is chosen.
 pub(super) fn choose(names: &[String], split: Option<Split>) -> Result<Vec<usize>> {
     let sets: Vec<Option<&str>> = names.iter().map(|name| set(name)).collect();
     if sets.iter().flatten().all(|set| Split::named(set).is_none()) {
+        if let Some(split) = split {
+            let first = one_line(names.first().map_or("", String::as_str));
+            let option = named("OpenOptions::split", "split=");
+            let why =
+                format!("no name states a set, such as train, and the first is {first}, so there is no");
+            let why = format!(
+                "{why} {} set to choose by {option}: leave it out, or rename the files",
+                split.name()
+            );
+            return Err(Error::new(ErrorKind::Config, why));
+        }
         return Ok((0..names.len()).collect());
     }
     let is = |at: usize, split| sets[at].and_then(Split::named) == Some(split);
@@ -114,9 +126,10 @@ mod tests {
         assert!(chosen(&["train_a", "train_b"], Some(Split::Train)).is_ok());
         let two = ["train_a-00000-of-00001.parquet", "train_b-00000-of-00001.parquet"];
         assert!(chosen(&two, Some(Split::Train)).unwrap_err().contains("open the files of one"));
-        for split in [None, Some(Split::Train), Some(Split::Test)] {
-            for names in [["00.tar", "01.tar"], ["de-00000-of-00001.parquet", "en-00000-of-00001.parquet"]] {
-                assert_eq!(chosen(&names, split), Ok(vec![0, 1]));
+        for names in [["00.tar", "01.tar"], ["de-00000-of-00001.parquet", "en-00000-of-00001.parquet"]] {
+            assert_eq!(chosen(&names, None), Ok(vec![0, 1]));
+            for split in [Split::Train, Split::Test] {
+                assert!(chosen(&names, Some(split)).unwrap_err().starts_with("no name states a set"));
             }
         }
     }

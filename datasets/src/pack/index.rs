@@ -160,14 +160,13 @@ impl Index {
     }
 
     /// Opens the shards as one set.
-    pub(super) fn open(&self, folder: &Path, limit: u64) -> Result<Shards> {
+    pub(super) fn open(&self, folder: &Path, options: &TableOptions) -> Result<Shards> {
         let mut readers = Vec::<Box<dyn Reader>>::new();
         for shard in &self.shards {
             let path = folder.join(&shard.name);
             let bytes = fs::metadata(&path).map(|file| file.len()).unwrap_or(shard.bytes);
             shard.check_bytes(bytes).map_err(|error| error.at_path(&path))?;
-            let options = TableOptions { memory_limit: limit, ..Default::default() };
-            let file = ArrowFile::open_with(&path, options)?;
+            let file = ArrowFile::open_with(&path, options.clone())?;
             shard.check(&file).map_err(|error| error.at_path(&path))?;
             readers.push(Box::new(file));
         }
@@ -180,13 +179,17 @@ impl Index {
 
     /// Opens the shards as one set. `open` opens a shard by its name.
     #[cfg(feature = "object-store")]
-    pub(super) fn open_remote(&self, open: impl Fn(&str) -> Result<RemoteFile>) -> Result<Shards> {
+    pub(super) fn open_remote(
+        &self,
+        open: impl Fn(&str) -> Result<RemoteFile>,
+        options: &TableOptions,
+    ) -> Result<Shards> {
         let mut readers = Vec::<Box<dyn Reader>>::new();
         for shard in &self.shards {
             let file = open(&shard.name)?;
             let path = file.path().to_path_buf();
             shard.check_bytes(file.len()).map_err(|error| error.at_path(&path))?;
-            let file = ArrowFile::of_remote(file, Default::default())?;
+            let file = ArrowFile::of_remote(file, options.clone())?;
             shard.check(&file).map_err(|error| error.at_path(&path))?;
             readers.push(Box::new(file));
         }

@@ -34,6 +34,7 @@ use crate::{Folder, ManifestOptions, Reader};
 pub fn open_sounds(path: impl AsRef<Path>, options: &ManifestOptions) -> Result<Box<dyn Reader>> {
     let path = path.as_ref();
     if is_sound(&path.to_string_lossy()) && path.is_file() {
+        options.check("one sound").map_err(|error| error.at_path(path))?;
         return Ok(Box::new(Folder::of_file(path)?));
     }
     open_files(path, options, Holds::Sounds)

@@ -4,9 +4,9 @@ use feedline_core::internal::named;
 use feedline_core::{DType, Error, Result};
 
 use super::cast::{Number, Numbers, shown};
+use super::column::Column;
 use super::description::Description;
 use super::moments::Scale;
-use super::plan::Column;
 use super::vocabulary::{self, Vocabulary};
 use super::{Missing, refuse};
 use crate::ElementType;

@@ -1,14 +1,15 @@
 //! The pass over a table or over its training rows. It finds means, deviations and the lists of categories.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use feedline_core::{Fingerprint, Result};
 
 use super::cast::Number;
+use super::column::Column;
 use super::description::{Description, Fitted};
 use super::fit_on::FitOn;
 use super::moments::Moments;
-use super::plan::{Column, Plan};
+use super::plan::Plan;
 use super::reader::{Parts, kept};
 use super::{Missing, refuse, vocabulary};
 use crate::error::{data, one_line};
@@ -63,16 +64,17 @@ pub(super) fn fit(reader: &dyn Reader, plan: &Plan, on: Option<&FitOn>) -> Resul
         .columns
         .iter()
         .zip(found)
-        .map(|(column, found)| Ok((column.name.clone(), fitted(column, found, &plan.fills_of(column))?)));
+        .zip(plan.fills())
+        .map(|((column, found), fills)| Ok((column.name.clone(), fitted(column, found, &fills)?)));
     let fit_on = on.map(FitOn::to_string);
     Ok(Description { rows, data, fit_on, columns: columns.collect::<Result<_>>()? })
 }
 
 /// If columns share a list, gives each of them the values of all.
 fn share(plan: &Plan, found: &mut [Found]) -> Result<()> {
+    let places: HashMap<&String, usize> = plan.columns.iter().map(|column| &column.name).zip(0..).collect();
     for names in &plan.shared {
-        let place = |name: &String| plan.columns.iter().position(|own: &Column| own.name == *name);
-        let places: Vec<_> = names.iter().filter_map(place).collect();
+        let places: Vec<_> = names.iter().filter_map(|name| places.get(name).copied()).collect();
         for pair in places.windows(2) {
             let [one, other] = [&plan.columns[pair[0]], &plan.columns[pair[1]]];
             if one.element() != other.element() {
@@ -144,7 +146,7 @@ fn add(column: &Column, (row, value): (u64, &[u8]), found: &mut Found) -> Result
 
 /// The results for a column. `fills` are the categories that replace missing values, in this column and in
 /// columns that share its list.
-fn fitted(column: &Column, found: Found, fills: &[&str]) -> Result<Fitted> {
+fn fitted(column: &Column, found: Found, fills: &[String]) -> Result<Fitted> {
     let element = column.element();
     let (mut scale, mut classes) = (None, None);
     match found {
@@ -166,15 +168,15 @@ fn fitted(column: &Column, found: Found, fills: &[&str]) -> Result<Fitted> {
                 })
             };
             let mut names = values.iter().map(|value| name(value)).collect::<Result<Vec<_>>>()?;
-            for &fill in fills {
+            for fill in fills {
                 // Otherwise, one value would have two classes.
-                if let Some(name) = vocabulary::canonical(element, fill).filter(|name| name != fill) {
+                if let Some(name) = vocabulary::canonical(element, fill).filter(|name| *name != *fill) {
                     let (column, fill) = (one_line(&column.name), one_line(fill));
                     let why =
                         format!("column \"{column}\" is {element}, and missing values become \"{fill}\"");
                     return Err(refuse(format!("{why}: write \"{name}\"")));
                 }
-                names.push(fill.to_owned());
+                names.push(fill.clone());
             }
             vocabulary::sort(element, &mut names);
             classes = Some(names);

@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 
 use feedline_core::{DType, Error, ErrorKind, Result};
 
-use crate::open::{check_types, open_any};
+use crate::open::{check_used, open_any};
 use crate::reader::at_file;
 use crate::{OpenOptions, Reader};
 
 mod cast;
 mod cell;
 mod class;
+mod column;
 mod dataset;
 mod description;
 mod double;
@@ -336,7 +337,7 @@ impl Table {
                 options.types.extend(found.iter().flat_map(Description::texts));
                 options.types.extend(steps.texts());
                 let reader = open_any(&path, &options)?;
-                check_types(&*reader, &given).map_err(|error| error.at_path(&path))?;
+                check_used(&*reader, &given).map_err(|error| error.at_path(&path))?;
                 reader
             }
         };
@@ -356,6 +357,10 @@ impl Table {
             found.check_fit_on(Some(on)).and(is_of).map_err(|error| error.at_path(path))?;
         }
         let plan = Plan::new(&steps, &*reader, found.as_ref()).map_err(at)?;
+        if steps.fit_on.is_some() && !plan.is_fitted() {
+            let why = "fit_on names rows, and no step has a mean or a list of their values: leave it out";
+            return Err(at(refuse(why.into())));
+        }
         if found.is_none() {
             found = Some(fit::fit(&*reader, &plan, steps.fit_on.as_ref()).map_err(at)?);
             if let (Some(path), Some(found)) = (&saved, &found) {

@@ -8,8 +8,9 @@ use std::sync::{Arc, OnceLock};
 use feedline_core::{DType, Fingerprint, Prefetched, Result, StridedColumn};
 
 use super::cell::Cell;
+use super::column::{Column, Items};
 use super::description::Description;
-use super::plan::{Column, Field, Items, Plan};
+use super::plan::{Field, Plan};
 use super::steps::Cut;
 use crate::nulls::missing;
 use crate::reader::{Visit, at_file};
@@ -443,6 +444,10 @@ impl Reader for TableReader {
         if let Some(of) = self.made.passed.iter().position(|&passed| passed == Some(field)) {
             self.reader.left_out(sample, of, to);
         }
+    }
+
+    fn is_json(&self, field: usize) -> bool {
+        self.made.same.get(field).copied().flatten().is_some_and(|field| self.reader.is_json(field))
     }
 
     fn ticks_per_day(&self, field: usize) -> Option<u64> {

@@ -1,5 +1,7 @@
 //! The steps that a user asks for, before any file is opened.
 
+use std::collections::{HashMap, HashSet};
+
 use feedline_core::{DType, Result};
 use serde_json::{Value as Json, json};
 
@@ -60,13 +62,14 @@ impl Category {
 impl Steps {
     /// Refuses steps that contradict each other for any table.
     pub(super) fn check(&mut self) -> Result<()> {
-        for column in std::mem::take(&mut self.unknown) {
-            let Some(category) = self.categories.iter_mut().find(|category| category.column == column) else {
-                let column = one_line(&column);
-                let why = format!("unknown names \"{column}\", which is no category: add it to category");
-                return Err(refuse(why));
-            };
-            category.has_unknown = true;
+        let mut unknown: HashSet<String> = std::mem::take(&mut self.unknown).into_iter().collect();
+        for category in &mut self.categories {
+            category.has_unknown |= unknown.remove(&category.column);
+        }
+        if let Some(column) = unknown.iter().min() {
+            let column = one_line(column);
+            let why = format!("unknown names \"{column}\", which is no category: add it to category");
+            return Err(refuse(why));
         }
         once("select", self.select.iter().flatten())?;
         once("stack", self.stacks.iter().map(|(name, _)| name))?;
@@ -77,9 +80,10 @@ impl Steps {
         if let Some((column, _)) = self.cuts.iter().find(|(_, cut)| cut.max == 0) {
             return Err(refuse(format!("column \"{}\" keeps 0 items: use 1 or more", one_line(column))));
         }
+        let own = self.categories.iter().filter(|category| category.classes.is_none());
+        let own: HashSet<_> = own.map(|category| &category.column).collect();
         for column in self.shared.iter().flatten() {
-            let is_own = |category: &Category| category.column == *column && category.classes.is_none();
-            if !self.categories.iter().any(is_own) {
+            if !own.contains(column) {
                 let column = one_line(column);
                 let why = format!("share names \"{column}\", which is no category, or has a stated list");
                 return Err(refuse(why + ": add it to category without a list"));
@@ -89,6 +93,7 @@ impl Steps {
         let standardized = self.standardized.iter().flat_map(|name| self.columns_of(name));
         let standardized: Vec<_> = standardized.collect();
         once("standardize", standardized.iter().copied())?;
+        let standardized: HashSet<_> = standardized.into_iter().collect();
         once("missing", self.missing.iter().flat_map(|(name, _)| self.columns_of(name)))?;
         for (stack, columns) in &self.stacks {
             once("stack", columns.iter())?;
@@ -97,7 +102,7 @@ impl Steps {
             }
         }
         for Category { column, .. } in &self.categories {
-            if standardized.contains(&column) {
+            if standardized.contains(column) {
                 let why = "is a category, whose numbers have no mean: leave it out of standardize";
                 return Err(refuse(format!("column \"{}\" {why}", one_line(column))));
             }
@@ -115,32 +120,27 @@ impl Steps {
 
     /// The columns that are read. `None` for all columns.
     pub(super) fn columns(&self) -> Option<Vec<String>> {
-        let mut columns: Vec<String> = Vec::new();
         let fitted = self.fit_on.as_ref().and_then(FitOn::column);
         let selected = self.select.as_ref()?.iter().flat_map(|name| self.columns_of(name));
-        for column in selected.map(String::as_str).chain(fitted) {
-            if !columns.iter().any(|own| own == column) {
-                columns.push(column.to_owned());
-            }
-        }
-        Some(columns)
+        let (all, mut seen) = (selected.map(String::as_str).chain(fitted), HashSet::new());
+        Some(all.filter(|column| seen.insert(*column)).map(str::to_owned).collect())
+    }
+
+    /// The columns of `names` that are read, each once.
+    fn read<'a>(&self, names: impl IntoIterator<Item = &'a String>) -> Vec<String> {
+        let read: Option<HashSet<String>> = self.columns().map(|read| read.into_iter().collect());
+        let mut seen = HashSet::new();
+        let is_read = |name: &&String| read.as_ref().is_none_or(|read| read.contains(*name));
+        names.into_iter().filter(|name| is_read(name) && seen.insert(*name)).cloned().collect()
     }
 
     /// The columns whose missing values are marked.
     pub(super) fn masks(&self) -> Vec<String> {
-        let read = self.columns();
         let filled = self.missing.iter().flat_map(|(name, _)| self.columns_of(name));
-        let mut masks: Vec<String> = Vec::new();
         let times = self.times.iter().map(|(column, _)| column);
         let categories = self.categories.iter().map(|category| &category.column);
         // In these columns, an empty text is a missing value.
-        for column in filled.chain(categories).chain(times).chain(&self.cells) {
-            let is_read = read.as_ref().is_none_or(|read| read.contains(column));
-            if is_read && !masks.contains(column) {
-                masks.push(column.clone());
-            }
-        }
-        masks
+        self.read(filled.chain(categories).chain(times).chain(&self.cells))
     }
 
     /// Whether a step needs a mean.
@@ -148,44 +148,16 @@ impl Steps {
         !self.standardized.is_empty() || self.missing.iter().any(|(_, missing)| *missing == Missing::Mean)
     }
 
-    pub(super) fn is_standardized(&self, column: &str) -> bool {
-        self.standardized.iter().any(|name| self.columns_of(name).iter().any(|own| *own == column))
-    }
-
-    pub(super) fn missing_of(&self, column: &str) -> Option<&Missing> {
-        let names = |name| self.columns_of(name).iter().any(|own| *own == column);
-        self.missing.iter().find(|(name, _)| names(name)).map(|(_, missing)| missing)
-    }
-
-    pub(super) fn category_of(&self, column: &str) -> Option<&Category> {
-        self.categories.iter().find(|category| category.column == column)
-    }
-
     /// The columns of categories that are read.
     pub(super) fn codes(&self) -> Vec<String> {
-        let read = self.columns();
-        let names = self.categories.iter().map(|category| category.column.clone());
-        names.filter(|name| read.as_ref().is_none_or(|read| read.contains(name))).collect()
+        self.read(self.categories.iter().map(|category| &category.column))
     }
 
     /// The categories whose stated list has texts, with the type text. Their cells may all be digits.
     pub(super) fn texts(&self) -> Vec<(String, ElementType)> {
         let is_text = |category: &&Category| category.classes.as_deref().is_some_and(vocabulary::is_of_texts);
-        let codes = self.codes();
-        let texts = self.categories.iter().filter(is_text).map(|category| category.column.clone());
-        texts.filter(|name| codes.contains(name)).map(|name| (name, ElementType::Text)).collect()
-    }
-
-    pub(super) fn time_of(&self, column: &str) -> Option<Time> {
-        self.times.iter().find(|(name, _)| name == column).map(|(_, time)| *time)
-    }
-
-    pub(super) fn cast_of(&self, name: &str) -> Option<DType> {
-        self.casts.iter().find(|(cast, _)| cast == name).map(|(_, dtype)| *dtype)
-    }
-
-    pub(super) fn cut_of(&self, name: &str) -> Option<Cut> {
-        self.cuts.iter().find(|(cut, _)| cut == name).map(|(_, cut)| *cut)
+        let texts = self.categories.iter().filter(is_text).map(|category| &category.column);
+        self.read(texts).into_iter().map(|name| (name, ElementType::Text)).collect()
     }
 
     /// Every name that a step uses, with the step.
@@ -234,6 +206,42 @@ impl Steps {
     }
 }
 
+/// The steps by the names of columns and stacks. A table may have 20,000 columns, so a name is looked up once.
+pub(super) struct ByName<'a> {
+    pub(super) stacks: HashMap<&'a str, &'a [String]>,
+    /// The columns of all stacks.
+    pub(super) stacked: HashSet<&'a str>,
+    pub(super) standardized: HashSet<&'a str>,
+    pub(super) missing: HashMap<&'a str, &'a Missing>,
+    pub(super) categories: HashMap<&'a str, &'a Category>,
+    pub(super) times: HashMap<&'a str, Time>,
+    pub(super) casts: HashMap<&'a str, DType>,
+    pub(super) cuts: HashMap<&'a str, Cut>,
+}
+
+impl<'a> ByName<'a> {
+    /// The steps, after [`Steps::check`].
+    pub(super) fn new(steps: &'a Steps) -> Self {
+        let columns_of = |name| steps.columns_of(name).into_iter().map(String::as_str);
+        let missing =
+            |(name, missing): &'a (String, Missing)| columns_of(name).map(move |name| (name, missing));
+        Self {
+            stacks: steps.stacks.iter().map(|(name, columns)| (name.as_str(), columns.as_slice())).collect(),
+            stacked: steps.stacks.iter().flat_map(|(_, columns)| columns).map(String::as_str).collect(),
+            standardized: steps.standardized.iter().flat_map(columns_of).collect(),
+            missing: steps.missing.iter().flat_map(missing).collect(),
+            categories: steps
+                .categories
+                .iter()
+                .map(|category| (category.column.as_str(), category))
+                .collect(),
+            times: steps.times.iter().map(|(name, time)| (name.as_str(), *time)).collect(),
+            casts: steps.casts.iter().map(|(name, dtype)| (name.as_str(), *dtype)).collect(),
+            cuts: steps.cuts.iter().map(|(name, cut)| (name.as_str(), *cut)).collect(),
+        }
+    }
+}
+
 impl std::fmt::Display for Missing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -248,7 +256,7 @@ impl std::fmt::Display for Missing {
 
 /// Refuses a name that occurs twice in a step.
 fn once<'a>(step: &str, names: impl IntoIterator<Item = &'a String>) -> Result<()> {
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     match names.into_iter().find(|name| !seen.insert(*name)) {
         Some(name) => Err(refuse(format!("{step} names \"{}\" twice: keep one", one_line(name)))),
         None => Ok(()),

@@ -68,9 +68,12 @@ fn the_first_row_names_the_columns_unless_it_has_numbers() {
     };
     for (text, header, names, rows) in [
         ("a,b\n1,2\n", None, ["a", "b"], 1),
-        ("1,b\n1,2\n", None, ["c0", "c1"], 2),
-        ("a,a\n1,2\n", None, ["c0", "c1"], 2),
-        ("a,\n1,2\n", None, ["c0", "c1"], 2),
+        ("5,7\n1,2\n", None, ["c0", "c1"], 2),
+        ("2015,2016\n2017,2018\n", None, ["c0", "c1"], 2),
+        ("Bob,25\nAnn,30\n", None, ["c0", "c1"], 2),
+        ("x,x\ny,x\n", None, ["c0", "c1"], 2),
+        ("a,b\nb,a\n", None, ["a", "b"], 1),
+        ("a,b\na,1\n", None, ["a", "b"], 1),
         ("a,b\n1,2\n", Some(false), ["c0", "c1"], 2),
         ("1,2\n3,4\n", Some(true), ["1", "2"], 1),
     ] {
@@ -202,8 +205,6 @@ fn the_header_of_pandas_has_an_index_without_a_name() {
         (",index\n0,5\n", &["c0", "index"], 1),
         // A row with a gap.
         (",7,8\n1,2,3\n", &["c0", "c1", "c2"], 2),
-        (",a,a\n1,2,3\n", &["c0", "c1", "c2"], 2),
-        (",a,\n1,2,3\n", &["c0", "c1", "c2"], 2),
         (",,\n1,2,3\n", &["c0", "c1", "c2"], 2),
     ] {
         for (name, bytes) in [
@@ -221,6 +222,56 @@ fn the_header_of_pandas_has_an_index_without_a_name() {
     let path = write(dir.path(), "x.csv", b"a,,b\n1,2,3\n");
     let options = CsvOptions { header: Some(true), ..Default::default() };
     assert_eq!(Csv::open_with(path, options).unwrap().schema().to_string(), "a i64 [], c1 i64 [], b i64 []");
+}
+
+/// A header that is taken for a sample is a wrong sample, and a sample taken for a header is lost.
+#[test]
+fn a_first_row_that_may_be_names_or_values_is_refused_and_read_as_stated() {
+    let dir = tempdir().unwrap();
+    for (text, why) in [
+        ("id,x,x\n1,2,3\n4,5,6\n", "has \"x\" twice"),
+        ("a,a\n1,2\n", "has \"a\" twice"),
+        ("a,a\nx,y\n", "has \"a\" twice"),
+        (",a,a\n1,2,3\n", "has \"a\" twice"),
+        ("a,1\n5,6\n7,8\n", "has texts and the number 1"),
+        ("1,b\n1,2\n", "has texts and the number 1"),
+        ("id,nan\n1,2\n", "has texts and the number nan"),
+        ("a,\n1,2\n", "has texts and an empty cell"),
+        ("a,,b\nx,y,z\n", "has texts and an empty cell"),
+        (",a,\n1,2,3\n", "has texts and an empty cell"),
+        ("2019,2020\n1,2\n3,4\n", "has numbers that may be names"),
+        ("2019,2021\n0.5,1\n", "has numbers that may be names"),
+        ("country,2019,2020\nItaly,5,6\nFrance,7,8\n", "has numbers that may be names"),
+        ("0,1,2\n5,6,7\n", "has numbers that may be names"),
+        ("2020\n1\n2\n", "has numbers that may be names"),
+        ("Bob,Rome\nAnn,Rome\n", "has a text that a later row has in the same column"),
+    ] {
+        for (name, bytes) in [
+            ("x.csv", text.into()),
+            ("x.csv.gz", gz(text.as_bytes())),
+            ("x.tsv", text.replace(',', "\t").into()),
+            ("x", format!("{text}\n").into()),
+        ] {
+            let bytes: Vec<u8> = bytes;
+            if name == "x" && !text.contains(',') {
+                continue;
+            }
+            let path = write(dir.path(), name, &bytes);
+            let error = open(&path).unwrap_err();
+            assert!(error.to_string().starts_with(&format!("the first row {why}")), "{text:?}: {error}");
+            assert!(error.to_string().contains("OpenOptions::header Some(true)"), "{error}");
+            assert_eq!((error.path(), error.offset()), (Some(&*path), Some(0)), "{text:?}");
+            let rows = text.lines().count() as u64;
+            let of = |header| open_with(&path, &OpenOptions { header: Some(header), ..Default::default() });
+            assert_eq!(of(false).unwrap().len(), rows, "{text:?}");
+            assert_eq!(of(false).unwrap().schema().fields()[0].name, "c0");
+            let twice = why.contains("twice");
+            match of(true) {
+                Ok(table) => assert_eq!((table.len(), twice), (rows - 1, false), "{text:?}"),
+                Err(error) => assert!(twice && error.to_string().contains("two columns"), "{error}"),
+            }
+        }
+    }
 }
 
 #[test]

@@ -54,6 +54,18 @@ mod mds;
 mod mnist;
 #[cfg(feature = "csv")]
 mod no_threads;
+#[cfg(all(
+    feature = "arrow",
+    feature = "csv",
+    feature = "images",
+    feature = "jsonl",
+    feature = "mds",
+    feature = "npz",
+    feature = "parquet",
+    feature = "tar",
+    feature = "tfrecord"
+))]
+mod options;
 #[cfg(feature = "arrow")]
 mod pack;
 #[cfg(all(feature = "arrow", feature = "tokenizers"))]
@@ -101,5 +113,7 @@ mod training_packing;
 mod views;
 #[cfg(all(feature = "arrow", feature = "csv", feature = "jsonl", feature = "parquet"))]
 mod whole_numbers;
+#[cfg(all(feature = "arrow", feature = "csv", feature = "jsonl", feature = "parquet"))]
+mod wide_tables;
 #[cfg(all(feature = "arrow", feature = "csv", feature = "jsonl", feature = "parquet"))]
 mod windows;

@@ -4,6 +4,7 @@ use std::fmt;
 
 use feedline_core::{DType, Result};
 
+use super::steps::ByName;
 use super::{Category, Missing, Source, Table, refuse};
 use crate::error::one_line;
 use crate::row_memory::CACHE_BYTES;
@@ -217,8 +218,9 @@ impl Windows {
         if self.group.contains(time) {
             return Err(refuse(format!("order_by names \"{shown}\", a column of the group: name times")));
         }
-        let is_changed = steps.is_standardized(time) || steps.category_of(time).is_some();
-        if is_changed || steps.missing_of(time).is_some() || steps.cast_of(time).is_some() {
+        let (by_name, time_of) = (ByName::new(steps), time.as_str());
+        let is_changed = by_name.standardized.contains(time_of) || by_name.categories.contains_key(time_of);
+        if is_changed || by_name.missing.contains_key(time_of) || by_name.casts.contains_key(time_of) {
             return Err(refuse(format!(
                 "order_by names \"{shown}\", which a step changes: times are taken as they are, so leave it \
                  out of other steps than days and seconds"

@@ -275,8 +275,10 @@ impl Decoder {
         check(batch, columns, version, &body).map_err(at)?;
         let decoder =
             RecordBatchDecoder::try_new(&body, batch, self.schema.clone(), &stored.dictionaries, &version);
+        // Choosing columns takes time in the square of their number.
+        let chosen = Some(&self.columns[..]).filter(|columns| columns.len() < self.schema.fields().len());
         let decoded = decoder
-            .map(|decoder| decoder.with_projection(Some(&self.columns)))
+            .map(|decoder| decoder.with_projection(chosen))
             .and_then(RecordBatchDecoder::read_record_batch)
             .map_err(|error| at(damaged("a record batch", &error)))?;
         Ok(layout.batch(&decoded, &mut HashSet::new()))

@@ -18,7 +18,7 @@ from ._errors import ConfigError
 from ._memory import frozen, sharing
 from ._own import Reader, Stacked, attributes_of, check_random_access, others
 from ._values import as_array
-from ._workers.seeds import NotAlone, Read, SharedWatch, States
+from ._workers.seeds import NotAlone, Read, SharedWatch
 
 #: A column without values. A batch with a ragged column is read in one call.
 _WHOLE = "collate_fn"
@@ -94,13 +94,14 @@ class Collating(Reader):
             raise ConfigError(f"collate_fn is {type(function).__name__}: give a function of a list of samples")
         self._data, self.function, self._before = data, function, attributes_of(data)
         self._watch = SharedWatch(self.parts)
-        before, start = States(self.generators), monotonic()
+        before, start = self._watch.states(), monotonic()
         self._filling = threading.RLock()
         try:
             self._first = data[0]
             self._first_copy = frozen(self._first)
             one, two = (function([data[index % len(data)] for index in range(count)]) for count in (1, 2))
         finally:
+            self._watch.has_found(before)
             before.restore()
         self.first_seconds = (monotonic() - start) / 3
         #: The nesting of the fields in the function's result.

@@ -110,7 +110,8 @@ class Columns:
         #: Whether a sample is its only field, which is checked as such.
         self._is_one_value = not self.is_tuple and not self._is_dict
         self._names = list(sample)
-        #: The first sample as it is, which stays: memory of a later one is new only if it is not that of this one.
+        #: The first sample as it is, which stays: memory of a later one is new only if it is not that of this
+        #: one.
         self._first = [first, *sample.values()]
         self._get = itemgetter(*self._names) if sample else None
         unknown = [name for name in max_length if _has_no_type(sample[name])]
@@ -541,8 +542,8 @@ def _groups(columns: Sequence[_Fixed | _Varying]) -> list[tuple[Any, list[int]]]
             f"a sample has {len(columns)} fields of {len(alike)} types and shapes, and a batch has room for "
             f"{_MOST}: put some into one array, or leave some out"
         )
-    # A fingerprint, a cache and `concat` know fields by their columns: so the name of a shared one holds the names,
-    # types and order of all fields.
+    # A fingerprint, a cache and `concat` know fields by their columns: so the name of a shared one holds the
+    # names, types and order of all fields.
     every = [(column.name, column.field[1], column.shape, isinstance(column, _Fixed)) for column in columns]
     whole = hashlib.sha256(repr(every).encode("utf-8", "surrogatepass")).hexdigest()[:16]
     groups: list[tuple[Any, list[int]]] = []

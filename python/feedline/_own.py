@@ -108,7 +108,7 @@ class Reader:
         check_random_access(data)
         self._data, self._before = data, attributes_of(data)
         self._watch = SharedWatch(self.parts)
-        first, self.first_seconds = first_of(data, self._watch.own)
+        first, self.first_seconds = first_of(data, self._watch)
         self._first, self._first_copy, self._filling = first, frozen(first), threading.RLock()
         self.columns = Columns(first, max_length, lambda: others(lambda index: data[index], 1, len(data), self.generators))
         self.is_tuple, self.fields = self.columns.is_tuple, self.columns.fields
@@ -225,8 +225,8 @@ class Reader:
         to be read again, and samples are copied one by one from now on."""
         self._shared += len(shared)
         self._counted += len(samples)
-        # If many share memory, a copy of each is cheaper. The last one in some memory is right; one alone has that
-        # of the first sample.
+        # If many share memory, a copy of each is cheaper. The last one in some memory is right; one alone has
+        # that of the first sample.
         is_rare = 4 * self._shared <= self._counted + 16
         if is_rare and not self._fills:
             of_first = len(shared) == 1 and not same(self._first, self._first_copy)

@@ -9,7 +9,7 @@ from typing import Any
 
 from . import _feedline, _options, _parts
 from ._data import Data, told
-from ._errors import ConfigError
+from ._errors import ConfigError, shown
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def sounds(
     if tokenizer is not None and text is None:
         raise ConfigError('tokenizer is for the field of texts: name it, text="sentence"')
     if mel is not None and not isinstance(mel, MelSpectrogram):
-        raise ConfigError(f"mel is {mel!r}: give feedline.MelSpectrogram(n_mels=80)")
+        raise ConfigError(f"mel is {shown(mel)}: give feedline.MelSpectrogram(n_mels=80)")
     rate = _options.maybe("rate", rate, 1, 768_000)
     given = {
         "rate": rate,
@@ -133,7 +133,7 @@ def _crop(crop: int | float | None, at: int | float | str, rate: int | None) -> 
         return None
     places = {"random": -1, "center": -2}
     if isinstance(at, str) and at not in places:
-        raise ConfigError(f'crop_at is {at!r}: give "random", "center", a frame, or a second as a float')
+        raise ConfigError(f'crop_at is {shown(at)}: give "random", "center", a frame, or a second as a float')
     begin = places[at] if isinstance(at, str) else _frames("crop_at", at, rate)
     return _frames("crop", crop, rate), begin
 
@@ -142,7 +142,7 @@ def _frames(name: str, given: int | float, rate: int | None) -> int:
     if not isinstance(given, float):
         return _options.whole(name, given)
     if rate is None:
-        raise ConfigError(f"{name} is {given!r} seconds: give the rate too, or a number of frames")
+        raise ConfigError(f"{name} is {shown(given)} seconds: give the rate too, or a number of frames")
     if not 0.0 <= given < 1e9:
-        raise ConfigError(f"{name} is {given!r}: give seconds from 0.0")
+        raise ConfigError(f"{name} is {shown(given)}: give seconds from 0.0")
     return round(given * rate)

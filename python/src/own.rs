@@ -66,8 +66,7 @@ pub(crate) struct OwnData {
     pub(crate) mapped: Option<Arc<dyn Dataset>>,
     /// Whether the global random generators are seeded before each sample.
     is_seeded: bool,
-    /// Whether threads read the set alone: it draws from the generators of this process, or has not been read
-    /// yet.
+    /// Whether threads read the set alone: it draws from the generators of this process.
     is_alone: AtomicBool,
     /// The processes that read the set instead of this process.
     read_by: Arc<ReadBy>,
@@ -124,7 +123,7 @@ impl OwnData {
             varies,
             mapped,
             is_seeded,
-            is_alone: AtomicBool::new(true),
+            is_alone: AtomicBool::new(false),
             read_by,
         };
         Ok(set)
@@ -337,7 +336,7 @@ impl Drop for InSample {
 #[pyclass(frozen, module = "feedline._feedline")]
 pub(crate) struct MapBatch {
     hook: Py<PyAny>,
-    /// As of a data set.
+    /// As of a data set; also for the first call, before which nothing is known of it.
     is_alone: AtomicBool,
     /// The processes that call the function instead of this process.
     read_by: Arc<ReadBy>,

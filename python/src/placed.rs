@@ -66,8 +66,8 @@ struct Array {
 }
 
 impl Array {
-    /// The addresses from the first byte to the end of the last element, and the greatest common divisor of the
-    /// strides; `None` if there are no elements.
+    /// The addresses from the first byte to the end of the last element, and the greatest common divisor of
+    /// the strides; `None` if there are no elements.
     fn span(&self, item: usize) -> Option<(Range<isize>, isize)> {
         let (mut start, mut end) = (self.data.addr() as isize, self.data.addr() as isize + item as isize);
         let mut step = 0;
@@ -108,15 +108,16 @@ pub(crate) fn sharing(
         if !array.get_type().is(kind) {
             return Err(PyTypeError::new_err("not an array"));
         }
-        // SAFETY: `_memory.py` gives NumPy's type as `kind`, so the object is an array of NumPy. `arrays` keeps
-        // it, and the interpreter's lock is held.
+        // SAFETY: `_memory.py` gives NumPy's type as `kind`, so the object is an array of NumPy. `arrays`
+        // keeps it, and the interpreter's lock is held.
         let array = unsafe { &*array.as_ptr().cast::<Array>() };
         if let Some((span, step)) = array.span(item) {
             spans.push((0, span.start, span.end, position));
             steps.push(step);
         }
     }
-    // Arrays of one step, such as the columns of a matrix, share nothing if they begin at another place of it.
+    // Arrays of one step, such as the columns of a matrix, share nothing if they begin at another place of
+    // it.
     let (step, item) = (steps.first().copied().unwrap_or(0), item as isize);
     let first = spans.first().map_or(0, |span| span.1);
     let are_even = step > item && step % item == 0 && spans.iter().all(|span| (span.1 - first) % item == 0);
@@ -133,8 +134,8 @@ pub(crate) fn sharing_at(addresses: Vec<usize>, bytes: usize) -> Vec<usize> {
     shared(addresses.iter().enumerate().filter(|_| bytes > 0).map(at).collect())
 }
 
-/// The positions of the spans that overlap another one of their group. A span has its group, its start, its end
-/// and its position.
+/// The positions of the spans that overlap another one of their group. A span has its group, its start, its
+/// end and its position.
 fn shared(mut spans: Vec<(isize, isize, isize, usize)>) -> Vec<usize> {
     spans.sort_unstable();
     let mut shared = Vec::new();

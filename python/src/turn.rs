@@ -138,8 +138,8 @@ impl Drop for Turn {
     }
 }
 
-/// A thread that waits for a batch or for the end of a loader, until it is dropped: that waits for the end of a
-/// turn. If a sample waits for a loader of its own, its right is suspended meanwhile.
+/// A thread that waits for a batch or for the end of a loader, until it is dropped: that waits for the end
+/// of a turn. If a sample waits for a loader of its own, its right is suspended meanwhile.
 pub(crate) struct Waits {
     own: Own,
     /// Until when the end of a turn is awaited.

@@ -158,7 +158,7 @@ def call(function: str, path: Path, folder: Path, options: Mapping[str, Any]) ->
         return feedline.sounds(path, **options)
     if function == "chats":
         template = "{% for m in messages %}{{ m.content }}{% endfor %}"
-        return feedline.chats(path, folder / "tokenizer.json", template=template, learn="all", **options)
+        return feedline.chats(path, folder / "tokenizer", template=template, learn="all", **options)
     if function == "tokens":
         return feedline.tokens(path, 4, dtype="uint16", **options)
     opens: Callable[..., Any] = getattr(feedline, function)
@@ -177,7 +177,8 @@ def test_an_option_is_used_or_refused_by_every_kind_of_data(
     unlisted = [name for name in options if name not in ALWAYS[function] and name not in VALUES]
     assert not unlisted, f"{function} has options that the test does not know: {unlisted}"
     for kind, used in USES[function].items():
-        call(function, made[kind], tmp_path, {})
+        base: dict[str, Any] = {"split": "train"} if kind == "shards" else {}
+        call(function, made[kind], tmp_path, base)
         for name in options:
             for value in VALUES[name] if name in VALUES and name not in ALWAYS[function] else ():
                 shown = f"{function}({kind}, {name}={value!r})"
@@ -185,10 +186,10 @@ def test_an_option_is_used_or_refused_by_every_kind_of_data(
                     value = tmp_path
                 if name in used:
                     if value != {"a": 9}:
-                        call(function, made[kind], tmp_path, {name: value})
+                        call(function, made[kind], tmp_path, base | {name: value})
                     continue
                 with pytest.raises(feedline.Error) as refused:
-                    call(function, made[kind], tmp_path, {name: value})
+                    call(function, made[kind], tmp_path, base | {name: value})
                     pytest.fail(f"{shown} is taken and not used")
                 assert "OpenOptions" not in str(refused.value), shown
 

@@ -18,7 +18,6 @@ WAYS: list[dict[str, Any]] = [
     {"workers": 0},
     {"parallel": "threads", "workers": 2},
     {"parallel": "processes", "workers": 2},
-    {"parallel": "processes", "workers": 1},
 ]
 
 
@@ -49,25 +48,23 @@ def read(batches: Any) -> list[list[bytes]]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(8))
 def test_draws_are_the_same_in_threads_in_processes_and_after_a_resume(seed: int) -> None:
     chance = random.Random(1000 + seed)
     wanted = None
     for way in WAYS:
+        at = chance.randrange(1, 12)
         data, options = made(seed)
         options = {"batch_size": 8, "shuffle": 3, "framework": "numpy", "copy": True, **options, **way}
         with feedline.Loader(data, **options) as loader:
             found = [read(loader.epoch(epoch)) for epoch in (0, 1)]
-        wanted = wanted or found
-        assert found == wanted, way
-        assert found[0] != found[1]
-        at = chance.randrange(1, 12)
-        data, _ = made(seed)
-        with feedline.Loader(data, **options) as loader:
             begun = loader.epoch(0)
             for _ in range(at):
                 next(begun)
             state = loader.state_dict()
+        wanted = wanted or found
+        assert found == wanted, way
+        assert found[0] != found[1]
         data, _ = made(seed)
         with feedline.Loader(data, **options) as loader:
             loader.load_state_dict(state)
@@ -124,7 +121,7 @@ DRAWING: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS[:3])
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("what", DRAWING)
 def test_a_loop_draws_what_it_draws_without_a_loader(what: str, way: dict[str, Any]) -> None:
     wanted = numbers_of_a_loop(iter(range(100)))

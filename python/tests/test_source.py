@@ -349,10 +349,8 @@ def test_a_shard_that_uses_a_queue_of_its_own_is_read() -> None:
     import queue
 
     class Prefetched:
-        def __init__(self) -> None:
-            self.queue: Any = queue.Queue()
-
         def __iter__(self) -> Iterator[Any]:
+            self.queue: Any = queue.Queue()
             for number in range(20):
                 self.queue.put(number)
             while not self.queue.empty():

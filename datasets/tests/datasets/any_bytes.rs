@@ -45,9 +45,10 @@ fn read_all(path: &std::path::Path, limit: u64) {
 #[test]
 fn the_seeds_are_read() {
     let dir = tempfile::tempdir().unwrap();
-    // One of the archives lacks a member.
-    let options = OpenOptions { empty_members: true, ..OpenOptions::with_memory_limit(0) };
     for (name, bytes) in seeds().iter().filter(|(name, _)| *name != "x") {
+        // The archives lack a member.
+        let empty_members = name.ends_with("tar") || name.ends_with("tgz");
+        let options = OpenOptions { empty_members, ..OpenOptions::with_memory_limit(0) };
         let reader = open_with(write(dir.path(), name, bytes), &options).unwrap();
         assert!(!reader.is_empty(), "{name}");
     }

@@ -48,18 +48,6 @@ class States:
                 one.restore(state)
 
 
-def first_of(data: Any, own: Iterable[Any]) -> tuple[Any, float]:
-    """The first sample, which determines the fields, and its time in seconds. The generators keep their
-    state."""
-    before = States(own)
-    try:
-        start = monotonic()
-        first = data[0]
-        return first, monotonic() - start
-    finally:
-        before.restore()
-
-
 #: Reads samples; returns those before the first that fails, and its exception.
 Read = Callable[[Sequence[int]], "tuple[list[Any], BaseException | None]"]
 
@@ -117,6 +105,19 @@ def _seeding(read: Read, keys: Sequence[int], generators: Sequence[Any]) -> Read
     return seeded
 
 
+def first_of(data: Any, watch: Watch) -> tuple[Any, float]:
+    """The first sample, which determines the fields, and its time in seconds. The generators keep their
+    state; those that the sample draws from count as used."""
+    before = watch.states()
+    try:
+        start = monotonic()
+        first = data[0]
+        return first, monotonic() - start
+    finally:
+        watch.has_found(before)
+        before.restore()
+
+
 #: Held by the thread whose samples use generators of a data set, which other sets may have too. Reentrant,
 #: because a data set may read another one.
 _own_turn = threading.RLock()
@@ -150,6 +151,8 @@ class SharedWatch(Watch):
         self._suspect: _Suspect | None = None
         #: Whether the loop was found to draw from the generators instead of the samples.
         self._is_disturbed = False
+        #: Whether a line has said that the samples are read alone.
+        self._is_told = False
 
     def __reduce__(self) -> Any:
         return SharedWatch, ()
@@ -171,6 +174,10 @@ class SharedWatch(Watch):
     @property
     def _uses_globals(self) -> bool:
         return any(one not in self.own for one in self.used)
+
+    @property
+    def _drawn(self) -> str:
+        return " and ".join(one.name for one in self.used if one not in self.own)
 
     def read(self, read: Read, keys: Sequence[int], is_alone: bool) -> tuple[list[Any], BaseException | None]:
         """The first of as many samples as there are keys. ``is_alone`` says that no other thread draws meanwhile.
@@ -218,6 +225,13 @@ class SharedWatch(Watch):
             finally:
                 before.restore()
             if not has_found:
+                if self._uses_globals and not self._is_told:
+                    self._is_told = True
+                    _log.info(
+                        "samples draw from %s: threads read them while the loop waits for a batch; processes "
+                        "(workers=2) read ahead",
+                        self._drawn,
+                    )
                 return found
             if self._uses_globals and not had:
                 self._now_alone()
@@ -226,11 +240,6 @@ class SharedWatch(Watch):
         """The first draws from the global generators are found. If they were made while the loop ran, they are taken
         back, unless the loop has drawn since."""
         suspect, self._suspect = self._suspect, None
-        drawn = " and ".join(one.name for one in self.used if one not in self.own)
-        _log.info(
-            "samples draw from %s: threads read them while the loop waits for a batch; processes (workers=2) read ahead",
-            drawn,
-        )
         if suspect is None:
             return
         now = self.states()
@@ -243,7 +252,7 @@ class SharedWatch(Watch):
             _log.warning(
                 "samples began to draw from %s while the loop ran: what the loop has drawn since the last batch may "
                 "differ from a run without a loader; processes (workers=2) keep them apart",
-                drawn,
+                self._drawn,
             )
 
     def _beside(self, read: Read, keys: Sequence[int]) -> tuple[list[Any], BaseException | None]:

@@ -194,7 +194,7 @@ fn check_types(reader: &dyn Reader) -> feedline::Result<()> {
     Err(reader.path(0).map_or(error.clone(), |path| error.at_path(path)))
 }
 
-/// Refuses lists and objects of JSON Lines, which would be the bytes of their JSON. A tokenizer reads its text.
+/// Refuses lists and objects of JSON Lines, which would be the bytes of their JSON. A tokenizer reads that.
 fn check_no_json(reader: &dyn Reader, tokenized: Option<&str>) -> feedline::Result<()> {
     if reader.format() != "jsonl" {
         return Ok(());

@@ -2,9 +2,7 @@
 
 pub use feedline_core::internal::*;
 
-pub use crate::builder::{
-    either, lanes_use_cpu, replaying, sample_path, threads_per_worker, under_one_lock,
-};
+pub use crate::builder::{either, lanes_use_cpu, replaying, sample_path, threads_per_worker, under_one_lock};
 pub use crate::compute::{is_copied, read_in_place};
 pub use crate::decode::worker_count;
 pub use crate::host_loader::build_host_on;

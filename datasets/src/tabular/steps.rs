@@ -206,7 +206,7 @@ impl Steps {
     }
 }
 
-/// The steps by the names of columns and stacks. A table may have 20,000 columns, so a name is looked up once.
+/// The steps by the names of columns and stacks. A table may have 20,000 columns: a name is looked up once.
 pub(super) struct ByName<'a> {
     pub(super) stacks: HashMap<&'a str, &'a [String]>,
     /// The columns of all stacks.

@@ -121,7 +121,7 @@ pub(super) enum Lost {
     Ended,
     /// Something has stopped the worker, such as SIGSTOP.
     Stopped,
-    /// The worker has answered another request than the last one, so its rows may be those of another request.
+    /// The worker has answered another request than the last one, so its rows may be those of another.
     Confused,
 }
 

@@ -76,8 +76,8 @@ struct Worker {
     number: u64,
     free: Vec<Lane>,
     ends: Vec<Arc<End>>,
-    /// The number of workers in whose place it was started, one after another, that died while they loaded the
-    /// data.
+    /// The number of workers in whose place it was started, one after another, that died while they loaded
+    /// the data.
     failures: u32,
 }
 
@@ -433,8 +433,8 @@ impl Pool {
             }
             if failures == DEATHS {
                 let why = format!(
-                    "{DEATHS} worker processes died one after another while they loaded the data: the last one \
-                     {told}"
+                    "{DEATHS} worker processes died one after another while they loaded the data: the last \
+                     one {told}"
                 );
                 return Err(Error::new(ErrorKind::Sample, why).into());
             }

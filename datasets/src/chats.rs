@@ -362,8 +362,8 @@ impl Chats {
             return Ok(());
         }
         let why = format!(
-            "no conversation has a token to learn between {start:?} and {end:?}, so that all labels are -100: \
-             give texts that the template writes{}",
+            "no conversation has a token to learn between {start:?} and {end:?}, so that all labels are \
+             -100: give texts that the template writes{}",
             if self.options.max_tokens.is_some() { ", or a larger max_tokens" } else { "" }
         );
         Err(at_file(&*self.reader, 0, Error::new(ErrorKind::Config, why)))

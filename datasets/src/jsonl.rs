@@ -296,8 +296,8 @@ impl Scan {
         None
     }
 
-    /// Refuses a column if `f64` would round its values. `all` has the types that fit a key in the `len` lines
-    /// of all shards.
+    /// Refuses a column if `f64` would round its values. `all` has the types that fit a key in the `len`
+    /// lines of all shards.
     fn check_exact(&self, all: &dyn Fn(&str) -> Option<Seen>, len: u64, options: &ByName<'_>) -> Result<()> {
         for (key, own) in self.keys.iter().zip(&self.seen) {
             if options.stated(key).is_some() || !options.reads(key) {

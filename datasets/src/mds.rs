@@ -63,8 +63,8 @@ pub fn open_folder(folder: impl AsRef<Path>) -> Result<Shards> {
     }
     if let Some(first) = others.first() {
         let why = format!(
-            "{} of the folder's shards are not in the index, such as \"{}\": write the index again, or remove \
-             them",
+            "{} of the folder's shards are not in the index, such as \"{}\": write the index again, or \
+             remove them",
             others.len(),
             one_line(first)
         );

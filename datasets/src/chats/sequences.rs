@@ -253,8 +253,8 @@ fn between(text: &str, start: &str, end: &str, last: Last) -> Result<Vec<Range<u
                 return Err(Error::new(
                     ErrorKind::Sample,
                     format!(
-                        "answer {number} of the conversation has no {end:?} before {other}, so that tokens of \
-                         others would be learnt: give the text that ends an answer"
+                        "answer {number} of the conversation has no {end:?} before {other}, so that tokens \
+                         of others would be learnt: give the text that ends an answer"
                     ),
                 ));
             }

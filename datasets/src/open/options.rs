@@ -50,8 +50,8 @@ pub struct OpenOptions {
     pub masks: Vec<String>,
     /// How missing values in other columns of a table are read.
     pub nulls: Nulls,
-    /// Whether the first row of CSV names the columns. `None` decides by its cells, and refuses a row that may
-    /// be names as well as values. See `CsvOptions::header`.
+    /// Whether the first row of CSV names the columns. `None` decides by its cells, and refuses a row that
+    /// may be names as well as values. See `CsvOptions::header`.
     pub header: Option<bool>,
     /// Max bytes of a table's decoded rows in memory. Default: 512 MiB. If all rows fit and have one size,
     /// they are decoded once and copied from memory. For a larger table, Arrow and Parquet cache up to this

@@ -82,7 +82,8 @@ impl Remote {
     /// of `memory_limit`. Only gzip objects are.
     ///
     /// # Errors
-    /// As [`open_url`]. `Config` for an option that this kind of data does not use, other than `memory_limit`.
+    /// As [`open_url`]. `Config` for an option that this kind of data does not use, other than
+    /// `memory_limit`.
     pub fn open_with(&self, url: &str, options: &OpenOptions) -> Result<Box<dyn Reader>> {
         let reader = self.open_any(url, options)?;
         super::check_used(&*reader, options).map_err(|error| error.at_path(shown(url)))?;

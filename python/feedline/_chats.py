@@ -78,6 +78,8 @@ def chats(
         between = (learn[0], learn[1])
     elif learn not in ("marked", "all"):
         raise ConfigError(f'learn is {shown(learn)}: give "marked", "all", or the texts around an answer')
+    if of == "messages":
+        _options.unused("prompts that are texts", special_tokens=not special_tokens)
     steps = {
         "of": of,
         "between": between,

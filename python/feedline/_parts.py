@@ -62,7 +62,7 @@ def parts(
             clip_boxes=bool(clip_boxes),
         )
         if not given["points"]:
-            _options.unused("boxes or points", max_boxes=max_boxes is not None, beside=bool(given["beside"]))
+            _options.unused("boxes or points", max_boxes=max_boxes is not None)
     if not any(given.values()) and boxes is None and annotations is None and not moves:
         return None
     if boxes is not None:

@@ -45,7 +45,7 @@ VALUES: dict[str, list[Any]] = {
     "min_size": [2.0],
     "clip_boxes": [True],
     "max_boxes": [3],
-    "beside": ["label"],
+    "one_based": [True],
     "crop_at": ["center"],
     "messages": ["other"],
     "tools": ["other"],
@@ -68,11 +68,11 @@ ALWAYS: dict[str, set[str]] = {
     },
     "images": {
         *("transforms", "field", "channels_first", "scaled_decode", "decode", "mode", "annotations", "mask"),
-        *("depth", "boxes", "points", "moves", "views"),
+        *("depth", "boxes", "points", "moves", "views", "beside"),
     },
     "sounds": {"rate", "channels", "crop", "mel", "max_seconds", "field", "text", "tokenizer", "beside"},
     "chats": {
-        *("of", "learn", "template", "context", "add_generation_prompt", "max_tokens", "today"),
+        *("of", "learn", "template", "context", "add_generation_prompt", "max_tokens", "today", "special_tokens"),
     },
     "tokens": {"window", "dtype", "stride", "separator", "memory_limit"},
 }

@@ -28,7 +28,13 @@ enum Found {
 /// Reads the table once, if a step needs it. Only the rows `on` count, except in lists that cover all rows.
 pub(super) fn fit(reader: &dyn Reader, plan: &Plan, on: Option<&FitOn>) -> Result<Description> {
     let mut found: Vec<_> = plan.columns.iter().map(wanted).collect();
-    on.map_or(Ok(()), |on| on.check(reader.len()))?;
+    if let Some(on) = on {
+        on.check(reader.len())?;
+        if !plan.is_fitted() {
+            let why = "fit_on names rows, and no step has a mean or a list of their values: leave it out";
+            return Err(refuse(why.into()));
+        }
+    }
     let decides = on.and_then(FitOn::column);
     let decides = decides.and_then(|name| plan.columns.iter().find(|column| column.name == name));
     let mut fitted_rows = 0;

@@ -357,10 +357,6 @@ impl Table {
             found.check_fit_on(Some(on)).and(is_of).map_err(|error| error.at_path(path))?;
         }
         let plan = Plan::new(&steps, &*reader, found.as_ref()).map_err(at)?;
-        if steps.fit_on.is_some() && !plan.is_fitted() {
-            let why = "fit_on names rows, and no step has a mean or a list of their values: leave it out";
-            return Err(at(refuse(why.into())));
-        }
         if found.is_none() {
             found = Some(fit::fit(&*reader, &plan, steps.fit_on.as_ref()).map_err(at)?);
             if let (Some(path), Some(found)) = (&saved, &found) {

@@ -281,7 +281,7 @@ def test_negatives_are_no_items_of_a_list_that_is_cut(tmp_path: Path) -> None:
         for part in (data, train, val, data.subset([3, 0]), data.skip(1), data.cached(1 << 20), data.repeat(2)):
             rows = {int(row["id"]) for row in part}
             assert drawn(part) == {row: wanted[row] for row in rows}
-        mapped = data.map(lambda row: row)
+        mapped = data.map(lambda row: row, max_length={"history": 5})
         if cut:
             with pytest.raises(feedline.ConfigError, match="call negatives first, and map afterwards"):
                 mapped.negatives("history", 1, 8)

@@ -252,9 +252,9 @@ impl Dataset for OwnData {
         epoch: u64,
         _to: &mut dyn FnMut(&[u8]),
     ) -> Result<(), ReadError> {
-        let Some(mapped) = self.mapped.as_ref().filter(|mapped| id < mapped.len()) else { return Ok(()) };
+        let Some(mapped) = self.mapped.as_deref().filter(|mapped| id < (**mapped).len()) else { return Ok(()) };
         let name = self.spec.fields().get(field).map_or("", |field| field.name());
-        internal::check_whole(&**mapped, name, id, epoch)
+        internal::check_whole(mapped, name, id, epoch)
     }
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {

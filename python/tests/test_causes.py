@@ -125,7 +125,8 @@ def test_workers_that_die_later_while_they_load_the_data_are_an_error(tmp_path: 
         next(batches)
         os.kill(max(workers()), 9)
         with pytest.raises(feedline.Error, match="died one after another while they loaded the data"):
-            list(batches)
+            for batch in batches:
+                del batch
 
 
 @pytest.mark.parametrize("options", [{}, {"map_batch": cause_sets.doubled}, {"collate_fn": list}])

@@ -169,8 +169,9 @@ def test_a_set_that_cannot_be_sent_is_named_before_anything_starts(
 
 
 def test_a_set_that_cannot_be_loaded_is_an_error_of_the_loader() -> None:
-    with pytest.raises(OSError, match="the disk is not here"):
+    with pytest.raises(feedline.ConfigError, match="cannot load the data: OSError: the disk is not here") as raised:
         feedline.Loader(own_sets.NotLoaded(), 5, workers=2)
+    assert isinstance(raised.value.__cause__, OSError)
 
 
 def test_a_gpu_is_refused_with_the_reason() -> None:

@@ -113,11 +113,11 @@ class Server:
             self._close()
             told = str(error) if isinstance(error, _Stopped) else _told(process.returncode if process else None)
             raise Error(f"the fork server of the worker processes {told} while it imported modules") from None
-        error = answer["error"]
+        why = answer["error"]
         if answer["is_unguarded"]:
             raise NoGuard(self._path)
-        if error is not None:
-            raise ConfigError(f"a worker process cannot import the main script:\n{error}")
+        if why is not None:
+            raise ConfigError(f"a worker process cannot import the main script:\n{why}")
 
     def start_worker(self, files: list[int], own: list[int]) -> int:
         """Starts a worker over sockets and blocks; ``own`` are this process's ends. Returns its process id."""

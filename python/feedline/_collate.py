@@ -16,7 +16,7 @@ import numpy as np
 from ._columns import Columns, Shared
 from ._errors import ConfigError
 from ._memory import frozen, sharing
-from ._own import Reader, Stacked, attributes_of, check_random_access, others
+from ._own import ALONE, Reader, Stacked, attributes_of, check_random_access, how_next, others
 from ._values import as_array
 from ._workers.seeds import NotAlone, Read, SharedWatch
 
@@ -103,6 +103,7 @@ class Collating(Reader):
         finally:
             self._watch.has_found(before)
             before.restore()
+        self._check_first()
         self.first_seconds = (monotonic() - start) / 3
         #: The nesting of the fields in the function's result.
         self.nest = nest_of(two)
@@ -181,7 +182,7 @@ class Collating(Reader):
         shared = sharing([*samples, self._first]) - {len(samples)}
         if shared and (self._watch.is_random or not self.are_right(samples, shared, read)):
             self.copies = True
-            raise Shared(shared)
+            raise Shared(shared, len(samples))
 
     def read_whole(
         self, ids: Sequence[int], draws: Sequence[tuple[int, int]] | None, keys: Sequence[int], by: _By | None
@@ -212,22 +213,22 @@ class Collating(Reader):
         ids: Sequence[int],
         draws: Sequence[tuple[int, int]] | None,
         keys: Sequence[int] | None,
-        is_alone: bool,
+        how: int,
     ) -> Stacked:
         """As every reader's, for a whole batch."""
 
         def by(read: Read, keys: Sequence[int]) -> tuple[list[Any], BaseException | None]:
-            return self._watch.read(read, keys, is_alone)
+            return self._watch.read(read, keys, how == ALONE)
 
         try:
             none = [0] * len(ids)
             rows, error = self.read_whole(ids, draws, keys or none, None if keys is None else by)
         except NotAlone:
-            return 0, [], None, True, True
-        self._watch.end(is_alone)
+            return 0, [], None, True, ALONE
+        self._watch.end(how == ALONE)
         # The rows of a result are parts of its arrays.
         rows, fields, error = self._fields(rows, error, True)
-        return len(rows), fields, error, self._watch.is_random, self._watch.is_alone
+        return len(rows), fields, error, self._watch.is_random, how_next(self._watch)
 
 
 class _Batch:

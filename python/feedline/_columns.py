@@ -79,10 +79,10 @@ class Misfit(ValueError):
 class Shared(Exception):
     """Samples that share memory: it may have been written between the reads of the first and the last of them."""
 
-    def __init__(self, positions: set[int]) -> None:
+    def __init__(self, positions: set[int], count: int) -> None:
         super().__init__("samples share memory")
-        #: Their indices in the list of samples.
-        self.positions = positions
+        #: Their indices in the list of samples; whether the first sample of all is one of them.
+        self.positions, self.with_first = positions - {count}, count in positions
 
 
 class Columns:
@@ -191,7 +191,7 @@ class Columns:
         numbers = [None] * len(self._groups) if not any(self._numbers) else self._packed_numbers(samples)
         if all(one is not None for one in numbers):
             if shared:
-                raise Shared(shared)
+                raise Shared(shared, len(samples))
             return [(column, values) for (column, _), values in zip(self._groups, numbers, strict=True)]
         checked: dict[int, Any] = {}
         misfits = []
@@ -207,7 +207,7 @@ class Columns:
                 held = self._first[1 + place : 2 + place]
                 shared |= self._columns[place].shared(split[place], checked[place], held)
         if shared:
-            raise Shared(shared)
+            raise Shared(shared, len(samples))
         if misfits:
             raise min(misfits, key=attrgetter("position"))
         columns = []
@@ -226,7 +226,7 @@ class Columns:
         every = [*samples, *self._first[:1]]
         if len(set(map(id, every))) == len(every):
             return set()
-        return _memory.sharing(every) - {len(samples)}
+        return _memory.sharing(every)
 
     def _packed_numbers(self, samples: Sequence[Any]) -> list[Array | None]:
         """The values of each column of numbers that are packed at once; ``None`` for the others."""
@@ -302,7 +302,7 @@ class _Column:
         self.shape = tuple(field[2])
 
     def shared(self, values: Sequence[Any], checked: Any, held: Sequence[Any]) -> set[int]:
-        """The positions of values that share memory with another one, or with those ``held``."""
+        """The positions of values that share memory with another one, or with those ``held``, which come after them."""
         kind = type(values[0]) if values else int
         if kind in _memory.FIXED and isinstance(checked, np.ndarray):
             return set()
@@ -312,7 +312,7 @@ class _Column:
             found = set(_memory.shared_rows(every, self.row_bytes, self.dtype.itemsize))
         else:
             found = _memory.sharing(every)
-        return found - {len(values)}
+        return found
 
     def _arrays(self, values: Sequence[Any], fit: Callable[[Array], str | None]) -> list[Array]:
         """The values one by one."""

@@ -35,8 +35,18 @@ _LOOKED_AT = 100
 
 
 #: The number of samples read, the rows of each field, the exception of the next sample, whether the samples
-#: draw random numbers, and whether they must be read alone: these ones again, if there are none.
-Stacked = tuple[int, "list[Packed]", "BaseException | None", bool, bool]
+#: draw random numbers, and how they are read from now on: these ones again, if there are none.
+Stacked = tuple[int, "list[Packed]", "BaseException | None", bool, int]
+
+
+#: How samples are read: beside other threads; while no other thread reads; and while the loop waits, too. As in
+#: `src/turn.rs`.
+BESIDE, ALONE_IN_THREADS, ALONE = 0, 1, 2
+
+
+def how_next(watch: SharedWatch) -> int:
+    """How the next samples are read."""
+    return ALONE if watch.is_alone else BESIDE
 
 
 def fingerprint_of(data: Any) -> int | None:
@@ -113,6 +123,10 @@ class Reader:
         self.columns = Columns(first, max_length, lambda: others(lambda index: data[index], 1, len(data), self.generators))
         self.is_tuple, self.fields = self.columns.is_tuple, self.columns.fields
         self.places = self.columns.places
+
+    def _check_first(self) -> None:
+        """Whether another sample has changed the first one."""
+        self.copies = self._fills = not same(self._first, self._first_copy)
 
     def __getstate__(self) -> dict[str, Any]:
         # A worker process has memory of its own.
@@ -255,10 +269,10 @@ class Reader:
         ids: Sequence[int],
         draws: Sequence[tuple[int, int]] | None,
         keys: Sequence[int] | None,
-        is_alone: bool,
+        how: int,
     ) -> Stacked:
-        """Some of the samples. The random generators that they use are seeded from ``keys``, unless there are none.
-        ``is_alone`` says that nothing else draws from those of the process meanwhile.
+        """Some of the samples. The random generators that they use are seeded from ``keys``, unless there are
+        none. ``how`` is `BESIDE`, `ALONE_IN_THREADS` or `ALONE`.
         """
 
         def read(which: Sequence[int]) -> tuple[list[Any], BaseException | None]:
@@ -268,24 +282,27 @@ class Reader:
             return self.samples([ids[index] for index in which], chosen)
 
         def seeded() -> tuple[list[Any], BaseException | None]:
-            return self.samples(ids, draws) if keys is None else self._watch.read(read, keys, is_alone)
+            return self.samples(ids, draws) if keys is None else self._watch.read(read, keys, how == ALONE)
 
         try:
             samples, error = seeded()
             try:
                 samples, fields, error = self._fields(samples, error, self.copies)
             except Shared as shared:
-                again = read if keys is None else self._watch.again(read, keys, is_alone)
+                again = read if keys is None else self._watch.again(read, keys, how == ALONE)
+                is_sure = keys is None or how != BESIDE
+                if not is_sure and shared.with_first:
+                    # Another thread may be filling the same memory.
+                    return 0, [], None, self._watch.is_random, ALONE_IN_THREADS
                 if not self.are_right(samples, shared.positions, again):
-                    if keys is not None and not is_alone:
-                        # Another thread may be filling the same memory.
-                        return 0, [], None, self._watch.is_random, True
+                    if not is_sure:
+                        return 0, [], None, self._watch.is_random, ALONE_IN_THREADS
                     samples, error = seeded()
                 samples, fields, error = self._fields(samples, error, True)
         except NotAlone:
-            return 0, [], None, True, True
-        self._watch.end(is_alone)
-        return len(samples), fields, error, self._watch.is_random, self._watch.is_alone
+            return 0, [], None, True, ALONE
+        self._watch.end(how == ALONE)
+        return len(samples), fields, error, self._watch.is_random, how_next(self._watch)
 
     def _fields(
         self, samples: list[Any], error: BaseException | None, are_apart: bool
@@ -432,10 +449,10 @@ class Hook:
         return [("map_batch", self.function)]
 
     def __call__(
-        self, columns: list[bytes], rows: int, key: int, is_alone: bool
-    ) -> tuple[list[tuple[int, int, Any]] | None, bool]:
+        self, columns: list[bytes], rows: int, key: int, how: int
+    ) -> tuple[list[tuple[int, int, Any]] | None, int]:
         """Calls the function in a thread of this process. Returns the address, the bytes and the array of each
-        column, and whether it must be called alone; no columns if this call must.
+        column, and how it is called from now on; no columns if this call is one of those.
         """
 
         def read(_: Sequence[int]) -> tuple[list[Any], BaseException | None]:
@@ -454,14 +471,14 @@ class Hook:
                 return [[array.copy() for array in arrays] for arrays in found], error
 
         try:
-            found, error = self._watch.read(read, [key], is_alone)
+            found, error = self._watch.read(read, [key], how == ALONE)
         except NotAlone:
-            return None, True
-        self._watch.end(is_alone)
+            return None, ALONE
+        self._watch.end(how == ALONE)
         if error is not None:
             raise error
         arrays = [(array.__array_interface__["data"][0], array.nbytes, array) for array in found[0]]
-        return arrays, self._watch.is_alone
+        return arrays, how_next(self._watch)
 
     @property
     def generators(self) -> list[Any]:

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Instant;
 
 use feedline::batch::FilledBatch;
@@ -19,7 +19,7 @@ use crate::error::Raised;
 use crate::interpreter::{attach, is_worker, may_go_on};
 use crate::placed::{Placed, Whole};
 use crate::processes::{Processes, ReadBy, Reading};
-use crate::turn::Turn;
+use crate::turn::{ALONE, ALONE_IN_THREADS, Turn};
 
 /// A field: its name, its dtype, the shape of a row or of an item, and the max items if it is ragged.
 pub(crate) type FieldOf = (String, String, Vec<usize>, Option<usize>);
@@ -66,8 +66,9 @@ pub(crate) struct OwnData {
     pub(crate) mapped: Option<Arc<dyn Dataset>>,
     /// Whether the global random generators are seeded before each sample.
     is_seeded: bool,
-    /// Whether threads read the set alone: it draws from the generators of this process.
-    is_alone: AtomicBool,
+    /// How threads read the set. The first call is alone in threads, and shows whether the set fills the
+    /// memory of its samples anew.
+    how: AtomicU8,
     /// The processes that read the set instead of this process.
     read_by: Arc<ReadBy>,
 }
@@ -84,8 +85,8 @@ struct Stacked {
     error: Option<ReadError>,
     /// Whether the set draws random numbers.
     is_random: bool,
-    /// Whether it must be read alone, from now on; and these samples again, if there are none.
-    is_alone: bool,
+    /// How it is read from now on; and these samples again, if there are none.
+    how: u8,
     /// The right to read, until the rows are copied.
     _turn: Option<Turn>,
 }
@@ -101,7 +102,7 @@ enum Column {
 }
 
 /// What `read_many` returns.
-type Read<'py> = (usize, Vec<Column>, Option<Bound<'py, PyAny>>, bool, bool);
+type Read<'py> = (usize, Vec<Column>, Option<Bound<'py, PyAny>>, bool, u8);
 
 impl OwnData {
     pub(crate) fn new(
@@ -123,7 +124,7 @@ impl OwnData {
             varies,
             mapped,
             is_seeded,
-            is_alone: AtomicBool::new(false),
+            how: AtomicU8::new(ALONE_IN_THREADS),
             read_by,
         };
         Ok(set)
@@ -153,26 +154,26 @@ impl OwnData {
         let draws: Option<Vec<_>> = self.varies.then(|| keys.iter().map(|&key| (epoch, key)).collect());
         let inside = InSample::enter();
         let keys = (self.is_seeded && is_worker() && inside.is_outermost).then(|| keys.to_vec());
-        let mut is_alone = keys.is_some() && self.is_alone.load(Ordering::Relaxed);
+        let mut how = self.how.load(Ordering::Relaxed);
         loop {
-            let turn = keys.is_some().then(|| Turn::new(is_alone, context)).transpose()?;
+            let turn = keys.is_some().then(|| Turn::new(how, context)).transpose()?;
             let mut stacked = attach(|py| {
                 let raised = |error| -> ReadError { Raised::new(py, error).into() };
-                let arguments = (ids.to_vec(), draws.clone(), keys.clone(), is_alone);
+                let arguments = (ids.to_vec(), draws.clone(), keys.clone(), how);
                 let read = self.reader.bind(py).call_method1(intern!(py, "read_many"), arguments);
-                let (count, fields, error, is_random, is_alone): Read<'_> =
+                let (count, fields, error, is_random, how): Read<'_> =
                     read.and_then(|read| read.extract()).map_err(raised)?;
                 let error = error.map(|error| raised(PyErr::from_value(error)));
-                Ok(Stacked { count, fields, error, is_random, is_alone, _turn: None })
+                Ok(Stacked { count, fields, error, is_random, how, _turn: None })
             })?;
-            if is_alone || !stacked.is_alone || stacked.count > 0 || stacked.error.is_some() {
+            if stacked.count > 0 || stacked.error.is_some() || stacked.how <= how {
                 if keys.is_some() {
-                    self.is_alone.store(stacked.is_alone, Ordering::Relaxed);
+                    self.how.store(stacked.how, Ordering::Relaxed);
                 }
                 stacked._turn = turn;
                 return Ok(stacked);
             }
-            is_alone = true;
+            how = stacked.how;
         }
     }
 
@@ -252,7 +253,9 @@ impl Dataset for OwnData {
         epoch: u64,
         _to: &mut dyn FnMut(&[u8]),
     ) -> Result<(), ReadError> {
-        let Some(mapped) = self.mapped.as_deref().filter(|mapped| id < (**mapped).len()) else { return Ok(()) };
+        let Some(mapped) = self.mapped.as_deref().filter(|mapped| id < (**mapped).len()) else {
+            return Ok(());
+        };
         let name = self.spec.fields().get(field).map_or("", |field| field.name());
         internal::check_whole(mapped, name, id, epoch)
     }
@@ -336,8 +339,8 @@ impl Drop for InSample {
 #[pyclass(frozen, module = "feedline._feedline")]
 pub(crate) struct MapBatch {
     hook: Py<PyAny>,
-    /// As of a data set; also for the first call, before which nothing is known of it.
-    is_alone: AtomicBool,
+    /// How threads call it. Nothing is known of it before its first call.
+    how: AtomicU8,
     /// The processes that call the function instead of this process.
     read_by: Arc<ReadBy>,
 }
@@ -346,7 +349,7 @@ pub(crate) struct MapBatch {
 impl MapBatch {
     #[new]
     fn new(hook: Py<PyAny>) -> Self {
-        Self { hook, is_alone: AtomicBool::new(true), read_by: Arc::default() }
+        Self { hook, how: AtomicU8::new(ALONE), read_by: Arc::default() }
     }
 
     /// Registers a loader whose function is called by `count` of the `new` processes. These processes know
@@ -369,21 +372,21 @@ impl MapBatch {
             fields.filter(|(_, field)| field.as_ragged().is_none()).map(|(index, _)| index).collect()
         };
         let rows = batch.len();
-        let mut is_alone = self.is_alone.load(Ordering::Relaxed);
+        let mut how = self.how.load(Ordering::Relaxed);
         let changed = loop {
-            let _turn = Turn::new(is_alone, context)?;
-            let (changed, must_be): (Option<Vec<Whole>>, bool) = attach(|py| {
+            let _turn = Turn::new(how, context)?;
+            let (changed, next): (Option<Vec<Whole>>, u8) = attach(|py| {
                 let raised = |error| -> ReadError { Raised::new(py, error).into() };
                 let columns: Vec<_> =
                     fixed.iter().map(|&index| PyBytes::new(py, batch.rows().column_mut(index))).collect();
-                let changed = self.hook.bind(py).call1((columns, rows, key, is_alone)).map_err(raised)?;
+                let changed = self.hook.bind(py).call1((columns, rows, key, how)).map_err(raised)?;
                 changed.extract().map_err(raised)
             })?;
             if let Some(changed) = changed {
-                self.is_alone.store(must_be, Ordering::Relaxed);
+                self.how.store(next, Ordering::Relaxed);
                 break changed;
             }
-            is_alone = true;
+            how = next;
         };
         for (&index, array) in fixed.iter().zip(&changed) {
             if !array.copy(batch.rows().column_mut(index)) {

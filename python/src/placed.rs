@@ -72,8 +72,7 @@ impl Array {
         let (mut start, mut end) = (self.data.addr() as isize, self.data.addr() as isize + item as isize);
         let mut step = 0;
         for dimension in 0..self.dimensions as usize {
-            // SAFETY: an array has as many extents and strides as dimensions.
-            let (count, stride) = unsafe { (*self.shape.add(dimension), *self.strides.add(dimension)) };
+            let (count, stride) = (at(self.shape, dimension), at(self.strides, dimension));
             if count == 0 {
                 return None;
             }
@@ -89,6 +88,13 @@ impl Array {
         }
         Some((start..end, step))
     }
+}
+
+/// An extent or a stride of an array, which has as many as dimensions.
+fn at(numbers: *const isize, dimension: usize) -> isize {
+    let number = numbers.wrapping_add(dimension);
+    // SAFETY: `span` asks for those of dimensions that the array has.
+    unsafe { *number }
 }
 
 fn divisor(one: isize, other: isize) -> isize {

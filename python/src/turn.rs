@@ -25,7 +25,7 @@ struct State {
     waiting: usize,
     /// Those of them that have one, and wait for the end of the turns.
     leaving: usize,
-    /// Turns, also those that wait for a loader of their own.
+    /// Turns while a loop waits, also those that wait for a loader of their own.
     turns: usize,
     /// Whether a turn reads.
     is_taken: bool,
@@ -48,7 +48,16 @@ thread_local! {
 enum Own {
     Nothing,
     Reads,
-    Turn,
+    Turn(Alone),
+}
+
+/// What else may go on while a thread reads.
+#[derive(Clone, Copy, PartialEq)]
+enum Alone {
+    /// The loop.
+    InThreads,
+    /// Nothing: the loop waits.
+    InProcess,
 }
 
 fn lock() -> MutexGuard<'static, State> {
@@ -62,20 +71,28 @@ fn wait(state: MutexGuard<'static, State>) -> MutexGuard<'static, State> {
 /// The right to read samples, until it is dropped. A thread that has one gets others that do nothing.
 pub(crate) struct Turn(Own);
 
+/// Reads beside other threads.
+pub(crate) const BESIDE: u8 = 0;
+/// Reads while no other thread does.
+pub(crate) const ALONE_IN_THREADS: u8 = 1;
+/// Reads while no other thread does, and a loop waits for a batch.
+pub(crate) const ALONE: u8 = 2;
+
 impl Turn {
-    /// The right to read alone, or beside other threads.
+    /// The right to read in one of the ways above. Waits for it.
     ///
     /// # Errors
     /// Once the loader ends.
-    pub(crate) fn new(is_alone: bool, context: &Context) -> Result<Self, ReadError> {
-        if is_alone { Self::alone(context) } else { Self::beside(context) }
+    pub(crate) fn new(how: u8, context: &Context) -> Result<Self, ReadError> {
+        match how {
+            _ if OWN.get() != Own::Nothing => Ok(Self(Own::Nothing)),
+            BESIDE => Self::beside(context),
+            ALONE_IN_THREADS => Self::alone(Alone::InThreads, context),
+            _ => Self::alone(Alone::InProcess, context),
+        }
     }
 
-    /// The right to read beside other threads. Waits for the end of a turn.
     fn beside(context: &Context) -> Result<Self, ReadError> {
-        if OWN.get() != Own::Nothing {
-            return Ok(Self(Own::Nothing));
-        }
         let mut state = lock();
         while state.is_taken || state.next > 0 {
             may_go_on(context)?;
@@ -86,15 +103,12 @@ impl Turn {
         Ok(Self(Own::Reads))
     }
 
-    /// The right to read alone. Waits until a loop waits for a batch, and no other thread reads.
-    fn alone(context: &Context) -> Result<Self, ReadError> {
-        if OWN.get() != Own::Nothing {
-            return Ok(Self(Own::Nothing));
-        }
+    fn alone(alone: Alone, context: &Context) -> Result<Self, ReadError> {
         let mut state = lock();
         let mut is_next = false;
         loop {
-            let is_open = state.waiting > 0 && state.leaving == 0 && !state.is_taken;
+            let does_loop_wait = state.waiting > 0 && state.leaving == 0;
+            let is_open = !state.is_taken && (alone == Alone::InThreads || does_loop_wait);
             if is_open && state.readers == 0 {
                 break;
             }
@@ -113,10 +127,10 @@ impl Turn {
             state = wait(state);
         }
         state.next -= usize::from(is_next);
-        state.turns += 1;
+        state.turns += usize::from(alone == Alone::InProcess);
         state.is_taken = true;
-        OWN.set(Own::Turn);
-        Ok(Self(Own::Turn))
+        OWN.set(Own::Turn(alone));
+        Ok(Self(Own::Turn(alone)))
     }
 }
 
@@ -127,8 +141,8 @@ impl Drop for Turn {
         }
         OWN.set(Own::Nothing);
         let mut state = lock();
-        if self.0 == Own::Turn {
-            state.turns -= 1;
+        if let Own::Turn(alone) = self.0 {
+            state.turns -= usize::from(alone == Alone::InProcess);
             state.is_taken = false;
         } else {
             state.readers -= 1;
@@ -152,7 +166,7 @@ impl Waits {
         let mut state = lock();
         state.waiting += 1;
         match own {
-            Own::Turn => state.is_taken = false,
+            Own::Turn(_) => state.is_taken = false,
             Own::Reads => state.readers -= 1,
             Own::Nothing => {}
         }
@@ -179,7 +193,7 @@ impl Drop for Waits {
                 }
                 state.leaving -= 1;
             }
-            Own::Turn => {
+            Own::Turn(_) => {
                 while state.is_taken {
                     state = wait(state);
                 }

@@ -69,7 +69,8 @@ fn kinds(dir: &Path) -> Vec<(&'static str, Opens, &'static [&'static str])> {
     let picture = png(1, 8, 0, &[0, 7]);
     let a_csv = put("a.csv", table);
     pack(&*open(&a_csv).unwrap(), dir.join("a.arrow"), PackOptions::default(), |_| ()).unwrap();
-    pack(&*open(&a_csv).unwrap(), dir.join("packed"), PackOptions::default(), |_| ()).unwrap();
+    let options = PackOptions { shard_bytes: Some(1 << 20) };
+    pack(&*open(&a_csv).unwrap(), dir.join("packed"), options, |_| ()).unwrap();
     let parquet = dir.join("a.parquet");
     crate::wide_tables::parquet(&parquet, &["a"], 2);
     for set in ["train", "test", "validation"] {

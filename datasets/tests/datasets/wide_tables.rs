@@ -90,8 +90,8 @@ fn twenty_thousand_columns_are_one_field_in_every_format() {
         let start = cpu_time();
         let what = path.display();
         assert_eq!(open(&path).unwrap().schema().fields().len(), COLUMNS, "{what}");
-        let all = Some(names.iter().map(|name| name.to_string()).collect::<Vec<_>>());
-        let asked = OpenOptions { columns: all.clone(), masks: all.unwrap(), ..Default::default() };
+        let all: Vec<String> = names.iter().map(|name| name.to_string()).collect();
+        let asked = OpenOptions { columns: Some(all.clone()), masks: all, ..Default::default() };
         assert_eq!(open_with(&path, &asked).unwrap().schema().fields().len(), 2 * COLUMNS, "{what}");
         let table = || Table::open(&path).stack("x", names.iter().copied());
         let data = table().build().unwrap();

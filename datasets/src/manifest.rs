@@ -139,7 +139,15 @@ pub(crate) fn open_files(path: &Path, options: &ManifestOptions, holds: Holds) -
 /// Opens the data at `path`. The labels of a CSV file are texts if one of them is a code such as `007`: as
 /// numbers, `007` and `7` would be one class.
 fn open_rows(path: &Path, options: &ManifestOptions, holds: Holds) -> Result<Box<dyn Reader>> {
-    let rows = open_any(path, &options.open)?;
+    let mut open = options.open.clone();
+    let rows = match open_any(path, &open) {
+        Err(error) if open.header.is_none() => {
+            // A manifest has a row of names, and `check_header` finds those that lack it.
+            open.header = Some(true);
+            open_any(path, &open).map_err(|_| error)?
+        }
+        opened => opened?,
+    };
     let fields = rows.schema().fields();
     let label = (rows.format() == "csv")
         .then(|| choose_files(&*rows, &options.files, holds).ok())
@@ -147,7 +155,6 @@ fn open_rows(path: &Path, options: &ManifestOptions, holds: Holds) -> Result<Box
         .and_then(|files| columns::label_of(fields, &files, options.label.as_deref(), holds).ok()?)
         .filter(|&label| matches!(fields[label].element, ElementType::Number(DType::I64) | ElementType::U64));
     let Some(label) = label.map(|label| fields[label].name.clone()) else { return Ok(rows) };
-    let mut open = options.open.clone();
     // The numbers of this file may be codes of the training set, if that has a class such as `007`.
     let is_code = |class: &String| class.parse::<u64>().is_ok_and(|number| number.to_string() != *class);
     if open.types.iter().any(|(name, _)| *name == label) {

@@ -356,7 +356,7 @@ class Loader:
             return self._begin(epoch)
 
     def _begin(self, epoch: int, goes_on: bool = False) -> Epoch:
-        self._refuse_other_thread()
+        self._refuse_other_thread("epoch")
         if self._is_resumed and self._current is not None and epoch == self._current.epoch:
             run = _Run(epoch, self._current.steps, self._current.first)
         else:
@@ -371,8 +371,9 @@ class Loader:
         run.iterator = weakref.ref(begun)
         return begun
 
-    def _refuse_other_thread(self) -> None:
+    def _refuse_other_thread(self, call: str) -> None:
         if self._current is not None and self._current.is_used_elsewhere():
+            self._inner.check_thread(call)
             raise RuntimeError(
                 f"another thread is within epoch {self._current.epoch} of this loader, and a loader has one epoch at "
                 "a time: make a loader for each thread, or drop that thread's iterator first"
@@ -499,7 +500,7 @@ class Loader:
         except (KeyError, TypeError, ValueError) as error:
             raise StateError(f"the state is damaged: {error!r}; load another one") from None
         with self._begins:
-            self._refuse_other_thread()
+            self._refuse_other_thread("load_state_dict")
             self._leave_epoch()
             steps = self._inner.resume(cursor, epoch, step, bad_samples)
             self._is_resumed, self._has_delivered = True, False

@@ -6,6 +6,7 @@ only, so that a worker process can import it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -119,12 +120,16 @@ def _check_whole(name: str, value: Any) -> None:
 
 
 def _is_masked(value: Any) -> bool:
+    # Without the module there are none, and NumPy imports it when it is first used.
+    masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
+    return masked is not None and _has(value, masked)
+
+
+def _has(value: Any, masked: type) -> bool:
     if isinstance(value, (list, tuple)):
         kinds = set(map(type, value))
-        return any(issubclass(kind, (list, tuple, np.ma.MaskedArray)) for kind in kinds) and any(
-            map(_is_masked, value)
-        )
-    return isinstance(value, np.ma.MaskedArray)
+        return any(issubclass(kind, (list, tuple, masked)) for kind in kinds) and any(_has(one, masked) for one in value)
+    return isinstance(value, masked)
 
 
 def _has_lost(value: Sequence[Any], array: Array) -> bool:

@@ -108,6 +108,11 @@ impl Loader {
         })
     }
 
+    /// Fails if `call` comes from a thread that reads samples for the epoch.
+    fn check_thread(&self, py: Python<'_>, call: &str) -> PyResult<()> {
+        self.with_state(py, |state| state.check_thread(call))
+    }
+
     /// Begins `epoch`, and returns its number of steps.
     fn begin(&self, py: Python<'_>, epoch: u64) -> PyResult<Option<u64>> {
         let steps = while_waiting(py, || self.with_state(py, |state| state.begin(Start::Epoch(epoch))))?;

@@ -109,7 +109,7 @@ impl State {
     }
 
     /// Refuses `call` on a worker of the loader while the epoch can still continue.
-    fn check_thread(&self, call: &str) -> Result<()> {
+    pub(crate) fn check_thread(&self, call: &str) -> Result<()> {
         match self {
             Self::Running(running, _) => running.with_dependent(|_, epoch| check_thread(epoch, call)),
             _ => Ok(()),

@@ -153,6 +153,8 @@ def stacked(samples: list[Any]) -> Any:
 
 LIMITED = """
 import os, resource, sys, cause_sets, feedline
+# Here the first sample is read, whose exceptions are the user's own.
+data = feedline.Data(cause_sets.Wide())
 name, value, parallel = getattr(resource, sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 if name == resource.RLIMIT_NOFILE:
     value += max(map(int, os.listdir("/proc/self/fd")))
@@ -160,7 +162,7 @@ if name == resource.RLIMIT_AS:
     value += int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(name, (value, resource.getrlimit(name)[1]))
 try:
-    with feedline.Loader(cause_sets.Wide(), 8, framework="numpy", workers=3, parallel=parallel) as loader:
+    with feedline.Loader(data, 8, framework="numpy", workers=3, parallel=parallel) as loader:
         print(sum(batch.rows for batch in loader), "rows")
 except feedline.Error as error:
     print(type(error).__name__, error)

@@ -200,6 +200,10 @@ fn a_manifest_without_a_header_is_refused() {
     for (text, name) in [
         ("a.png,x\nb.png,y\n", "a.png"),
         ("x,a.png\ny,b.png\n", "a.png"),
+        ("a.png,x\nb.png,x\n", "a.png"),
+        ("a.png\nb.png\na.png\n", "a.png"),
+        ("a.png,x\nb.png,\n", "a.png"),
+        ("a.png,\nb.png,x\n", "a.png"),
         ("a.png,b.png\nc.png,d.png\n", "a.png"),
         ("https://h/a.jpg?sig=1,x\nhttps://h/b.jpg,y\n", "https://h/a.jpg?sig=1"),
     ] {

@@ -185,7 +185,7 @@ fn a_list_whose_moves_are_unknown_is_refused() {
     };
     refused(Transforms::new().then(RandAugment::new(2, 9)).resize(8), "RandAugment");
     refused(Transforms::new().trivial_augment().resize(8), "TrivialAugment");
-    refused(Transforms::new().then(Own(Effect::Unknown)), "Own(Unknown)");
+    refused(Transforms::new().then(Own(Effect::Unknown)), "follow the transform Own:");
     refused(Transforms::new().random_resized_crop(8).scaled_decode(), "scaled_decode");
     refused(Transforms::new().resize(8).on_device().flip(0.5), "on_device");
     refused(Transforms::new().on_device().resize(8).cutmix(1.0), "cutmix");

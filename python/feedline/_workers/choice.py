@@ -194,7 +194,7 @@ def _limit(error: OSError | MemoryError) -> str:
     what_to_do = {
         errno.EMFILE: "raise the limit of open files (ulimit -n)",
         errno.EFBIG: "raise the limit of file sizes (ulimit -f)",
-        errno.EAGAIN: "raise the limit of processes (ulimit -u)",
+        errno.EAGAIN: "raise the limit of processes (ulimit -u) or of memory (ulimit -v)",
     }.get(getattr(error, "errno", None) or 0, "give the process more memory, or start fewer workers")
     return f"{describe(error, None)}: {what_to_do}"
 

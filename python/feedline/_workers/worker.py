@@ -86,6 +86,9 @@ class Lane:
     ) -> None:
         took = min(ns // 1000 + 1, 0xFFFFFFFF)
         numbers = ANSWER.pack(status, read, is_random, took, self._request)
+        if self._memory is not None:
+            # Served: if this process dies from here on, it was not of this request.
+            _BEGUN.pack_into(self._memory, 0, 0)
         head = _LENGTH.pack(ANSWER.size + len(payload)) + numbers
         try:
             self._socket.sendall(head + payload)

@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use feedline::dataset::Rows;
 use feedline::{Error, ErrorKind, ReadError};
 use feedline_core::internal;
+use pyo3::exceptions::PyOSError;
 use pyo3::intern;
 use pyo3::prelude::*;
 
@@ -188,7 +189,9 @@ impl Pool {
             state.started += 1;
             state.started
         };
-        let lanes = (0..LANES).map(|_| Lane::new(number)).collect::<io::Result<Vec<_>>>()?;
+        let lanes = (0..LANES).map(|_| Lane::new(number)).collect::<io::Result<Vec<_>>>();
+        // With the number of the error, which a plain conversion drops.
+        let lanes = lanes.map_err(|error| PyOSError::new_err((error.raw_os_error(), error.to_string())))?;
         let files: Vec<_> =
             lanes.iter().flat_map(|(lane, its)| [its.as_raw_fd(), lane.end.block.as_raw_fd()]).collect();
         let own: Vec<_> = lanes.iter().map(|(lane, _)| lane.end.socket.as_raw_fd()).collect();

@@ -276,7 +276,8 @@ fn manifest(dir: &Path) -> Build {
     let path = write(
         dir,
         "named/list.csv",
-        &lines(|id| format!("{id:02}.bmp,{}", ["ants", "bees"][id as usize % 2])),
+        &[b"path,label\n".into(), lines(|id| format!("{id:02}.bmp,{}", ["ants", "bees"][id as usize % 2]))]
+            .concat(),
     );
     build(move || {
         Ragged::new(Box::new(Manifest::open(&path, &ManifestOptions::default()).unwrap()), MOST).unwrap()

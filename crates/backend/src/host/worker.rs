@@ -20,7 +20,8 @@ impl Worker {
             .name(format!("fl-stream-{name}"))
             .spawn(move || run(&commands, &lost))
             .map_err(|error| {
-                let why = "cannot start a stream's thread: raise the process limit (ulimit -u)";
+                let why = "cannot start a stream's thread: raise the limit of processes (ulimit -u) or of \
+                           memory (ulimit -v)";
                 Error::new(ErrorKind::Device, why).with_source(error)
             })?;
         Ok(Self { queue, thread: Mutex::new(Some(thread)) })

@@ -94,7 +94,8 @@ impl Shared {
 
 fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> Result<()> {
     std::thread::Builder::new().name(name).spawn(work).map(drop).map_err(|error| {
-        let why = "cannot start a thread of the group of ranks: raise the limit of processes (ulimit -u)";
+        let why = "cannot start a thread of the group of ranks: raise the limit of processes \
+                   (ulimit -u) or of memory (ulimit -v)";
         Error::new(ErrorKind::Unavailable, why).with_source(error)
     })
 }

@@ -141,9 +141,11 @@ impl WorkerPool {
             let thread = if let Some(bytes) = stack { thread.stack_size(bytes) } else { thread };
             thread.spawn(move || work(&queue, &activity[index], index)).map_err(|error| {
                 let with = stack.map_or(String::new(), |bytes| format!(" with a stack of {bytes} bytes"));
-                let less = if stack.is_some() { ", or a smaller stack" } else { "" };
-                let why =
-                    format!("cannot start decode worker {index} of {count}{with}: take fewer workers{less}");
+                let less = if stack.is_some() { ", a smaller stack" } else { "" };
+                let why = format!(
+                    "cannot start decode worker {index} of {count}{with}: take fewer workers{less}, or raise the \
+                     limit of memory (ulimit -v)"
+                );
                 Error::new(ErrorKind::Config, why).with_source(error)
             })
         };

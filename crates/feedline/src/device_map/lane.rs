@@ -122,7 +122,8 @@ impl DeviceLanes {
             let shared = self.shared.clone();
             let thread = std::thread::Builder::new().name(format!("fl-map-{}", lane.number));
             running.join(thread.spawn(move || shared.run(lane)).map_err(|error| {
-                let why = "cannot start a lane of the device map: raise the limit of processes (ulimit -u)";
+                let why = "cannot start a lane of the device map: raise the limit of processes \
+                           (ulimit -u) or of memory (ulimit -v)";
                 Error::new(ErrorKind::Config, why).with_source(error)
             })?);
         }

@@ -152,7 +152,8 @@ impl Transfer {
             ended(outcome.unwrap_or_else(panicked), self);
         };
         std::thread::Builder::new().name("fl-transfer".to_owned()).spawn(run).map_err(|error| {
-            let why = "cannot start the transfer thread: raise the limit of processes (ulimit -u)";
+            let why = "cannot start the transfer thread: raise the limit of processes (ulimit -u) or of \
+                       memory (ulimit -v)";
             Error::new(ErrorKind::Config, why).with_source(error)
         })
     }

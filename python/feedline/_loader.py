@@ -40,20 +40,26 @@ class _Run:
     """The state of an epoch. A loader and its iterators share it, so that a loader does not refer to an
     iterator."""
 
-    __slots__ = ("epoch", "first", "goes_on", "is_over", "iterator", "steps", "thread")
+    __slots__ = ("epoch", "first", "goes_on", "is_chosen", "is_over", "iterator", "steps", "thread")
 
     def __init__(self, epoch: int, steps: int | None, first: int = 0) -> None:
         self.epoch, self.steps, self.first, self.is_over = epoch, steps, first, False
         #: Whether the next epoch follows if the loaded state's epoch has nothing left.
         self.goes_on = False
+        #: Whether the caller named the epoch.
+        self.is_chosen = True
         #: The iterator, and the thread that begun it or took its last batch.
         self.iterator: weakref.ref[Epoch] | None = None
         self.thread = threading.get_ident()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the iterator is alive and not over."""
+        return not self.is_over and self.iterator is not None and self.iterator() is not None
+
     def is_used_elsewhere(self) -> bool:
-        """Whether another thread may be within this epoch: it runs, and the iterator is alive and not over."""
-        is_open = not self.is_over and self.iterator is not None and self.iterator() is not None
-        return is_open and self.thread != threading.get_ident() and self.thread in sys._current_frames()
+        """Whether another thread may be within this epoch."""
+        return self.is_open and self.thread != threading.get_ident() and self.thread in sys._current_frames()
 
 
 class Epoch(Iterator[Any]):
@@ -381,7 +387,9 @@ class Loader:
 
     def __iter__(self) -> Epoch:
         with self._begins:
-            return self._begin(self.next_epoch, goes_on=True)
+            begun = self._begin(self.next_epoch, goes_on=True)
+            begun._run.is_chosen = False
+            return begun
 
     @property
     def next_epoch(self) -> int:
@@ -398,8 +406,9 @@ class Loader:
         return current.epoch + 1 if is_taken else current.epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Makes ``for batch in loader`` deliver this epoch next, as a ``DistributedSampler`` does. Trainers call it:
-        so a run that goes on from a checkpoint of theirs has the right order, even without a state of the loader.
+        """Makes ``for batch in loader`` deliver this epoch next, as a ``DistributedSampler`` does; also if its
+        iterator is made already and has delivered no batch. Trainers call it: so a run that goes on from a checkpoint
+        of theirs has the right order, even without a state of the loader.
 
         A loaded state comes first: the epochs of the caller are then counted from its epoch on.
         """
@@ -408,8 +417,19 @@ class Loader:
         if self._is_resumed:
             self._epochs_ahead = self.next_epoch - epoch
         epoch = max(epoch + (self._epochs_ahead or 0), 0)
-        is_next = current is not None and not current.is_over and current.epoch == epoch
-        self._set_epoch = None if self._is_resumed or (is_next and not self._has_delivered) else epoch
+        if current is not None and (current.is_over or self._has_delivered):
+            current = None
+        if self._is_resumed or (current is not None and current.epoch == epoch):
+            self._set_epoch = None
+        elif current is not None and current.is_open and not current.is_chosen:
+            # Lightning makes its iterator before it sets the epoch.
+            with self._begins:
+                self._refuse_other_thread("set_epoch")
+                self._leave_epoch()
+                current.epoch, current.steps, current.first = epoch, self._inner.begin(epoch), 0
+                self._set_epoch = None
+        else:
+            self._set_epoch = epoch
 
     @property
     def sampler(self) -> _Epochs:

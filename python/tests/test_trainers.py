@@ -125,6 +125,21 @@ def test_the_epoch_that_is_set_is_the_next_one() -> None:
             one.set_epoch(-1)
 
 
+def test_an_iterator_that_has_delivered_nothing_moves_to_the_epoch_that_is_set() -> None:
+    wanted = [whole(3)[at : at + len(whole(1))] for at in range(0, len(whole(3)), len(whole(1)))]
+    with loader() as one:
+        batches = iter(one)
+        one.set_epoch(2)
+        assert (batches.epoch, batches.steps) == (2, len(one)) and ids(batches) == wanted[2]
+        named = one.epoch(0)
+        one.set_epoch(1)
+        assert (named.epoch, ids(named)) == (0, wanted[0]) and ids(one) == wanted[1]
+        batches = iter(one)
+        first = ids([next(batches)])
+        one.set_epoch(0)
+        assert first + ids(batches) == wanted[2] and ids(one) == wanted[0]
+
+
 @pytest.mark.parametrize("steps", [0, 3, 10])
 @pytest.mark.parametrize("ahead", [0, 2])
 def test_a_loaded_state_comes_before_the_epoch_that_is_set(steps: int, ahead: int) -> None:

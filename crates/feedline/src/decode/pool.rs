@@ -143,8 +143,8 @@ impl WorkerPool {
                 let with = stack.map_or(String::new(), |bytes| format!(" with a stack of {bytes} bytes"));
                 let less = if stack.is_some() { ", a smaller stack" } else { "" };
                 let why = format!(
-                    "cannot start decode worker {index} of {count}{with}: take fewer workers{less}, or raise the \
-                     limit of memory (ulimit -v)"
+                    "cannot start decode worker {index} of {count}{with}: take fewer workers{less}, or \
+                     raise the limit of memory (ulimit -v)"
                 );
                 Error::new(ErrorKind::Config, why).with_source(error)
             })

@@ -496,7 +496,7 @@ def _check_names(names: Iterable[Any]) -> None:
 
 def _limits(max_length: Any) -> dict[str, int]:
     """Max items by field."""
-    given = _options.mapping("max_length", max_length, '{"tokens": 512}')
+    given = _options.by_column("max_length", max_length, '{"tokens": 512}')
     return {name: _options.whole(f"max_length[{name!r}]", items) for name, items in given.items()}
 
 

@@ -248,7 +248,8 @@ class Loader:
         shuffle_buffer = _options.maybe("shuffle_buffer", shuffle_buffer)
         split_shards, skips = _options.flag("split_shards", split_shards), _options.skip(skip)
         is_source = isinstance(self.data, Source)
-        _options.of_the_kind(is_source, shuffle_buffer, split_shards, skips, str(transfer_mode))
+        _options.word("transfer_mode", transfer_mode, "auto", "staged", "zero_copy", "resident")
+        _options.of_the_kind(is_source, shuffle_buffer, split_shards, skips, transfer_mode)
         is_one_shard = isinstance(self.data, Source) and self.data.shards == 1
         if is_one_shard and is_shuffled and shuffle_buffer is None:
             raise ConfigError(
@@ -263,7 +264,7 @@ class Loader:
         self._framework = framework_of(framework, gpu is not None)
         self._kind: type[Batch] = Copied if copy else Batch
         _check_device_map(device_map, self._framework)
-        pads = _options.mapping("pad", pad, '{"tokens": 0}')
+        pads = _options.by_column("pad", pad, '{"tokens": 0}')
         if self.data._nest is not None:
             if bad_samples:
                 raise ConfigError(
@@ -298,7 +299,7 @@ class Loader:
                 "split_shards": split_shards,
                 "sampler": order_of(sampler),
                 "seed": seed,
-                "last_batch": str(last_batch),
+                "last_batch": _options.word("last_batch", last_batch, "keep", "drop", "pad"),
                 "gpu": gpu,
                 "threads": self._reads.threads,
                 "threads_per_worker": self._reads.threads_per_worker,
@@ -308,13 +309,13 @@ class Loader:
                 "pad": padding,
                 "max_per_batch": [
                     (name, _options.whole(f"max_per_batch[{name!r}]", items))
-                    for name, items in _options.mapping(
+                    for name, items in _options.by_column(
                         "max_per_batch", max_per_batch, '{"tokens": 4096}'
                     ).items()
                 ],
                 "bad_samples": _options.bad_samples(bad_samples),
                 "skip": skips,
-                "transfer_mode": str(transfer_mode),
+                "transfer_mode": transfer_mode,
                 "pinned_budget": _options.maybe("pinned_budget", pinned_budget),
                 "worker_stack": _options.maybe("worker_stack", worker_stack),
                 "held_timeout": _options.number("held_timeout", held_timeout),

@@ -176,6 +176,26 @@ def mapping(name: str, value: Any, example: str) -> Mapping[Any, Any]:
     return value
 
 
+def by_column(name: str, value: Any, example: str) -> Mapping[str, Any]:
+    """As :func:`mapping`, whose keys are names of columns or fields."""
+    given = mapping(name, value, example)
+    for key in given:
+        if not isinstance(key, str):
+            raise ConfigError(f"{name} is for {shown(key)}, which is no name: give a dict, such as {name}={example}")
+    return given
+
+
+def word(name: str, value: Any, *known: str) -> str:
+    """``value``, one of some words."""
+    if not isinstance(value, str) or value not in known:
+        raise ConfigError(f'{name} {shown(value)}: use {", ".join(map(quoted, known[:-1]))} or {quoted(known[-1])}')
+    return value
+
+
+def quoted(word: str) -> str:
+    return f'"{word}"'
+
+
 def header(value: Any) -> bool | None:
     """Whether the first row of CSV names the columns."""
     return None if value is None else flag("header", value)

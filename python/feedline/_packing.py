@@ -109,7 +109,7 @@ def label(fields: list[str], labels: Any) -> tuple[str, bool] | None:
 
 def fills(pad: Any, fields: list[str]) -> list[tuple[str, float]]:
     """The padding value of each field."""
-    given = _options.mapping("pad", pad, '{"ids": 0}')
+    given = _options.by_column("pad", pad, '{"ids": 0}')
     for name, value in given.items():
         if name not in fields:
             raise ConfigError(f"pad has {shown(name)}, which is not packed: the fields are {fields}")

@@ -154,11 +154,11 @@ def steps(
         "select": None if select is None else names(select),
         "stack": [
             (field, names(columns))
-            for field, columns in _options.mapping("stack", stack, '{"x": ["a", "b"]}').items()
+            for field, columns in _options.by_column("stack", stack, '{"x": ["a", "b"]}').items()
         ],
         "cast": [
             (name, _dtype(name, dtype))
-            for name, dtype in _options.mapping("cast", cast, '{"x": "float64"}').items()
+            for name, dtype in _options.by_column("cast", cast, '{"x": "float64"}').items()
         ],
         "category": [
             (column, None if values is None else _values.categories(column, values))
@@ -173,7 +173,7 @@ def steps(
         "standardize": names(standardize),
         "fill": [
             (name, _values.fill(name, value))
-            for name, value in _options.mapping("fill", fill, '{"x": 0}').items()
+            for name, value in _options.by_column("fill", fill, '{"x": 0}').items()
         ],
         "fill_mean": names(fill_mean),
         "mask": names(mask),
@@ -190,7 +190,7 @@ def _groups(share: Any) -> list[list[str]]:
 
 
 def _kept(name: str, kept: Any) -> list[tuple[str, int]]:
-    given = _options.mapping(name, kept, '{"history": 50}')
+    given = _options.by_column(name, kept, '{"history": 50}')
     return [(column, _options.whole(f'{name} of "{column}"', items, 1)) for column, items in given.items()]
 
 

@@ -164,7 +164,7 @@ def test_sets_nested_beyond_the_limit_are_refused_and_those_at_the_limit_are_rea
     for step in (
         lambda data: data.take(4),
         lambda data: data.subset([0, 1, 2, 3]),
-        lambda data: feedline.concat([data, flat]).take(4),
+        lambda data: feedline.concat(data, flat).take(4),
         lambda data: feedline.mix([(data, 1.0)], samples=4),
     ):
         data = flat
@@ -177,7 +177,7 @@ def test_sets_nested_beyond_the_limit_are_refused_and_those_at_the_limit_are_rea
 
 
 def test_threads_have_the_stack_that_is_asked_for() -> None:
-    for size, why in ((1, "worker_stack is 1 bytes: give at least 2097152"), (2**60, "or a smaller stack")):
+    for size, why in ((1, "worker_stack is 1 bytes: give at least 2097152"), (2**60, "a smaller stack, or raise the limit of memory")):
         with pytest.raises(feedline.ConfigError, match=why):
             feedline.Loader({"x": np.arange(4)}, 2, worker_stack=size)
     loader = feedline.Loader({"x": np.arange(4)}, 2, worker_stack=64 << 20, framework="numpy")

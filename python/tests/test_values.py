@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -294,14 +295,14 @@ def made(columns: Columns, samples: list[Any]) -> list[Any]:
 @pytest.mark.parametrize("width", [3, 5000])
 def test_samples_are_stacked_as_numpy_does(width: int) -> None:
     samples = [(np.arange(width) + index, index, float(index)) for index in range(7)]
-    columns = Columns(samples[0], {})
+    columns = Columns(deepcopy(samples[0]), {})
     assert columns.is_tuple and [field[1] for field in columns.fields] == ["i64", "i64", "f64"]
     x, y, z = made(columns, samples)
     assert (x == np.stack([sample[0] for sample in samples])).all()
     assert y.tolist() == list(range(7)) and z.tolist() == list(range(7))
     assert made(columns, [])[0].shape == (0, width)
     ragged = [{"t": np.arange(index, dtype=np.int32), "s": "ä" * index} for index in range(4)]
-    columns = Columns(ragged[0], {"t": 3, "s": 6})
+    columns = Columns(deepcopy(ragged[0]), {"t": 3, "s": 6})
     (values, lengths), (text, _) = made(columns, ragged)
     assert lengths.tolist() == [0, 1, 2, 3] and values[:6].tolist() == [0, 0, 1, 0, 1, 2]
     assert bytes(text).decode() == "ä" * 6 + "\0" * 12
@@ -313,7 +314,7 @@ def test_samples_are_stacked_as_numpy_does(width: int) -> None:
 def test_tensors_are_stacked_as_torch_does() -> None:
     torch = pytest.importorskip("torch", reason="not run: torch is not installed")
     samples = [(torch.arange(4) + index, torch.tensor(index), torch.full((2,), index) > 1) for index in range(5)]
-    x, y, z = made(Columns(samples[0], {}), samples)
+    x, y, z = made(Columns(deepcopy(samples[0]), {}), samples)
     assert (x == torch.stack([one[0] for one in samples]).numpy()).all() and y.tolist() == list(range(5))
     assert z.dtype == np.bool_ and z[:, 0].tolist() == [False, False, True, True, True]
     with pytest.raises(Misfit, match="float32.*int64") as misfit:

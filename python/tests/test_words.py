@@ -132,6 +132,8 @@ def test_the_sources_name_items_of_rust_only_beside_those_of_python() -> None:
             text = path.read_text().split("\n#[cfg(test)]\nmod tests {")[0]
             if "tests" in path.parts or path.name == "tests.rs" or str(path).endswith(_OF_RUST_ONLY):
                 continue
+            # What only rustc says.
+            text = re.sub(r"#\[diagnostic::.*?\n\)\]", "", text, flags=re.DOTALL)
             code = re.sub(r"(?m)^\s*//.*$|(?<=\s)//[^\"\n]*$", "", text).replace("'\"'", "''")
             for found in literal.finditer(code):
                 if (

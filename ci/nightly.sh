@@ -26,7 +26,6 @@ step turbojpeg ci/turbojpeg.sh
 step systems ci/systems.sh --all
 step arm ci/arm.sh
 step wine ci/wine.sh
-step public-api ci/public-api.py
 step semver ci/semver.sh
 step package ci/package.sh
 step killed env FEEDLINE_KILLS=50 ci/tested.sh cargo test -p feedline --test failing killed -- --nocapture

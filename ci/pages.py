@@ -4,7 +4,7 @@
 Pages are the tracked .md files. A path is a tracked file or folder: from the page, from the root, or the end of one,
 as `decode/batch.rs`. Every part of another name, as `Loader` and `epoch` of `Loader::epoch`, occurs in the code. Names
 of others that the code lacks are listed below. Blocks of code are tested elsewhere. The list of rooms.md is checked by
-`way.py`. Every script of ci/ is called by another, or named by a page.
+`way.py`. A page that lists a folder lists all of it. Every script of ci/ is called by another, or named by a page.
 """
 
 import itertools
@@ -28,6 +28,9 @@ OTHERS = set(
     """.split()
 )
 
+# Parts of every crate or folder, which a page need not name.
+USUAL = {"README.md", "Cargo.toml", "Cargo.lock", "src", "tests", "lib", "main", "mod", ".gitignore"}
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
@@ -41,6 +44,25 @@ def expanded(name):
     parts = re.split(r"\{([^{}]*)\}", name)
     choices = [part.split(",") if at % 2 else [part] for at, part in enumerate(parts)]
     return ["".join(choice) for choice in itertools.product(*([one.strip() for one in choice] for choice in choices))]
+
+
+def left_out(page, names):
+    """The files and folders beside a page that it does not name, if its tables or lists name three or more."""
+    folder = pathlib.PurePosixPath(page).parent
+    entries = {
+        pathlib.PurePosixPath(name).relative_to(folder).parts[0].removesuffix(".rs").removesuffix(".py")
+        for name in names
+        if pathlib.PurePosixPath(name).is_relative_to(folder)
+    }
+    lines = (ROOT / page).read_text().splitlines()
+
+    def named(lines):
+        spans = [span for line in lines for span in re.findall(r"`([^`]+)`|\]\(([^)#\s]+)", line)]
+        words = (word.rstrip("/") for span in spans for one in filter(None, span) for word in expanded(one))
+        return {word.removesuffix(".rs").removesuffix(".py") for word in words} & entries
+
+    rows = [line for line in lines if re.match(r"\s*[|*-] ", line)]
+    return sorted(entries - named(lines) - USUAL) if len(named(rows)) >= 3 else []
 
 
 def main():
@@ -102,6 +124,9 @@ def main():
             for path in re.findall(r"`([\w./{},-]+\.(?:rs|py|pyi|cu|sh|md))`", comment[1]) if comment else []:
                 for one in expanded(path):
                     check_path(name, line, one)
+    for page in names:
+        if pathlib.PurePosixPath(page).name == "README.md" and not page.startswith("benches/runs/"):
+            wrong += [f"{page}: lists its folder without {entry}" for entry in left_out(page, names)]
     # A script of ci/ is called by another, or a page says when to call it.
     callers = [name for name in names if name == ".ci/run" or name.startswith(("ci/", ".github/")) or name.endswith(".md")]
     texts = {name: (ROOT / name).read_text() for name in callers if not name.startswith("benches/runs/")}

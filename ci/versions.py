@@ -18,16 +18,18 @@ def manifest(path):
 
 
 workspace, bridges = manifest("Cargo.toml")["workspace"], manifest("bridges/Cargo.toml")["workspace"]
-python = manifest("python/Cargo.toml")
+python, servers = manifest("python/Cargo.toml"), manifest("servers/Cargo.toml")
 release, rust = workspace["package"]["version"], workspace["package"]["rust-version"]
 
 written = {
     "bridges/Cargo.toml": bridges["package"]["version"],
+    "servers/Cargo.toml": servers["package"]["version"],
     "python/Cargo.toml": python["package"]["version"],
 }
 for where, dependencies in [
     ("Cargo.toml", workspace["dependencies"]),
     ("bridges/Cargo.toml", bridges["dependencies"]),
+    ("servers/Cargo.toml", servers["dependencies"]),
     ("python/Cargo.toml", python["dependencies"]),
 ]:
     for name, of in dependencies.items():

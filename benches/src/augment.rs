@@ -1,7 +1,6 @@
 //! The transforms of a batch on the device, in one launch, against a copy of as many bytes on the device.
 
 use feedline::{DType, Result, Stream};
-use feedline_core::internal;
 use feedline_device::{Buffer, launch_host};
 use feedline_images::device::{Value, WORDS, Written};
 use feedline_images::{CenterCrop, IMAGENET_MEAN, IMAGENET_STD, Size, Transforms};
@@ -65,7 +64,7 @@ fn one<I: Value, O: Written>(
     let mut drawn = vec![0; 4 * WORDS];
     let mut words = Vec::new();
     for row in 0..batch as u64 {
-        part.draw(size, &mut internal::random::for_draw(0, 0, row), &mut drawn)?;
+        part.draw(size, &mut feedline_core::Random::for_draw(0, 0, row), &mut drawn)?;
         words.extend(drawn.as_chunks::<4>().0.iter().map(|word| u32::from_ne_bytes(*word)));
     }
     let (read, written) = (batch * size.bytes(), batch * part.elements());

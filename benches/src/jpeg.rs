@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use feedline::dataset::Random;
 use feedline::{Context, DType, Dataset, Error, ErrorKind, Loader, ReadError, Result, Row, Spec, Workers};
-use feedline_core::internal;
 use feedline_device::Buffer;
 use feedline_images::{Chroma, Decoder, IMAGENET_MEAN, IMAGENET_STD, Scratch, Transforms};
 use feedline_pictures::{Augment, Pictures as Crossed};
@@ -158,7 +157,7 @@ impl Dataset for Pictures {
 }
 
 fn measure(options: &Options, report: &mut Report, pictures: Pictures, setting: Setting) -> Result<()> {
-    let (batch, threads) = (setting.batch, feedline::internal::worker_count(setting.workers)?);
+    let (batch, threads) = (setting.batch, setting.workers.threads()?);
     let name = pictures.work.name();
     let plain = Plain::new(
         Pictures {
@@ -249,7 +248,7 @@ impl Plain {
                 return Ok(());
             }
             for (id, row) in ((step * self.batch) as u64..).zip(rows.chunks_exact_mut(bytes)) {
-                let mut random = internal::random::for_draw(0, 0, id);
+                let mut random = Random::for_draw(0, 0, id);
                 self.pictures.work.run(self.pictures.file(id), &mut random, memory, row)?;
             }
         }

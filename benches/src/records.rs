@@ -160,7 +160,7 @@ impl Filed {
         let records = self.open()?;
         let builder = self.builder(self.open()?, setting).transfer_mode(TransferMode::Staged);
         let mut loader = builder.build(&options.device)?;
-        let plain = Plain::new(options, &records, batch, feedline::internal::worker_count(workers)?)?;
+        let plain = Plain::new(options, &records, batch, workers.threads()?)?;
         let (sides, whole) = against(options, &mut loader, depth, |steps| plain.run(steps))?;
         let rate = |seconds: f64| rate(batch * row_bytes, seconds);
         let more = json!({

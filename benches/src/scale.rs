@@ -75,7 +75,7 @@ fn without_device(sweeps: &mut Sweeps<'_>) -> Result<()> {
     sweeps.over("tiny", "length", &LENGTHS, |o, r, length| one(o, r, Point { length, ..TINY }))?;
     let base = Setting { batch: TINY.batch, workers: Workers::Count(TINY.workers), depth: TINY.depth };
     let of = |Setting { batch, workers, depth }: Setting| {
-        Ok(Point { batch, workers: feedline::internal::worker_count(workers)?, depth, ..TINY })
+        Ok(Point { batch, workers: workers.threads()?, depth, ..TINY })
     };
     sweeps.all("tiny", base, (&WORKERS, &BATCHES, &DEPTHS), |o, r, setting| one(o, r, of(setting)?))?;
     let sizes = ROW_BYTES.map(|bytes| bytes as u64);

@@ -24,6 +24,6 @@ impl Setting {
 
     /// The resolved number of workers.
     pub fn workers(self) -> Value {
-        json!(feedline::internal::worker_count(self.workers).ok())
+        json!(self.workers.threads().ok())
     }
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use crate::baseline::Bare;
 use feedline::{Error, ErrorKind, Loader, Result, Workers};
-use feedline_core::internal;
 use feedline_core::{Context, Dataset, Layout};
 use serde_json::{Value, json};
 
@@ -97,7 +96,7 @@ fn baseline(options: &Options, Setting { batch, depth, .. }: Setting) -> Result<
     let ids: Vec<u64> = (0..batch as u64).map(|row| row * 7919 % data.len()).collect();
     let (time, _) = timed(|| {
         let mut bare = Bare::new(&options.device, depth + 1, layout.bytes())?;
-        let mut rows = internal::rows::new(&layout, bare.fill(0)?, batch);
+        let mut rows = feedline_core::Rows::new(&layout, bare.fill(0)?, batch);
         let read = data.read_many(&ids, &mut rows, &mut Context::new(0, 0));
         read.map_err(|(_, cause)| Error::new(ErrorKind::Sample, "cannot read a sample").with_source(cause))?;
         drop(rows);

@@ -49,8 +49,7 @@ fn one(
     let mut wire = Bare::new(&options.device, depth, bytes)?;
     let (sides, steps) = against(options, &mut loader, depth, |steps| wire.copies(steps))?;
     // A few workers cannot gather as fast as a bus copies.
-    let is_max =
-        options.workers.iter().max() == feedline::internal::worker_count(setting.workers).ok().as_ref();
+    let is_max = options.workers.iter().max() == setting.workers.threads().ok().as_ref();
     let has_bar = mode != TransferMode::Staged || is_max;
     report.add(
         "tokens",

@@ -5,7 +5,6 @@ use feedline::report::ChosenMode;
 use feedline::{Error, ErrorKind, Loader, Result, Stream, TransferMode, Workers};
 use feedline_datasets::Idx;
 use feedline_device::Buffer;
-use feedline_device::internal::records_graphs;
 use feedline_kernels::ops::{KernelOptions, Kernels, Sgd};
 use feedline_mlp::{Init, Mlp, Optimizer, Shape};
 use serde_json::json;
@@ -147,7 +146,7 @@ impl Resident {
         let mut one = Self { image, label, result: Buffer::new(stream, 2)?, graph: None };
         // The first run loads libraries and selects algorithms.
         one.step(model)?;
-        if records_graphs(stream) {
+        if stream.records_graphs() {
             let Self { image, label, result, .. } = &mut one;
             let step = || model.step(image.view(), label.view(), result.view_mut());
             one.graph = Some(feedline_device::record_graph(stream, None, step)?);

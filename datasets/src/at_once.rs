@@ -2,8 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use feedline_core::Result;
-use feedline_core::internal::on_threads;
+use feedline_core::{Result, on_threads};
 
 /// Max shards that are opened at the same time. This is enough to hide the round trips of a store.
 const THREADS: usize = 16;

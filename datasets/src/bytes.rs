@@ -332,7 +332,7 @@ impl fmt::Debug for MappedFile {
 mod tests {
     use std::fs::{self, File};
 
-    use feedline_core::{DType, Dataset, Spec, internal};
+    use feedline_core::{DType, Dataset, Spec};
 
     use super::*;
     use crate::{Idx, IdxFile, Records};
@@ -356,10 +356,7 @@ mod tests {
         let (opened, mapped) = (opened.unwrap(), mapped.unwrap());
         assert_eq!((mapped.bytes(), mapped.path(0)), (opened.bytes(), Some(plain.as_path())));
         assert_eq!((mapped.len(), mapped.fingerprint()), (10, opened.fingerprint()));
-        assert_eq!(
-            internal::column::row(&mapped.column(1).unwrap(), 9),
-            internal::column::row(&opened.column(1).unwrap(), 9)
-        );
+        assert_eq!(mapped.column(1).unwrap().row(9), opened.column(1).unwrap().row(9));
         // The lock is held while the set lives.
         let writer = File::open(&plain).unwrap();
         assert!(writer.try_lock().is_err());
@@ -396,10 +393,7 @@ mod tests {
         let data =
             Fixed::new(Box::new(ArrowFile::from_mapped(file, TableOptions::default()).unwrap())).unwrap();
         let column = data.column(0).unwrap();
-        assert_eq!(
-            (internal::column::bytes(&column).as_ptr(), internal::column::row(&column, 2)),
-            (first, Some(&9i32.to_le_bytes()[..]))
-        );
+        assert_eq!((column.bytes().as_ptr(), column.row(2)), (first, Some(&9i32.to_le_bytes()[..])));
     }
 
     #[test]

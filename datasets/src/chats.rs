@@ -6,8 +6,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use feedline_core::internal::named;
-use feedline_core::{DType, Error, ErrorKind, Fingerprint, Prefetched, Result};
+use feedline_core::{DType, Error, ErrorKind, Fingerprint, Prefetched, Result, named};
 
 use self::sequences::Sequence;
 use crate::error::one_line;

@@ -7,8 +7,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use feedline_core::internal::named;
-use feedline_core::{DType, Result};
+use feedline_core::{DType, Result, named};
 
 use crate::arrays::{Array, Arrays, Coding};
 use crate::bytes::{Content, MEMORY_LIMIT};

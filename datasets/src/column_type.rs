@@ -2,8 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use feedline_core::internal::named;
-use feedline_core::{DType, Error, ErrorKind};
+use feedline_core::{DType, Error, ErrorKind, named};
 
 use crate::error::{data, one_line};
 use crate::nulls::no_columns;

@@ -3,7 +3,6 @@
 use std::ops::Range;
 use std::path::Path;
 
-use feedline_core::internal;
 use feedline_core::{Error, ErrorKind, Fingerprint, Prefetched, Result};
 
 use crate::error::one_line;
@@ -214,12 +213,12 @@ impl Reader for Shards {
 
     fn prefetch(&self, samples: &[u64]) -> Prefetched {
         let runs = samples.chunk_by(|&a, &b| self.shard(a) == self.shard(b));
-        let outcome = internal::prefetch::of_calls(runs.filter_map(|run| {
+        let outcome = Prefetched::of_calls(runs.filter_map(|run| {
             let (reader, inside) = self.find(run[0]).ok()?;
             let before = run[0] - inside;
             Some(reader.prefetch(&Vec::from_iter(run.iter().map(|sample| sample - before))))
         }));
-        internal::prefetch::beside(outcome, self.readers.iter().map(|reader| reader.prefetch(&[])))
+        outcome.beside(self.readers.iter().map(|reader| reader.prefetch(&[])))
     }
 
     fn lengths(&self) -> Result<Option<Vec<Vec<u32>>>> {

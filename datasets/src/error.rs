@@ -2,7 +2,6 @@
 
 use std::{fmt, io};
 
-use feedline_core::internal;
 use feedline_core::{Error, ErrorKind};
 
 /// An error about invalid content of a file.
@@ -21,7 +20,7 @@ pub(crate) fn one_line(text: impl fmt::Display) -> String {
 /// An error of this crate passes through: a server that does not answer is no damaged file. An error of the
 /// operating system passes through too.
 pub(crate) fn of_stream(error: io::Error, damaged: impl FnOnce(io::Error) -> Error) -> Error {
-    if let Some(own) = internal::error::within(&error) {
+    if let Some(own) = Error::within(&error) {
         return own.clone();
     }
     if error.raw_os_error().is_some() {

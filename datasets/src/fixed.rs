@@ -3,7 +3,6 @@
 use std::fmt;
 use std::path::Path;
 
-use feedline_core::internal;
 use feedline_core::{
     Context, Dataset, Error, ErrorKind, Fingerprint, Prefetched, ReadError, Result, Row, Rows, Spec,
     StridedColumn,
@@ -85,7 +84,7 @@ impl Dataset for Fixed {
         }
         // Otherwise the rows are read one after another. The reader reports what is wrong.
         runs(&*self.reader, ids, |from, ids, held| {
-            let rows = &mut internal::rows::part(rows, from..from + ids.len());
+            let rows = &mut rows.part(from..from + ids.len());
             if !held.is_empty() && self.copy_decoded(ids, rows, held) {
                 return Ok(());
             }
@@ -158,12 +157,10 @@ impl Fixed {
         self.spec.fields().iter().enumerate().all(|(index, field)| {
             // A column finds a row in constant time, so rows are copied in any order.
             let fits = |column: &StridedColumn<'_>| {
-                ids.iter().all(|&id| {
-                    internal::column::row(column, id).is_some_and(|row| row.len() == field.row_bytes())
-                })
+                ids.iter().all(|&id| column.row(id).is_some_and(|row| row.len() == field.row_bytes()))
             };
             if let Some(column) = self.reader.column(index).filter(fits) {
-                rows.write(index, ids.iter().filter_map(|&id| internal::column::row(&column, id)));
+                rows.write(index, ids.iter().filter_map(|&id| column.row(id)));
                 return true;
             }
             ready.clear();

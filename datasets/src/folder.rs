@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use feedline_core::internal::named;
-use feedline_core::{DType, Error, ErrorKind, Fingerprint, Prefetched, Result};
+use feedline_core::{DType, Error, ErrorKind, Fingerprint, Prefetched, Result, named};
 
 use crate::error::{data, one_line};
 use crate::reader::{Visit, outside};

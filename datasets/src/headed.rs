@@ -116,5 +116,5 @@ fn is_gzip(start: &[u8]) -> bool {
 
 /// Advice: the option of [`Tokens`](crate::Tokens) for files with a header.
 fn stated() -> &'static str {
-    feedline_core::internal::named("TokenOptions::stated(window)", "feedline.tokens without dtype")
+    feedline_core::named("TokenOptions::stated(window)", "feedline.tokens without dtype")
 }

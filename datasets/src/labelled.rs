@@ -2,7 +2,6 @@
 //! the field of labels in a reader. Writes pixels and class as bytes. `labelled/sets.rs` opens the training
 //! set and the test set of a path.
 
-use feedline_core::internal;
 use feedline_core::{
     Context, DType, Dataset, Error, ErrorKind, Fingerprint, Result, Row, Spec, StridedColumn,
 };
@@ -87,8 +86,7 @@ impl Labelled {
     fn check_labels(&self) -> Result<()> {
         let Some(column) = self.column(1) else { return Ok(()) };
         for id in 0..self.len() {
-            let class =
-                internal::column::row(&column, id).and_then(|row| row.first()).copied().unwrap_or_default();
+            let class = column.row(id).and_then(|row| row.first()).copied().unwrap_or_default();
             self.class(i64::from(class)).map_err(|error| self.located(id, error))?;
         }
         Ok(())

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use feedline_core::internal::{before_labels, on_threads};
-use feedline_core::{Error, ErrorKind, Fingerprint, Result, user_cache};
+use feedline_core::before_labels;
+use feedline_core::{Error, ErrorKind, Fingerprint, Result, on_threads, user_cache};
 
 use crate::error::data;
 use crate::{Reader, Values, system};

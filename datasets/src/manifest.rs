@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use feedline_core::internal::named;
-use feedline_core::{DType, Error, ErrorKind, Fingerprint, Prefetched, Result};
+use feedline_core::{DType, Error, ErrorKind, Fingerprint, Prefetched, Result, named};
 
 use crate::error::one_line;
 use crate::open::{check_used, open_any};

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 #[cfg(feature = "tabular")]
-use feedline_core::{Error, ErrorKind, internal::named};
+use feedline_core::{Error, ErrorKind, named};
 
 #[cfg(feature = "tabular")]
 use crate::error::data;

@@ -1,7 +1,6 @@
 //! The field of a reader that holds pictures or sounds, and its other fields, such as labels.
 
-use feedline_core::internal::named;
-use feedline_core::{DType, Error, ErrorKind, Result, Row, Spec};
+use feedline_core::{DType, Error, ErrorKind, Result, Row, Spec, named};
 
 use crate::reader::at_file;
 use crate::{ElementType, Reader, Schema, SchemaField};

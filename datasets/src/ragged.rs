@@ -3,7 +3,6 @@
 use std::fmt;
 use std::path::Path;
 
-use feedline_core::internal;
 use feedline_core::{
     Context, DType, Dataset, Error, ErrorKind, Field, Fingerprint, Prefetched, ReadError, Result, Row, Rows,
     Spec, StridedColumn,
@@ -114,7 +113,7 @@ impl Ragged {
         let mut data = Self::new(reader, 1)?;
         let fields = data.reader.schema().fields();
         let items = data.fields.iter().enumerate().map(|(at, kind)| {
-            let item = internal::spec::item_bytes(&data.spec.fields()[data.place(at)]);
+            let item = data.spec.fields()[data.place(at)].item_bytes();
             (*kind != Kind::Fixed).then_some(item)
         });
         data.lengths = lengths::counted(&*data.reader, &items.collect::<Vec<_>>(), cache)?;
@@ -271,9 +270,7 @@ impl Ragged {
         for (index, field) in self.spec.fields().iter().enumerate() {
             let slice = slice(held, id, index);
             // If the value is of another form, the reader reports the error.
-            let Some(bytes) =
-                slice.filter(|bytes| bytes.len().is_multiple_of(internal::spec::item_bytes(field)))
-            else {
+            let Some(bytes) = slice.filter(|bytes| bytes.len().is_multiple_of(field.item_bytes())) else {
                 return Ok(false);
             };
             self.write(index, bytes, row).map_err(|error| error.at_sample(id))?;
@@ -323,7 +320,7 @@ impl Dataset for Ragged {
         context: &mut Context,
     ) -> Result<(), (usize, ReadError)> {
         runs(&*self.reader, ids, |from, ids, held| {
-            let rows = &mut internal::rows::part(rows, from..from + ids.len());
+            let rows = &mut rows.part(from..from + ids.len());
             grouped(ids, context, |index, id, values| {
                 let row = &mut rows.row(index);
                 if self.write_decoded(id, row, held)? { Ok(()) } else { self.read_with(id, row, values) }

@@ -4,7 +4,6 @@ use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 
-use feedline_core::internal;
 use feedline_core::{Error, ErrorKind, Prefetched, Result, StridedColumn};
 
 use crate::read_ahead::ReadAhead;
@@ -87,7 +86,7 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     /// Field `field` of sample `sample`, if memory holds the bytes that [`read`](Self::read) returns. A
     /// sample may have a slice even if there is no [`column`](Self::column).
     fn slice(&self, sample: u64, field: usize) -> Option<&[u8]> {
-        internal::column::row(&self.column(field)?, sample)
+        self.column(field)?.row(sample)
     }
 
     /// If reading one sample decodes its neighbours too, the max number of samples that are decoded together.

@@ -99,7 +99,7 @@ impl RowMemory {
         let memory = Self::of_reader(reader, spec);
         let next = AtomicUsize::new(0);
         let cores = std::thread::available_parallelism().map_or(1, usize::from).min(memory.parts.len());
-        feedline_core::internal::on_threads(cores, "fl-table", || {
+        feedline_core::on_threads(cores, "fl-table", || {
             while let Some(part) = memory.parts.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let _decoding = part.decoding.lock().unwrap_or_else(PoisonError::into_inner);
                 memory.decode(reader, part);

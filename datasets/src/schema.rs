@@ -3,8 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use feedline_core::internal::named;
-use feedline_core::{DType, Error, ErrorKind, Result, Spec};
+use feedline_core::{DType, Error, ErrorKind, Result, Spec, named};
 
 use crate::error::{data, one_line};
 

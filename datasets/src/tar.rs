@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use feedline_core::internal::named;
-use feedline_core::{Fingerprint, Result};
+use feedline_core::{Fingerprint, Result, named};
 use tar::{Archive, Entry};
 
 use crate::bytes::Content;

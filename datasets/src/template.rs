@@ -17,8 +17,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use feedline_core::internal::named;
-use feedline_core::{Error, ErrorKind, Fingerprint, Result};
+use feedline_core::{Error, ErrorKind, Fingerprint, Result, named};
 
 use crate::error::{data, one_line};
 

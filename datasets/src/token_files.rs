@@ -51,7 +51,7 @@ impl Ids {
         if index::is_index(&start) {
             return Err(data("this is an index of token ids: give the .bin file beside it").at_offset(0));
         }
-        let how = feedline_core::internal::named(
+        let how = feedline_core::named(
             "state it, TokenOptions::new(DType::U16, window)",
             "state it, dtype=\"u16\"",
         );

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use feedline_core::internal::named;
 use feedline_core::{
     Context, DType, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Spec, StridedColumn,
+    named,
 };
 
 use crate::bytes::{Content, MEMORY_LIMIT};

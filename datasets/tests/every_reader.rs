@@ -10,7 +10,6 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use feedline_core::internal;
 use feedline_core::{Context, DType, Dataset, Layout, Sampler, Scratch, Spec};
 use feedline_datasets::{
     Annotated, ChatOptions, Chats, Manifest, ManifestOptions, PackOptions, Paired, Ragged, Reader, Records,
@@ -231,15 +230,14 @@ fn read_epoch(data: &Ragged, epoch: u64, expected: &[Vec<Vec<u8>>], memory: &[Mu
     let mut ids = vec![0; data.len() as usize];
     // Runs of neighbours and jumps.
     let order = if epoch.is_multiple_of(2) { Sampler::Shuffle } else { Sampler::block(8, 8).unwrap() };
-    internal::sampler::fill(&order, data.len(), 7, epoch, 0, &mut ids);
+    order.fill(data.len(), 7, epoch, 0, &mut ids);
     let work = |worker: usize| {
         let mut scratch = memory[worker].lock().unwrap();
-        let mut context =
-            internal::context::with_scratch(Context::new(7, epoch), std::mem::take(&mut scratch));
+        let mut context = Context::new(7, epoch).with_scratch(std::mem::take(&mut scratch));
         let layout = Layout::new(data.spec(), BATCH).unwrap();
         let mut slab = vec![0; layout.bytes()];
         for ids in ids.chunks(BATCH).skip(worker).step_by(WORKERS) {
-            let mut rows = internal::rows::new(&layout, &mut slab, ids.len());
+            let mut rows = feedline_core::Rows::new(&layout, &mut slab, ids.len());
             data.read_many(ids, &mut rows, &mut context)
                 .unwrap_or_else(|(_, error)| panic!("{name}: {error}"));
             drop(rows);
@@ -255,7 +253,7 @@ fn read_epoch(data: &Ragged, epoch: u64, expected: &[Vec<Vec<u8>>], memory: &[Mu
                 }
             }
         }
-        *scratch = internal::context::into_scratch(context);
+        *scratch = context.into_scratch();
     };
     std::thread::scope(|scope| (0..WORKERS).for_each(|worker| drop(scope.spawn(move || work(worker)))));
 }

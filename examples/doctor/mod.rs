@@ -8,7 +8,7 @@ mod libraries;
 use std::error::Error;
 use std::path::PathBuf;
 
-use feedline_core::internal::named;
+use feedline_core::named;
 use feedline_report::{Diagnosis, Profile};
 use lexopt::prelude::{Long, Short, ValueExt};
 use serde::Serialize;

@@ -6,7 +6,6 @@ use std::path::Path;
 
 use feedline::{Context, Dataset, Error, ErrorKind, Result};
 use feedline_core::Layout;
-use feedline_core::internal;
 use feedline_images::{CenterCrop, Filter, Resize, Size, Transforms};
 
 use crate::options::Options;
@@ -58,7 +57,7 @@ pub fn write(options: &Options, path: &Path) -> Result<()> {
 fn pixels(set: &Pictures, id: u64, seed: u64, epoch: u64) -> Result<Vec<u8>> {
     let layout = Layout::new(set.spec(), 1)?;
     let mut slab = vec![0; layout.bytes()];
-    let mut rows = internal::rows::new(&layout, &mut slab, 1);
+    let mut rows = feedline_core::Rows::new(&layout, &mut slab, 1);
     let read = set.read_many(&[id], &mut rows, &mut Context::new(seed, epoch));
     read.map_err(|(_, error)| Error::new(ErrorKind::Sample, "cannot read a picture").with_source(error))?;
     Ok(rows.column_mut(0).to_vec())

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use feedline_core::internal::named;
+use feedline_core::named;
 use feedline_report::{Cause, Prediction, Profile, WhatIf};
 use lexopt::prelude::{Long, Short, Value, ValueExt};
 use serde_json::json;

@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use feedline_core::internal;
 use feedline_core::{Context, Dataset, Error, ErrorKind, Layout, Result};
 use feedline_datasets::{Annotated, JointDataset};
 use feedline_images::Transforms;
@@ -64,7 +63,7 @@ fn read_moved(annotated: Annotated) -> Result<()> {
     let (mut slab, mut context) = (vec![0; layout.bytes()], Context::new(7, 0));
     for id in 0..set.len().min(MOST) {
         context.begin(0, id);
-        let mut rows = internal::rows::new(&layout, &mut slab, 1);
+        let mut rows = feedline_core::Rows::new(&layout, &mut slab, 1);
         let read = set.read(id, &mut rows.row(0), &mut context);
         read.map_err(|error| *error.downcast::<Error>().unwrap_or_else(|error| panic!("{error}")))?;
     }

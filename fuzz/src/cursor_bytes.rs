@@ -1,7 +1,6 @@
 //! Any bytes are a cursor that survives a round trip, or an error. No cursor, even one edited by hand,
 //! makes a batch sampler panic.
 
-use feedline_core::internal;
 use feedline_core::{
     BatchProof, BatchSampler, BatchSamplerOptions, Cursor, ErrorKind, LastBatch, Sampler, World,
 };
@@ -47,19 +46,19 @@ pub const FINGERPRINT: u64 = 0xDA7A;
 
 fn resume(cursor: Cursor) {
     for batch_sampler in batch_samplers() {
-        if let Ok(shards) = internal::cursor::fit_source(cursor, &batch_sampler, FINGERPRINT) {
+        if let Ok(shards) = cursor.fit_source(&batch_sampler, FINGERPRINT) {
             assert_eq!(shards.offset(), cursor.offset());
         }
-        let Ok(mut fitted) = internal::cursor::fit(cursor, &batch_sampler, FINGERPRINT) else { continue };
-        assert!(fitted.position() <= internal::batch_sampler::positions(&batch_sampler));
+        let Ok(mut fitted) = cursor.fit(&batch_sampler, FINGERPRINT) else { continue };
+        assert!(fitted.position() <= batch_sampler.positions());
         let mut ids = Vec::new();
-        while !internal::cursor::is_at_end(&fitted, &batch_sampler) {
+        while !fitted.is_at_end(&batch_sampler) {
             let own = batch_sampler.batch(fitted.epoch(), fitted.position(), 0, &mut ids);
             let before = fitted.position();
             let proof = BatchProof::of(fitted.epoch(), &ids[..own]);
-            internal::cursor::deliver(&mut fitted, &batch_sampler, &proof);
+            fitted.deliver(&batch_sampler, &proof);
             assert!(fitted.position() > before, "a step advances the cursor");
         }
-        assert_eq!(fitted.position(), internal::batch_sampler::positions(&batch_sampler));
+        assert_eq!(fitted.position(), batch_sampler.positions());
     }
 }

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use feedline_core::internal;
 use feedline_core::{Error, ErrorKind, Result};
 use feedline_datasets::{Reader, Values};
 
@@ -60,11 +59,7 @@ pub fn read(reader: &dyn Reader) -> Result<()> {
         }
         for index in 0..fields.len() {
             if let Some(column) = reader.column(index) {
-                assert_eq!(
-                    internal::column::row(&column, sample),
-                    Some(&values.fields()[index].bytes[..]),
-                    "{index}"
-                );
+                assert_eq!(column.row(sample), Some(&values.fields()[index].bytes[..]), "{index}");
             }
         }
     }

@@ -2,7 +2,6 @@
 //! of the set: the same ids on every call, and each id of a permutation exactly once.
 
 use arbitrary::{Result, Unstructured};
-use feedline_core::internal;
 use feedline_core::{BatchSampler, BatchSamplerOptions, ErrorKind, LastBatch, Sampler, World};
 
 /// The largest batch or epoch that is read: a batch of 2^60 is valid, but does not fit in memory.
@@ -33,9 +32,9 @@ fn build(data: &mut Unstructured<'_>) -> Result<()> {
     for _ in 0..data.int_in_range(0..=3)? {
         let (first, end) = (number(data)?, number(data)?);
         let _ = if data.arbitrary()? {
-            internal::batch_sampler::skip(&mut batch_sampler, epoch, first..end)
+            batch_sampler.skip(epoch, first..end)
         } else {
-            internal::batch_sampler::skip_positions(&mut batch_sampler, epoch, first..end)
+            batch_sampler.skip_positions(epoch, first..end)
         };
     }
     batches(&batch_sampler, epoch, number(data)?, number(data)?);
@@ -93,33 +92,28 @@ fn batches(batch_sampler: &BatchSampler, epoch: u64, start: u64, step: u64) {
         assert_eq!(step < batch_sampler.steps(epoch, start), !ids.is_empty(), "no batch is empty");
         for (row, &id) in ids.iter().enumerate() {
             assert!(id < options.len, "id {id} of {}", options.len);
-            let position = internal::batch_sampler::position(batch_sampler, epoch, start, step, row);
+            let position = batch_sampler.position(epoch, start, step, row);
             assert_eq!(
-                position.and_then(|at| internal::batch_sampler::id(batch_sampler, epoch, at)),
+                position.and_then(|at| batch_sampler.id(epoch, at)),
                 Some(id),
                 "row {row} at {position:?}"
             );
         }
-        assert!(
-            internal::batch_sampler::position_after(batch_sampler, epoch, start, step)
-                <= internal::batch_sampler::positions(batch_sampler).max(start)
-        );
+        assert!(batch_sampler.position_after(epoch, start, step) <= batch_sampler.positions().max(start));
     }
 }
 
 /// Whether a batch fits in memory and the first call does not draw an epoch of billions of ids.
 fn readable(batch_sampler: &BatchSampler) -> bool {
     let draws_an_epoch = format!("{:?}", batch_sampler.options().sampler).contains("WithoutReplacement");
-    batch_sampler.options().batch <= ROWS
-        && !(draws_an_epoch && internal::batch_sampler::positions(batch_sampler) > ROWS as u64)
+    batch_sampler.options().batch <= ROWS && !(draws_an_epoch && batch_sampler.positions() > ROWS as u64)
 }
 
 /// A single rank with `LastBatch::Keep` delivers each position once; for a permutation, every sample once.
 fn whole(batch_sampler: &BatchSampler, epoch: u64) {
     let options = batch_sampler.options();
     let single = options.world == World::single() && options.last_batch == LastBatch::Keep;
-    if !single || internal::batch_sampler::positions(batch_sampler) > ROWS as u64 || !readable(batch_sampler)
-    {
+    if !single || batch_sampler.positions() > ROWS as u64 || !readable(batch_sampler) {
         return;
     }
     let (mut all, mut ids) = (Vec::new(), Vec::new());
@@ -128,14 +122,9 @@ fn whole(batch_sampler: &BatchSampler, epoch: u64) {
         assert!(!ids.is_empty(), "an empty step");
         all.extend_from_slice(&ids);
     }
-    let live = internal::batch_sampler::positions(batch_sampler)
-        - internal::batch_sampler::skipped(
-            batch_sampler,
-            epoch,
-            0..internal::batch_sampler::positions(batch_sampler),
-        );
+    let live = batch_sampler.positions() - batch_sampler.skipped(epoch, 0..batch_sampler.positions());
     assert_eq!(all.len() as u64, live);
-    if internal::sampler::is_permutation(&options.sampler) {
+    if options.sampler.is_permutation() {
         all.sort_unstable();
         assert!(all.windows(2).all(|pair| pair[0] < pair[1]), "a sample was delivered twice");
     }

@@ -3,7 +3,7 @@
 use fast_image_resize::images::{TypedImage, TypedImageRef};
 use fast_image_resize::pixels::U8x3;
 use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer};
-use feedline_core::internal::named;
+use feedline_core::named;
 
 use crate::orientation::Orientation;
 use crate::parts::{Move, Moves};

@@ -51,7 +51,7 @@ pub(crate) fn launch(
 }
 
 /// Queues `main` and `side`, which may run concurrently in a recorded step; see
-/// [`fork_join`](feedline_device::internal::fork_join).
+/// [`fork_join`](feedline_device::Stream::fork_join).
 ///
 /// Both closures borrow the caller's arguments at the same time, so neither can write what the other
 /// accesses: a `ViewMut` belongs to one of them.
@@ -64,7 +64,7 @@ pub(crate) fn fork_join(
     // sums). Each closure borrows its outputs uniquely and shares only inputs. Scratch memory is not
     // shared either: `classifier_fused` takes its sums out of the scratch until they are queued, the
     // weight gradient uses none, and products on the side have their own workspace (`gemm/cublaslt`).
-    unsafe { feedline_device::internal::fork_join(stream, main, side) }
+    unsafe { stream.fork_join(main, side) }
 }
 
 /// A delay on a GPU stream, for `feedline_sim::interceptors::chaos`.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use feedline::dataset::lengths;
 use feedline::{Context, Dataset, Error, ErrorKind, InMemory, Mix, compose};
-use feedline_core::internal;
-use feedline_core::{Fingerprint, Layout};
+use feedline_core::compose::check_nesting;
+use feedline_core::{Fingerprint, Layout, lengths_with_labels};
 use feedline_datasets::{
     ElementType, Fixed, ImageDataset, Manifest, ManifestOptions, Nulls, OpenOptions, Ragged, Reader,
     SchemaField, Split, TableWindows, Tokenized, open_pictures, open_with,
@@ -140,7 +140,7 @@ impl DataSet {
                 let before = self.before_labels.iter().find(|(name, _)| Some(name.as_str()) == labels);
                 Ok((known.clone(), before.map(|(_, before)| before.clone())))
             }
-            None => internal::lengths_with_labels(&*self.set, field, labels),
+            None => lengths_with_labels(&*self.set, field, labels),
         }
     }
 
@@ -501,9 +501,7 @@ impl DataSet {
     /// Whether samples depend on the epoch or on random numbers. Reads only the first sample.
     fn varies(&self, py: Python<'_>) -> bool {
         let mut context = Context::new(0, 0);
-        interpreter::detached(py, || {
-            read_one(&*self.set, 0, &mut context).is_ok() && internal::context::varies(&context)
-        })
+        interpreter::detached(py, || read_one(&*self.set, 0, &mut context).is_ok() && context.varies())
     }
 
     /// The number of items of each sample in the ragged field `field`.
@@ -557,14 +555,14 @@ impl DataSet {
 
     fn take(&self, count: u64) -> PyResult<Self> {
         self.choice("take", 1, |set| {
-            internal::check_nesting("take", 1 + set.nesting())?;
+            check_nesting("take", 1 + set.nesting())?;
             Ok(set.take(count))
         })
     }
 
     fn skip(&self, count: u64) -> PyResult<Self> {
         self.choice("skip", 1, |set| {
-            internal::check_nesting("skip", 1 + set.nesting())?;
+            check_nesting("skip", 1 + set.nesting())?;
             Ok(set.skip(count))
         })
     }
@@ -674,11 +672,9 @@ fn read_one(set: &dyn Dataset, id: u64, context: &mut Context) -> Result<Vec<Vec
     // The elements are `u64`, so that the slab is aligned for every element type.
     let mut slab = vec![0_u64; layout.bytes().div_ceil(8)];
     let slab = &mut bytemuck::cast_slice_mut(&mut slab)[..layout.bytes()];
-    let mut rows = internal::rows::new(&layout, slab, 1);
+    let mut rows = feedline_core::Rows::new(&layout, slab, 1);
     let mut row = rows.row(0);
-    internal::context::sample(context, 0, id, |context| {
-        internal::row::read_by(&mut row, |row| set.read(id, row, context))
-    })?;
+    context.sample(0, id, |context| row.read_by(|row| set.read(id, row, context)))?;
     drop(rows);
     let bytes = |(index, field): (usize, &feedline::dataset::Field)| match field.as_ragged() {
         Some(_) => layout.row_values(slab, index, 0).to_vec(),

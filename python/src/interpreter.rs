@@ -12,7 +12,6 @@ use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use feedline::{Context, Error, ErrorKind, ReadError};
-use feedline_core::internal;
 use pyo3::exceptions::{PyKeyboardInterrupt, PySystemExit};
 use pyo3::prelude::*;
 
@@ -91,11 +90,7 @@ pub(crate) fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send)
 
 /// Fails if the interpreter shuts down or the loader ends. A worker calls this before each sample.
 pub(crate) fn may_go_on(context: &Context) -> Result<(), ReadError> {
-    if IS_CLOSING.load(Ordering::Relaxed) {
-        Err(shutting_down())
-    } else {
-        Ok(internal::context::check_stop(context)?)
-    }
+    if IS_CLOSING.load(Ordering::Relaxed) { Err(shutting_down()) } else { Ok(context.check_stop()?) }
 }
 
 fn shutting_down() -> ReadError {

@@ -88,6 +88,6 @@ fn _feedline(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(interpreter::forget_workers, module)?)?;
     module.add_function(wrap_pyfunction!(placed::sharing, module)?)?;
     module.add_function(wrap_pyfunction!(placed::sharing_at, module)?)?;
-    feedline_core::internal::speak_python();
+    feedline_core::speak_python();
     Ok(())
 }

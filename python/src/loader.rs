@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use feedline::record::{RecordOptions, Recorder};
 use feedline::report::ChosenMode;
 use feedline::{BadSampleReport, Cursor, Device, Error, ErrorKind, Progress, Result, World};
-use feedline_core::internal;
 use feedline_dlpack::Share;
 use feedline_report::{Diagnosis, to_json};
 use pyo3::exceptions::PyTypeError;
@@ -88,7 +87,7 @@ impl Loader {
             let about = About {
                 progress: loader.progress(),
                 steps: loader.steps_per_epoch(),
-                global_batch: internal::batch_sampler::global_batch(&loader.batch_sampler()),
+                global_batch: loader.batch_sampler().global_batch(),
                 mode: mode.unwrap_or_else(|| mode_of(loader).to_owned()),
                 memory: (loader.memory_use().pinned_bytes, loader.memory_use().device_bytes),
             };

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use feedline::{BadSamples, Error, ErrorKind, LastBatch, LoaderBuilder, TransferMode, Workers, internal};
+use feedline::{BadSamples, Error, ErrorKind, LastBatch, LoaderBuilder, Pad, TransferMode, Workers};
 use feedline_pictures::PictureStage;
 use pyo3::prelude::*;
 
@@ -98,7 +98,7 @@ pub(crate) fn builder(
                 builder = builder.skip(epoch, from..to);
             }
             let builder = if options.shuffle { builder.shuffle() } else { builder };
-            (internal::either(builder), stage)
+            (builder.either(), stage)
         }
         Samples::Source(source) => {
             let mut builder = feedline::Loader::source_builder(source.0.clone());
@@ -111,7 +111,7 @@ pub(crate) fn builder(
             if options.split_shards {
                 builder = builder.split_shards();
             }
-            (internal::either(builder), None)
+            (builder.either(), None)
         }
     };
     // The loop in `loader.rs` measures this time limit itself, so that signals can end its wait.
@@ -127,12 +127,12 @@ pub(crate) fn builder(
         other => return config(format!("last_batch {other:?}: use \"keep\", \"drop\" or \"pad\"")),
     });
     if options.is_under_one_lock {
-        builder = internal::under_one_lock(builder);
+        builder = builder.under_one_lock();
     }
     if let Some(threads) = options.threads {
         builder = builder.workers(Workers::Count(threads));
     }
-    builder = internal::threads_per_worker(builder, options.threads_per_worker);
+    builder = builder.threads_per_worker(options.threads_per_worker);
     if let Some(slots) = options.prefetch {
         builder = builder.depth(slots);
     }
@@ -140,8 +140,7 @@ pub(crate) fn builder(
         builder = builder.epochs(epochs);
     }
     for (field, multiple, element) in &options.pad {
-        builder =
-            builder.pad(field, internal::pad::from_parts(*multiple, element.as_deref().unwrap_or_default()));
+        builder = builder.pad(field, Pad::from_parts(*multiple, element.as_deref().unwrap_or_default()));
     }
     for (field, items) in &options.max_per_batch {
         builder = builder.max_per_batch(field, *items);

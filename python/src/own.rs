@@ -9,7 +9,7 @@ use feedline::batch::FilledBatch;
 use feedline::dataset::Rows;
 use feedline::{Context, DType, Dataset, Error, ErrorKind, ReadError, Row, Spec};
 use feedline_core::Fingerprint;
-use feedline_core::internal;
+use feedline_core::compose::check_whole;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -142,7 +142,7 @@ impl OwnData {
     /// The seed for the current sample's random numbers. It is used in this process or in another.
     fn key(&self, context: &mut Context) -> u64 {
         if !self.varies {
-            return internal::context::key(context);
+            return context.key();
         }
         context.epoch();
         context.random().below(u64::MAX)
@@ -150,7 +150,7 @@ impl OwnData {
 
     /// Reads the samples `ids`, stacked. `keys` has a key of random numbers for each sample.
     fn stacked(&self, ids: &[u64], keys: &[u64], context: &Context) -> Result<Stacked, ReadError> {
-        let epoch = internal::context::key_epoch(context);
+        let epoch = context.key_epoch();
         let draws: Option<Vec<_>> = self.varies.then(|| keys.iter().map(|&key| (epoch, key)).collect());
         let inside = InSample::enter();
         let keys = (self.is_seeded && is_worker() && inside.is_outermost).then(|| keys.to_vec());
@@ -215,7 +215,7 @@ impl OwnData {
                 Column::Ragged(bytes, lengths) => {
                     let mut rest: &[u8] = bytes;
                     for (row, items) in lengths.iter().take(count).enumerate() {
-                        let bytes = items.saturating_mul(internal::spec::item_bytes(&field));
+                        let bytes = items.saturating_mul(field.item_bytes());
                         let (values, after) =
                             rest.split_at_checked(bytes).ok_or_else(|| wrong("a row is cut off"))?;
                         let written = rows.row(row).write_ragged_bytes(index, values);
@@ -257,13 +257,13 @@ impl Dataset for OwnData {
             return Ok(());
         };
         let name = self.spec.fields().get(field).map_or("", |field| field.name());
-        internal::check_whole(mapped, name, id, epoch)
+        check_whole(mapped, name, id, epoch)
     }
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
         may_go_on(context)?;
         let keys = [self.key(context)];
-        let mut rows = internal::row::as_rows_mut(row);
+        let mut rows = row.as_rows_mut();
         let read = self.read_by.read((&[id], &keys), &mut rows, context, self.calls());
         let read = read.unwrap_or_else(|| self.read_first(&[id], rows, &keys, context).map(drop));
         read.map_err(|(_, error)| error)
@@ -277,10 +277,10 @@ impl Dataset for OwnData {
     ) -> Result<(), (usize, ReadError)> {
         // Each sample is begun once, in order. This does not depend on the number of samples per call, or on
         // the process that reads the sample.
-        let key = |(index, &id)| internal::context::sample(context, index, id, |context| self.key(context));
+        let key = |(index, &id)| context.sample(index, id, |context| self.key(context));
         let keys: Vec<_> = ids.iter().enumerate().map(key).collect();
         if let Some(&first) = ids.first() {
-            internal::context::mark(context, 0, first);
+            context.mark(0, first);
         }
         if let Some(read) = self.read_by.read((ids, &keys), rows, context, self.calls()) {
             return read;
@@ -291,18 +291,13 @@ impl Dataset for OwnData {
         while at < ids.len() {
             may_go_on(context).map_err(|error| (at, error))?;
             let part = at..ids.len().min(at + most);
-            internal::context::mark(context, at, ids[at]);
-            let read = self.read_first(
-                &ids[part.clone()],
-                internal::rows::part(rows, part.clone()),
-                &keys[part],
-                context,
-            );
+            context.mark(at, ids[at]);
+            let read = self.read_first(&ids[part.clone()], rows.part(part.clone()), &keys[part], context);
             at += read.map_err(|(index, error)| (at + index, error))?;
         }
         // A call (the lock, a check of the generators) costs far more than a small sample. So batches are
         // split into pieces as long as those for other processes.
-        internal::context::add_elsewhere(context, (start.elapsed().as_nanos() as u64).max(1));
+        context.add_elsewhere((start.elapsed().as_nanos() as u64).max(1));
         Ok(())
     }
 
@@ -363,7 +358,7 @@ impl MapBatch {
     /// Calls the function on a filled batch. The function gets a copy of each field that is not ragged, and
     /// returns an array for each of these fields.
     pub(crate) fn call(&self, batch: &mut FilledBatch<'_>, context: &Context) -> Result<(), ReadError> {
-        let key = internal::context::key(context);
+        let key = context.key();
         if let Some(done) = self.read_by.map(key, batch.rows()) {
             return done;
         }

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use feedline::internal::{check_slots, check_thread};
 use feedline::{Cursor, Epoch, Loader, Result, Stream, TryNext};
 use feedline_dlpack::Share;
 use self_cell::{MutBorrow, self_cell};
@@ -86,7 +85,7 @@ impl State {
     /// Fails if batches hold every slot.
     pub(crate) fn check_slots(&self, on_any_thread: bool) -> Result<()> {
         match self {
-            Self::Running(running, _) => running.with_dependent(|_, epoch| check_slots(epoch, on_any_thread)),
+            Self::Running(running, _) => running.with_dependent(|_, epoch| epoch.check_slots(on_any_thread)),
             _ => Ok(()),
         }
     }
@@ -111,7 +110,7 @@ impl State {
     /// Refuses `call` on a worker of the loader while the epoch can still continue.
     pub(crate) fn check_thread(&self, call: &str) -> Result<()> {
         match self {
-            Self::Running(running, _) => running.with_dependent(|_, epoch| check_thread(epoch, call)),
+            Self::Running(running, _) => running.with_dependent(|_, epoch| epoch.check_thread(call)),
             _ => Ok(()),
         }
     }

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use feedline::{Context, Dataset, Error, ErrorKind, Result};
-use feedline_core::{Layout, Scratch, catch_panic, internal, panic_text};
+use feedline_core::{Layout, Scratch, catch_panic, panic_text};
 
 use crate::set::{Content, Set};
 use crate::shared::{Asked, Batch};
@@ -128,21 +128,17 @@ fn decode(batch: &Batch, range: std::ops::Range<usize>, scratch: &mut Scratch) -
     let layout = Layout::new(set.spec(), ids.len())?;
     let start = Instant::now();
     let mut slab = vec![0; layout.bytes()];
-    let context = internal::context::with_scratch(Context::new(*seed, *epoch), std::mem::take(scratch));
-    let mut context = internal::context::with_draws(context, draws);
-    let mut rows = internal::rows::new(&layout, &mut slab, ids.len());
+    let context = Context::new(*seed, *epoch).with_scratch(std::mem::take(scratch));
+    let mut context = context.with_draws(draws);
+    let mut rows = feedline_core::Rows::new(&layout, &mut slab, ids.len());
     let read = catch_panic("the data set panicked", || match set.content() {
-        Content::Dataset(dataset) => {
-            internal::rows::read_by(&mut rows, |rows| dataset.read_many(ids, rows, &mut context))
-        }
+        Content::Dataset(dataset) => rows.read_by(|rows| dataset.read_many(ids, rows, &mut context)),
         Content::Source(source) => {
             let records = records.iter().flatten().skip(range.start);
             ids.iter().zip(records).enumerate().try_for_each(|(index, (&id, record))| {
                 let mut row = rows.row(index);
-                let decode = |context: &mut Context| {
-                    internal::row::read_by(&mut row, |row| source.decode(record, row, context))
-                };
-                internal::context::sample(&mut context, index, id, decode).map_err(|error| (index, error))
+                let decode = |context: &mut Context| row.read_by(|row| source.decode(record, row, context));
+                context.sample(index, id, decode).map_err(|error| (index, error))
             })
         }
     });
@@ -152,7 +148,7 @@ fn decode(batch: &Batch, range: std::ops::Range<usize>, scratch: &mut Scratch) -
     };
     read?.map_err(|(index, error)| unreadable(index, error))?;
     drop(rows);
-    *scratch = internal::context::into_scratch(context);
+    *scratch = context.into_scratch();
     let busy = start.elapsed();
     set.measured(busy, ids.len());
     Ok(Piece::of_slab(&layout, slab, range.start, busy.as_nanos() as u64))

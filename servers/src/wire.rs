@@ -15,7 +15,7 @@ use feedline::dataset::{Field, Rows};
 use feedline::filler::BatchContent;
 use feedline::record::field_hash;
 use feedline::{DType, Error, ErrorKind, Result, Spec};
-use feedline_core::{Layout, internal};
+use feedline_core::Layout;
 use flatbuffers::FlatBufferBuilder;
 use twox_hash::XxHash3_64;
 
@@ -135,7 +135,7 @@ fn element(dtype: DType) -> DataType {
 
 /// Elements of a sample; of a ragged field, those of an item.
 fn elements(field: &Field) -> usize {
-    internal::spec::item_bytes(field) / field.dtype().size()
+    field.item_bytes() / field.dtype().size()
 }
 
 /// The schema of a spec. A shape becomes a list of fixed size; the shape of a fixed field becomes Arrow's
@@ -207,8 +207,7 @@ fn body(layout: &Layout, slab: Vec<u8>) -> (Vec<(usize, usize)>, Bytes) {
             if !field.shape().is_empty() {
                 buffers.push((0, 0));
             }
-            buffers
-                .push(add(&slab[layout.values(index).start..][..items * internal::spec::item_bytes(field)]));
+            buffers.push(add(&slab[layout.values(index).start..][..items * field.item_bytes()]));
         } else {
             if !field.shape().is_empty() {
                 buffers.push((0, 0));
@@ -231,7 +230,7 @@ fn batch_header(spec: &Spec, rows: usize, buffers: &[(usize, usize)], body: usiz
         if field.as_ragged().is_some() {
             // The number of items follows from the bytes of the values, the last buffer of the field.
             at += 2 + usize::from(!field.shape().is_empty());
-            len = buffers[at].1 / internal::spec::item_bytes(field).max(1);
+            len = buffers[at].1 / field.item_bytes().max(1);
             nodes.push(FieldNode::new(len as i64, 0));
         } else {
             at += usize::from(!field.shape().is_empty());
@@ -327,7 +326,7 @@ pub fn write_piece(message: &Message, rows: &mut Rows<'_>, content: &mut BatchCo
         if !field.shape().is_empty() {
             next()?;
         }
-        let (item, values) = (internal::spec::item_bytes(field), next()?);
+        let (item, values) = (field.item_bytes(), next()?);
         let offsets = body.copied(offsets).unwrap_or_default();
         let values = body.copied(values).unwrap_or_default();
         let offset = |row: usize| {

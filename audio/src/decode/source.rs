@@ -4,7 +4,6 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 
 use feedline_core::Error;
-use feedline_core::internal;
 use symphonia::core::errors::Error as Refused;
 use symphonia::core::io::MediaSource;
 
@@ -103,9 +102,7 @@ impl<R: Read + Seek + Send + Sync> MediaSource for Source<R> {
 
 /// The error for a source that cannot be read. An error of this project passes through.
 pub(super) fn unreadable(error: io::Error) -> Error {
-    internal::error::within(&error)
-        .cloned()
-        .unwrap_or_else(|| data("cannot read the file").with_source(error))
+    Error::within(&error).cloned().unwrap_or_else(|| data("cannot read the file").with_source(error))
 }
 
 /// The error for a file that the decoder refuses.
@@ -113,7 +110,7 @@ pub(super) fn refused(format: Format, error: Refused) -> Error {
     let name = format.name();
     match error {
         Refused::IoError(error)
-            if error.kind() == io::ErrorKind::UnexpectedEof && internal::error::within(&error).is_none() =>
+            if error.kind() == io::ErrorKind::UnexpectedEof && Error::within(&error).is_none() =>
         {
             data(format!("the {name} file ends too early: it was cut, fetch it again"))
         }

@@ -1,7 +1,6 @@
 //! Resampling and spectrograms against torchaudio.
 
 use feedline_audio::{Log, MelSpectrogram, Resampler, Scratch, Sounds};
-use feedline_core::internal;
 use feedline_core::{Layout, Random, Spec};
 
 use super::*;
@@ -31,7 +30,7 @@ fn mel(mel: MelSpectrogram) -> Vec<f32> {
     let spec = field.add(Spec::new(), "sound", field.items_of(frames, 8000).unwrap()).unwrap();
     let layout = Layout::new(&spec, 1).unwrap();
     let mut slab = vec![0; layout.bytes()];
-    let mut rows = internal::rows::new(&layout, &mut slab, 1);
+    let mut rows = feedline_core::Rows::new(&layout, &mut slab, 1);
     let row = &mut rows.row(0);
     field.write(&mut sound, frames, &mut Random::from_key(0), &mut Scratch::default(), row, 0).unwrap();
     row.ragged_mut::<f32>(0).unwrap().to_vec()

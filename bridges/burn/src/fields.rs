@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use feedline::dataset::{Element, Field};
-use feedline::{DType, Error, ErrorKind, HostBatch, Result, internal};
+use feedline::{DType, Error, ErrorKind, HostBatch, Result};
 
 use crate::slot;
 
@@ -71,7 +71,7 @@ impl Fields {
             let shape = [&[rows], field.shape()].concat();
             return self.share(shape, |batch| batch.field::<T>(name));
         }
-        let items = size_of_val(self.batch.padded::<T>(name)?.0) / internal::spec::item_bytes(field);
+        let items = size_of_val(self.batch.padded::<T>(name)?.0) / field.item_bytes();
         let width = items.checked_div(rows).unwrap_or(0);
         let shape = [&[rows, width], field.shape()].concat();
         self.share(shape, |batch| Ok(batch.padded::<T>(name)?.0))

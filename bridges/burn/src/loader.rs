@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use burn::data::dataloader::{DataLoader, DataLoaderIterator, Progress};
 use burn::data::dataset::DatasetError;
 use burn::tensor::Device;
-use feedline::internal::batch_sampler;
 use feedline::{Cursor, Error, ErrorKind, HostEpoch, HostLoader, Result};
 use self_cell::{MutBorrow, self_cell};
 
@@ -56,8 +55,7 @@ impl<O: 'static> BurnLoader<O> {
     ) -> Self {
         let sampler = loader.batch_sampler();
         let rank_share = sampler.options().batch as u64;
-        let items = batch_sampler::end(sampler, 0, 0).saturating_mul(rank_share)
-            / batch_sampler::global_batch(sampler).max(1);
+        let items = sampler.end(0, 0).saturating_mul(rank_share) / sampler.global_batch().max(1);
         let state = State { loader, epoch: 0 };
         let shared = Shared {
             state: Mutex::new(state),

@@ -43,7 +43,7 @@ fn loader() -> BurnLoader<Made> {
     let options = Options { seed: 14, probability: 0.1, device_delay, ..Options::default() };
     let host = Chaos::new(feedline_device::host::Host::new(), options).unwrap();
     let loader = Loader::builder(Numbers(spec)).batch_size(ROWS).shuffle().seed(3).depth(3);
-    let loader = feedline::internal::build_host_on(loader, &feedline_device::with_backend(host)).unwrap();
+    let loader = loader.build_host_on(&feedline_device::with_backend(host)).unwrap();
     BurnLoader::new(loader, |fields, device| {
         Ok((fields.int("id", device)?, fields.float("numbers", device)?))
     })

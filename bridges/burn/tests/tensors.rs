@@ -53,7 +53,7 @@ fn every_type_becomes_data_of_that_type() {
 fn a_tensor_on_the_cpu_is_the_slot_itself_and_a_change_copies_it() {
     let mut loader = wide();
     let slots = loader.slot_addresses();
-    let bytes = feedline::internal::layout(&loader).bytes() as u64;
+    let bytes = loader.layout().bytes() as u64;
     let fields = Fields::new(loader.epoch(0).unwrap().next().unwrap().unwrap());
     let is_in_slot = |bytes_of: &Bytes| {
         let at = bytes_of.as_ptr() as u64;
@@ -140,7 +140,7 @@ fn a_thousand_batches_hold_the_right_bytes_under_chaos() {
         let fine = Fine::new(16 * 500, 200).unwrap();
         let loader = Loader::builder(fine.clone()).batch_size(16).shuffle().seed(3).depth(4);
         let loader = loader.held_timeout(Duration::from_secs(2));
-        let loader = feedline::internal::build_host_on(loader, &device).unwrap();
+        let loader = loader.build_host_on(&device).unwrap();
         type Made = (u64, Vec<u64>, Tensor<1, Int>, Tensor<2, Int>);
         let loader = BurnLoader::new(loader, |fields, device| -> feedline::Result<Made> {
             let batch = fields.batch();
@@ -198,7 +198,7 @@ fn a_tensor_outlives_its_batch_and_its_loader() {
     with_watchdog(LIMIT, || {
         let (device, chaos) = chaos(); // fills freed memory with other bytes
         let loader = Loader::builder(Wide::new(80).unwrap()).batch_size(8).depth(2);
-        let loader = feedline::internal::build_host_on(loader, &device).unwrap();
+        let loader = loader.build_host_on(&device).unwrap();
         let make = |fields: &Fields, device: &Device| -> feedline::Result<(Vec<u64>, Tensor<2>)> {
             Ok((fields.batch().ids().to_vec(), fields.float("f32", device)?))
         };

@@ -31,7 +31,7 @@ pub(crate) fn copy<T: Element + WithDType>(
     (view, shape): (View<'_, T>, Vec<usize>),
 ) -> Result<Tensor> {
     let values = if batch.stream().device().kind() == BackendKind::Host {
-        feedline::internal::read_in_place(batch, &view)?.to_vec()
+        batch.read_in_place(&view)?.to_vec()
     } else {
         // A simulated device does not say where its memory is.
         batch.wait_until_copied()?;

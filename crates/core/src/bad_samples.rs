@@ -67,12 +67,15 @@ pub enum Budget {
     },
 }
 
+/// # For loaders
+///
+/// What a loader calls, and training code does not. It may change in any release.
 impl BadSamples {
     /// Checks the policy's values.
     ///
     /// # Errors
     /// `Config` for a fraction outside 0 to 1.
-    pub(crate) fn check(self) -> Result<()> {
+    pub fn check(self) -> Result<()> {
         match self {
             Self::Substitute { budget: Budget::Rate { fraction, .. } }
                 if !(0.0..=1.0).contains(&fraction) =>
@@ -159,37 +162,6 @@ impl TryFrom<Stored> for BadSampleReport {
 }
 
 impl BadSampleReport {
-    /// Counts delivered rows, including substitutes.
-    pub(crate) fn delivered(&mut self, rows: u64) {
-        self.delivered = self.delivered.saturating_add(rows);
-    }
-
-    /// Records that `sample` of `epoch` could not be read, and that `substitute` was delivered in its place.
-    pub(crate) fn replaced(
-        &mut self,
-        epoch: u64,
-        sample: u64,
-        substitute: u64,
-        path: Option<PathBuf>,
-        cause: &str,
-    ) {
-        self.replaced.add(epoch, sample);
-        self.substitutes.add(epoch, substitute);
-        self.failed(sample, path, cause);
-    }
-
-    /// Records that `sample` could not be read as a substitute.
-    pub(crate) fn failed(&mut self, sample: u64, path: Option<PathBuf>, cause: &str) {
-        self.failures = self.failures.saturating_add(1);
-        match self.samples.binary_search_by_key(&sample, |bad| bad.sample) {
-            Ok(known) => {
-                let times = &mut self.samples[known].times;
-                *times = times.saturating_add(1);
-            }
-            Err(at) => self.samples.insert(at, BadSample { sample, path, cause: cause.to_owned(), times: 1 }),
-        }
-    }
-
     /// Adds the report of another rank.
     pub fn merge(&mut self, other: &Self) {
         for bad in &other.samples {
@@ -214,11 +186,48 @@ impl BadSampleReport {
         self.failures
     }
 
+    /// Replaces the bad samples by their substitutes in `expected`, the proof of the batch sampler.
+    /// `expected` is then the proof that this run should have.
+    pub fn adjust(&self, expected: &mut Proof) {
+        expected.merge(&self.substitutes);
+        expected.unmerge(&self.replaced);
+    }
+}
+
+/// # For loaders
+///
+/// What a loader calls, and training code does not. It may change in any release.
+impl BadSampleReport {
+    /// Counts delivered rows, including substitutes.
+    pub fn delivered(&mut self, rows: u64) {
+        self.delivered = self.delivered.saturating_add(rows);
+    }
+
+    /// Records that `sample` of `epoch` could not be read, and that `substitute` was delivered in its
+    /// place.
+    pub fn replaced(&mut self, epoch: u64, sample: u64, substitute: u64, path: Option<PathBuf>, cause: &str) {
+        self.replaced.add(epoch, sample);
+        self.substitutes.add(epoch, substitute);
+        self.failed(sample, path, cause);
+    }
+
+    /// Records that `sample` could not be read as a substitute.
+    pub fn failed(&mut self, sample: u64, path: Option<PathBuf>, cause: &str) {
+        self.failures = self.failures.saturating_add(1);
+        match self.samples.binary_search_by_key(&sample, |bad| bad.sample) {
+            Ok(known) => {
+                let times = &mut self.samples[known].times;
+                *times = times.saturating_add(1);
+            }
+            Err(at) => self.samples.insert(at, BadSample { sample, path, cause: cause.to_owned(), times: 1 }),
+        }
+    }
+
     /// Checks that `policy` tolerates the bad samples so far.
     ///
     /// # Errors
     /// `Sample` when it does not; the message says how many there are and names the first files.
-    pub(crate) fn check(&self, policy: BadSamples) -> Result<()> {
+    pub fn check(&self, policy: BadSamples) -> Result<()> {
         let (over, budget) = match policy {
             BadSamples::Fail => (!self.samples.is_empty(), "and none is tolerated".to_owned()),
             BadSamples::Substitute { budget: Budget::Count(max) } => {
@@ -255,13 +264,6 @@ impl BadSampleReport {
         message.push_str("; repair or remove them, or ");
         message.push_str(named("raise the budget", "allow more by bad_samples="));
         Err(Error::new(ErrorKind::Sample, message).at_stage(Stage::Sampler))
-    }
-
-    /// Replaces the bad samples by their substitutes in `expected`, the proof of the batch sampler.
-    /// `expected` is then the proof that this run should have.
-    pub fn adjust(&self, expected: &mut Proof) {
-        expected.merge(&self.substitutes);
-        expected.unmerge(&self.replaced);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::internal::source::SourcePosition;
+use crate::source_order::SourcePosition;
 use crate::{BatchContent, BatchProof, Extent, Timeline};
 
 /// Which samples a batch holds. It travels with the slot of the batch, and its memory is reused for the
@@ -10,40 +10,28 @@ use crate::{BatchContent, BatchProof, Extent, Timeline};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BatchInfo {
     /// The request that the batch belongs to; batches of an abandoned request are dropped.
-    #[doc(hidden)]
     pub request: u64,
     /// The epoch.
-    #[doc(hidden)]
     pub epoch: u64,
     /// The step within the epoch, counted from the beginning of the request.
-    #[doc(hidden)]
     pub step: u64,
     /// The position in the epoch at which the steps begin.
-    #[doc(hidden)]
     pub start: u64,
     /// The sample ids, row by row. A substitute's id replaces the id of a sample that could not be read.
-    #[doc(hidden)]
     pub ids: Vec<u64>,
     /// Number of valid rows, which come first. The rows after them repeat samples to pad the last batch.
-    #[doc(hidden)]
     pub valid: usize,
     /// The valid rows' contribution to the proof of the run: see [`prove`](Self::prove).
-    #[doc(hidden)]
     pub proof: BatchProof,
     /// The hash of the rows, if the run is recorded.
-    #[doc(hidden)]
     pub content: Option<BatchContent>,
     /// The position up to which a source was read for this batch; `None` for a data set.
-    #[doc(hidden)]
     pub source_position: Option<SourcePosition>,
     /// Rows whose sample could not be read, in ascending order.
-    #[doc(hidden)]
     pub substituted: Vec<Substituted>,
     /// The times at which each stage worked on the batch.
-    #[doc(hidden)]
     pub timeline: Timeline,
     /// The extent of each ragged field, in the order of the spec.
-    #[doc(hidden)]
     pub extents: Vec<Extent>,
 }
 
@@ -100,9 +88,13 @@ impl BatchInfo {
     pub fn substituted(&self) -> &[Substituted] {
         &self.substituted
     }
+}
 
+/// # For loaders
+///
+/// How the stages describe a batch. It may change in any release.
+impl BatchInfo {
     /// Describes the batch of `other`. Keeps the allocated memory.
-    #[doc(hidden)]
     pub fn copy_from(&mut self, other: &Self) {
         let Self { request, epoch, step, start, valid, proof, content, source_position, timeline, .. } =
             other;
@@ -115,7 +107,6 @@ impl BatchInfo {
     }
 
     /// Prepares for another batch. Keeps the allocated memory.
-    #[doc(hidden)]
     pub fn reset(&mut self, request: u64, epoch: u64, step: u64) {
         (self.request, self.epoch, self.step) = (request, epoch, step);
         (self.valid, self.proof, self.source_position) = (0, BatchProof::default(), None);
@@ -127,7 +118,6 @@ impl BatchInfo {
     }
 
     /// Computes the proof of the valid rows, once their ids are final.
-    #[doc(hidden)]
     pub fn prove(&mut self) {
         self.proof = BatchProof::of(self.epoch, &self.ids[..self.valid]);
     }

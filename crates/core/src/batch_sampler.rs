@@ -7,8 +7,10 @@
 use std::ops::Range;
 
 use crate::bad_samples::substitute;
-use crate::internal::source::RecordOrder;
+use crate::named;
 use crate::sampler::{MAX_LEN, custom::NO_SAMPLE};
+use crate::source::MAX_SHARDS;
+use crate::source_order::RecordOrder;
 use crate::{BatchInfo, Error, ErrorKind, Pad, Result, Sampler, Substituted, World};
 
 /// What to do with samples that do not fill the last step.
@@ -123,54 +125,9 @@ impl BatchSampler {
         Ok(Self { options, global, positions, skips: Vec::new(), records: RecordOrder::default() })
     }
 
-    /// Sets the order of a source's records; the order of the shards stays.
-    pub(crate) fn with_records(self, records: RecordOrder) -> Self {
-        Self { records, ..self }
-    }
-
-    /// This batch sampler for one rank alone, which gets the samples of all ranks.
-    pub(crate) fn on_one_rank(&self) -> Self {
-        let options = BatchSamplerOptions { world: World::single(), ..self.options.clone() };
-        Self { global: options.batch as u64, options, ..self.clone() }
-    }
-
-    /// The order of a source's records.
-    pub(crate) fn records(&self) -> RecordOrder {
-        self.records
-    }
-
     /// The options.
     pub fn options(&self) -> &BatchSamplerOptions {
         &self.options
-    }
-
-    /// Number of positions of an epoch over all ranks, including skipped ones.
-    pub(crate) fn positions(&self) -> u64 {
-        self.positions
-    }
-
-    /// Samples of a full step over all ranks: batch size times world size.
-    pub(crate) fn global_batch(&self) -> u64 {
-        self.global
-    }
-
-    /// A number that identifies the order of samples; see [`Sampler::digest`].
-    pub(crate) fn digest(&self) -> u64 {
-        self.records.digest(self.options.sampler.digest(self.options.len))
-    }
-
-    /// Skips steps of one epoch without reading them, for example the batches after a loss spike.
-    ///
-    /// `steps` are counted from the beginning of the epoch, with this batch size and world size and without
-    /// any skips, as in the log of the run that had the spike. Their positions are removed from the epoch:
-    /// the other batches do not change, and the same samples are skipped with any world size. Further calls
-    /// skip more.
-    ///
-    /// # Errors
-    /// As for [`skip_positions`](Self::skip_positions).
-    pub(crate) fn skip(&mut self, epoch: u64, steps: Range<u64>) -> Result<()> {
-        let Range { start, end } = steps;
-        self.skip_positions(epoch, self.begin_of(start)..self.begin_of(end))
     }
 
     /// The position at which step `step` begins, counted as by [`skip`](Self::skip); the end of the epoch for
@@ -178,37 +135,6 @@ impl BatchSampler {
     fn begin_of(&self, step: u64) -> u64 {
         let is_last = step == self.positions / self.global;
         self.full(step).min(self.positions) - if is_last { self.lent(self.positions) } else { 0 }
-    }
-
-    /// The step that has `position`, counted as by [`skip`](Self::skip).
-    pub(crate) fn step_of(&self, position: u64) -> u64 {
-        let step = position / self.global;
-        if position >= self.begin_of(step.saturating_add(1)) { step.saturating_add(1) } else { step }
-    }
-
-    /// Skips global positions of one epoch. A batch across the gap takes the positions on both sides.
-    ///
-    /// # Errors
-    /// `Config` for an empty range, and for a range beyond the end of the epoch.
-    pub(crate) fn skip_positions(&mut self, epoch: u64, positions: Range<u64>) -> Result<()> {
-        let Range { start: mut first, mut end } = positions;
-        if first >= end || end > self.positions {
-            return Err(config(format!(
-                "cannot skip positions {first} to {end} of an epoch of {}: choose a range inside the epoch",
-                self.positions
-            )));
-        }
-        // Merge with every overlapping or adjacent range.
-        self.skips.retain(|skip| {
-            let apart = skip.epoch != epoch || skip.end < first || end < skip.first;
-            if !apart {
-                (first, end) = (first.min(skip.first), end.max(skip.end));
-            }
-            apart
-        });
-        let at = self.skips.partition_point(|skip| (skip.epoch, skip.first) < (epoch, first));
-        self.skips.insert(at, Skip { epoch, first, end });
-        Ok(())
     }
 
     /// Number of steps from global position `start` to the end of `epoch`; the same on every rank.
@@ -240,93 +166,6 @@ impl BatchSampler {
         valid as usize
     }
 
-    /// Checks that a custom sampler still gives the samples of a batch that was read ahead: `info.ids`.
-    /// `again` is scratch memory for its ids. Does nothing for other samplers.
-    ///
-    /// # Errors
-    /// `Config`, with the first sample that differs.
-    pub(crate) fn check_again(&self, info: &BatchInfo, again: &mut Vec<u64>) -> Result<()> {
-        if !self.options.sampler.is_custom() {
-            return Ok(());
-        }
-        let &BatchInfo { epoch, start, step, .. } = info;
-        self.batch(epoch, start, step, again);
-        for Substituted { row, substitute, failures } in &info.substituted {
-            if failures.first().is_some_and(|own| again.get(*row) == Some(&own.sample)) {
-                again[*row] = *substitute;
-            }
-        }
-        let Some(row) = info.ids.iter().zip(&*again).position(|(read, now)| read != now) else {
-            return Ok(());
-        };
-        let position = self.position(epoch, start, step, row).unwrap_or_default();
-        let now = match again[row] {
-            NO_SAMPLE => "none".to_owned(),
-            id => format!("sample {id}"),
-        };
-        let why = format!(
-            "the sampler {:?} gave sample {} for position {position} of epoch {epoch} when the batch was \
-             read, and {now} in a second call: it must always give the same, because batches are read ahead, \
-             also those of the next epoch; for an order that follows the training, such as by losses, build \
-             a loader for each epoch",
-            self.options.sampler, info.ids[row]
-        );
-        Err(config(why).at_batch(step))
-    }
-
-    /// Replaces `draws` by the global position of each row of this rank's batch. Random numbers are keyed by
-    /// it. A row of padding has the position of the sample that it repeats.
-    ///
-    /// Does not allocate once `draws` has the capacity for a batch.
-    pub(crate) fn draws(&self, epoch: u64, start: u64, step: u64, draws: &mut Vec<u64>) {
-        draws.clear();
-        let Some((rows, _)) = self.part(epoch, start, step) else { return };
-        let live = self.live_before(epoch, self.positions);
-        let (mut at, has_skips) = (rows.start % live, !self.skips_of(epoch).is_empty());
-        draws.extend(rows.map(|_| {
-            let draw = if has_skips { self.nth_live(epoch, at) } else { at };
-            at = if at + 1 == live { 0 } else { at + 1 };
-            draw
-        }));
-    }
-
-    /// The global position of row `row` of this rank's batch; `None` if there is no such row.
-    pub(crate) fn position(&self, epoch: u64, start: u64, step: u64, row: usize) -> Option<u64> {
-        let (mut rows, _) = self.part(epoch, start, step)?;
-        let live = self.live_before(epoch, self.positions);
-        rows.nth(row).map(|at| self.nth_live(epoch, at % live))
-    }
-
-    /// The global position after step `step`: a run that has delivered the step resumes there. For a `step`
-    /// after the last one, the position after the last step.
-    pub(crate) fn position_after(&self, epoch: u64, start: u64, step: u64) -> u64 {
-        if self.steps(epoch, start) == 0 {
-            return start;
-        }
-        let before = self.live_before(epoch, start);
-        let left = self.live_before(epoch, self.positions) - before;
-        self.nth_live(epoch, before + self.taken(left, step.saturating_add(1)))
-    }
-
-    /// The global position after the last step from `start`.
-    pub(crate) fn end(&self, epoch: u64, start: u64) -> u64 {
-        self.position_after(epoch, start, u64::MAX)
-    }
-
-    /// The sample at a global position of an epoch; `None` beyond its end.
-    pub(crate) fn id(&self, epoch: u64, position: u64) -> Option<u64> {
-        let BatchSamplerOptions { len, sampler, seed, .. } = &self.options;
-        (position < self.positions).then(|| sampler.id(*len, *seed, epoch, position))
-    }
-
-    /// The sample to read instead of the one at `position`, after `attempt` other substitutes failed. It is
-    /// the sample at another position of the same epoch, the same on every rank and in every replay; see
-    /// [`substitute`].
-    pub(crate) fn substitute(&self, epoch: u64, position: u64, attempt: u32) -> u64 {
-        let BatchSamplerOptions { len, sampler, seed, .. } = &self.options;
-        sampler.id(*len, *seed, epoch, substitute(*seed, epoch, position, attempt, self.positions))
-    }
-
     /// The share of padding, from 0 to 1, in this rank's batches of `epoch`, if rows are padded by `pad`;
     /// `lengths[i]` is the number of items of sample `i`, 0 if it is not listed.
     ///
@@ -354,13 +193,6 @@ impl BatchSampler {
             used += ids.iter().map(length).sum::<usize>();
         }
         if padded == 0 { 0.0 } else { (padded - used) as f64 / padded as f64 }
-    }
-
-    /// Number of skipped positions of `epoch` within `positions`.
-    pub(crate) fn skipped(&self, epoch: u64, positions: Range<u64>) -> u64 {
-        let inside =
-            |skip: &Skip| skip.end.min(positions.end).saturating_sub(skip.first.max(positions.start));
-        self.skips_of(epoch).iter().map(inside).sum()
     }
 
     /// Calls `each` with the samples at `positions` of `epoch`, in order, in chunks, without the skipped
@@ -468,6 +300,207 @@ impl BatchSampler {
             rest = later;
             position = skip.map_or(position, |skip| skip.end);
         }
+    }
+}
+
+/// # For loaders
+///
+/// What a loader calls, and training code does not. It may change in any release.
+impl BatchSampler {
+    /// Checks that a source can be read in the order of this batch sampler, which takes one shard per step.
+    ///
+    /// # Errors
+    /// `Config` for more than 2^20 shards, and for a sampler that may repeat a shard within an epoch:
+    /// its records would be delivered twice.
+    pub fn check_source(&self) -> Result<()> {
+        let options = self.options();
+        if options.len > MAX_SHARDS {
+            let why = format!("the source has {} shards: the maximum is {MAX_SHARDS}", options.len);
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        if options.sampler.repeats() {
+            let others = named(
+                "sequential, shuffle, block, weighted without replacement, or a subset that lists no shard \
+                 twice",
+                "shuffle=, Sampler.block or Sampler.weighted(..., replacement=False)",
+            );
+            let why = format!(
+                "the sampler orders the shards of a source, and this one may repeat a shard within an epoch: \
+                 use {others}"
+            );
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        Ok(())
+    }
+
+    /// Sets the order of a source's records; the order of the shards stays.
+    pub fn with_records(self, records: RecordOrder) -> Self {
+        Self { records, ..self }
+    }
+
+    /// This batch sampler for one rank alone, which gets the samples of all ranks.
+    pub fn on_one_rank(&self) -> Self {
+        let options = BatchSamplerOptions { world: World::single(), ..self.options.clone() };
+        Self { global: options.batch as u64, options, ..self.clone() }
+    }
+
+    /// The order of a source's records.
+    pub fn records(&self) -> RecordOrder {
+        self.records
+    }
+
+    /// Number of positions of an epoch over all ranks, including skipped ones.
+    pub fn positions(&self) -> u64 {
+        self.positions
+    }
+
+    /// Samples of a full step over all ranks: batch size times world size.
+    pub fn global_batch(&self) -> u64 {
+        self.global
+    }
+
+    /// A number that identifies the order of samples; see [`Sampler::digest`].
+    pub fn digest(&self) -> u64 {
+        self.records.digest(self.options.sampler.digest(self.options.len))
+    }
+
+    /// Skips steps of one epoch without reading them, for example the batches after a loss spike.
+    ///
+    /// `steps` are counted from the beginning of the epoch, with this batch size and world size and without
+    /// any skips, as in the log of the run that had the spike. Their positions are removed from the epoch:
+    /// the other batches do not change, and the same samples are skipped with any world size. Further calls
+    /// skip more.
+    ///
+    /// # Errors
+    /// As for [`skip_positions`](Self::skip_positions).
+    pub fn skip(&mut self, epoch: u64, steps: Range<u64>) -> Result<()> {
+        let Range { start, end } = steps;
+        self.skip_positions(epoch, self.begin_of(start)..self.begin_of(end))
+    }
+
+    /// The step that has `position`, counted as by [`skip`](Self::skip).
+    pub fn step_of(&self, position: u64) -> u64 {
+        let step = position / self.global;
+        if position >= self.begin_of(step.saturating_add(1)) { step.saturating_add(1) } else { step }
+    }
+
+    /// Skips global positions of one epoch. A batch across the gap takes the positions on both sides.
+    ///
+    /// # Errors
+    /// `Config` for an empty range, and for a range beyond the end of the epoch.
+    pub fn skip_positions(&mut self, epoch: u64, positions: Range<u64>) -> Result<()> {
+        let Range { start: mut first, mut end } = positions;
+        if first >= end || end > self.positions {
+            return Err(config(format!(
+                "cannot skip positions {first} to {end} of an epoch of {}: choose a range inside the epoch",
+                self.positions
+            )));
+        }
+        // Merge with every overlapping or adjacent range.
+        self.skips.retain(|skip| {
+            let apart = skip.epoch != epoch || skip.end < first || end < skip.first;
+            if !apart {
+                (first, end) = (first.min(skip.first), end.max(skip.end));
+            }
+            apart
+        });
+        let at = self.skips.partition_point(|skip| (skip.epoch, skip.first) < (epoch, first));
+        self.skips.insert(at, Skip { epoch, first, end });
+        Ok(())
+    }
+
+    /// Checks that a custom sampler still gives the samples of a batch that was read ahead: `info.ids`.
+    /// `again` is scratch memory for its ids. Does nothing for other samplers.
+    ///
+    /// # Errors
+    /// `Config`, with the first sample that differs.
+    pub fn check_again(&self, info: &BatchInfo, again: &mut Vec<u64>) -> Result<()> {
+        if !self.options.sampler.is_custom() {
+            return Ok(());
+        }
+        let &BatchInfo { epoch, start, step, .. } = info;
+        self.batch(epoch, start, step, again);
+        for Substituted { row, substitute, failures } in &info.substituted {
+            if failures.first().is_some_and(|own| again.get(*row) == Some(&own.sample)) {
+                again[*row] = *substitute;
+            }
+        }
+        let Some(row) = info.ids.iter().zip(&*again).position(|(read, now)| read != now) else {
+            return Ok(());
+        };
+        let position = self.position(epoch, start, step, row).unwrap_or_default();
+        let now = match again[row] {
+            NO_SAMPLE => "none".to_owned(),
+            id => format!("sample {id}"),
+        };
+        let why = format!(
+            "the sampler {:?} gave sample {} for position {position} of epoch {epoch} when the batch was \
+             read, and {now} in a second call: it must always give the same, because batches are read ahead, \
+             also those of the next epoch; for an order that follows the training, such as by losses, build \
+             a loader for each epoch",
+            self.options.sampler, info.ids[row]
+        );
+        Err(config(why).at_batch(step))
+    }
+
+    /// Replaces `draws` by the global position of each row of this rank's batch. Random numbers are keyed by
+    /// it. A row of padding has the position of the sample that it repeats.
+    ///
+    /// Does not allocate once `draws` has the capacity for a batch.
+    pub fn draws(&self, epoch: u64, start: u64, step: u64, draws: &mut Vec<u64>) {
+        draws.clear();
+        let Some((rows, _)) = self.part(epoch, start, step) else { return };
+        let live = self.live_before(epoch, self.positions);
+        let (mut at, has_skips) = (rows.start % live, !self.skips_of(epoch).is_empty());
+        draws.extend(rows.map(|_| {
+            let draw = if has_skips { self.nth_live(epoch, at) } else { at };
+            at = if at + 1 == live { 0 } else { at + 1 };
+            draw
+        }));
+    }
+
+    /// The global position of row `row` of this rank's batch; `None` if there is no such row.
+    pub fn position(&self, epoch: u64, start: u64, step: u64, row: usize) -> Option<u64> {
+        let (mut rows, _) = self.part(epoch, start, step)?;
+        let live = self.live_before(epoch, self.positions);
+        rows.nth(row).map(|at| self.nth_live(epoch, at % live))
+    }
+
+    /// The global position after step `step`: a run that has delivered the step resumes there. For a `step`
+    /// after the last one, the position after the last step.
+    pub fn position_after(&self, epoch: u64, start: u64, step: u64) -> u64 {
+        if self.steps(epoch, start) == 0 {
+            return start;
+        }
+        let before = self.live_before(epoch, start);
+        let left = self.live_before(epoch, self.positions) - before;
+        self.nth_live(epoch, before + self.taken(left, step.saturating_add(1)))
+    }
+
+    /// The global position after the last step from `start`.
+    pub fn end(&self, epoch: u64, start: u64) -> u64 {
+        self.position_after(epoch, start, u64::MAX)
+    }
+
+    /// The sample at a global position of an epoch; `None` beyond its end.
+    pub fn id(&self, epoch: u64, position: u64) -> Option<u64> {
+        let BatchSamplerOptions { len, sampler, seed, .. } = &self.options;
+        (position < self.positions).then(|| sampler.id(*len, *seed, epoch, position))
+    }
+
+    /// The sample to read instead of the one at `position`, after `attempt` other substitutes failed. It is
+    /// the sample at another position of the same epoch, the same on every rank and in every replay; see
+    /// [`substitute`].
+    pub fn substitute(&self, epoch: u64, position: u64, attempt: u32) -> u64 {
+        let BatchSamplerOptions { len, sampler, seed, .. } = &self.options;
+        sampler.id(*len, *seed, epoch, substitute(*seed, epoch, position, attempt, self.positions))
+    }
+
+    /// Number of skipped positions of `epoch` within `positions`.
+    pub fn skipped(&self, epoch: u64, positions: Range<u64>) -> u64 {
+        let inside =
+            |skip: &Skip| skip.end.min(positions.end).saturating_sub(skip.first.max(positions.start));
+        self.skips_of(epoch).iter().map(inside).sum()
     }
 }
 

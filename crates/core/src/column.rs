@@ -47,34 +47,39 @@ impl<'a> StridedColumn<'a> {
         }
         Ok(Self { bytes, first, stride, rows, row_bytes })
     }
+}
 
+/// # For loaders and readers
+///
+/// What loaders, bridges and sets that read other sets call. It may change in any release.
+impl<'a> StridedColumn<'a> {
     /// The memory that contains the rows.
-    pub(crate) fn bytes(&self) -> &'a [u8] {
+    pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
     /// The byte at which row 0 begins.
-    pub(crate) fn first(&self) -> usize {
+    pub fn first(&self) -> usize {
         self.first
     }
 
     /// Bytes from the beginning of one row to the beginning of the next.
-    pub(crate) fn stride(&self) -> usize {
+    pub fn stride(&self) -> usize {
         self.stride
     }
 
     /// Number of rows, at least one.
-    pub(crate) fn rows(&self) -> usize {
+    pub fn rows(&self) -> usize {
         self.rows
     }
 
     /// Bytes per row, at least one.
-    pub(crate) fn row_bytes(&self) -> usize {
+    pub fn row_bytes(&self) -> usize {
         self.row_bytes
     }
 
     /// Row `id`; `None` when there is no such row.
-    pub(crate) fn row(&self, id: u64) -> Option<&'a [u8]> {
+    pub fn row(&self, id: u64) -> Option<&'a [u8]> {
         let id = usize::try_from(id).ok().filter(|&id| id < self.rows)?;
         self.bytes.get(self.first + id * self.stride..)?.get(..self.row_bytes)
     }

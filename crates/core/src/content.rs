@@ -31,26 +31,31 @@ impl BatchContent {
         Self { sum: 0, weighted: 0 }
     }
 
-    /// The content of these [`parts`](Self::parts).
-    pub(crate) const fn from_parts([sum, weighted]: [u64; 2]) -> Self {
-        Self { sum, weighted }
-    }
-
     /// Adds row `row`, whose bytes have the hash `hash`.
     pub fn add(&mut self, row: usize, hash: u64) {
         let hash = hash % PRIME;
         self.sum = (self.sum + hash) % PRIME;
         self.weighted = (self.weighted + times(hash, (row as u64 + 1) % PRIME)) % PRIME;
     }
+}
+
+/// # For loaders
+///
+/// What a loader calls, and training code does not. It may change in any release.
+impl BatchContent {
+    /// The content of these [`parts`](Self::parts).
+    pub const fn from_parts([sum, weighted]: [u64; 2]) -> Self {
+        Self { sum, weighted }
+    }
 
     /// The two sums.
-    pub(crate) const fn parts(&self) -> [u64; 2] {
+    pub const fn parts(&self) -> [u64; 2] {
         [self.sum, self.weighted]
     }
 
     /// The row that differs, if only one of `rows` rows does. `None` if none or several differ, or if rows
     /// were exchanged.
-    pub(crate) fn changed_row(&self, other: &Self, rows: usize) -> Option<usize> {
+    pub fn changed_row(&self, other: &Self, rows: usize) -> Option<usize> {
         let [sum, weighted] = [(self.sum, other.sum), (self.weighted, other.weighted)]
             .map(|(before, now)| (now % PRIME + PRIME - before % PRIME) % PRIME);
         if sum == 0 {

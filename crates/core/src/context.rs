@@ -91,44 +91,6 @@ impl Context {
         }
     }
 
-    /// Publishes the current sample's id in `watch`, so that a read that never returns can be named.
-    pub(crate) fn watched(self, watch: Arc<AtomicU64>) -> Self {
-        Self { watch: Some(watch), ..self }
-    }
-
-    /// A context that ends once `stop` has a cause; see [`check_stop`](Self::check_stop).
-    pub(crate) fn ended_by(self, stop: Arc<OnceLock<Error>>) -> Self {
-        Self { stop: Some(stop), ..self }
-    }
-
-    /// Fails once the loader ends. A [`Dataset::read_many`](crate::Dataset::read_many) with slow samples
-    /// should call it between two of them.
-    ///
-    /// # Errors
-    /// The first cause of the loader's end.
-    pub(crate) fn check_stop(&self) -> Result<(), Error> {
-        self.stop.as_ref().and_then(|stop| stop.get()).cloned().map_or(Ok(()), Err)
-    }
-
-    /// Uses the scratch memory of a worker; [`into_scratch`](Self::into_scratch) gives it back.
-    pub(crate) fn with_scratch(self, mut scratch: Scratch) -> Self {
-        scratch.draws.clear();
-        Self { scratch, ..self }
-    }
-
-    /// Sets the draws of the samples to read: `draws[i]` for the `i`-th. Call it after
-    /// [`with_scratch`](Self::with_scratch). Without it, the draw of a sample is its id.
-    pub(crate) fn with_draws(mut self, draws: &[u64]) -> Self {
-        self.scratch.draws.clear();
-        self.scratch.draws.extend_from_slice(draws);
-        self
-    }
-
-    /// The scratch memory, for the next context of the same worker.
-    pub(crate) fn into_scratch(self) -> Scratch {
-        self.scratch
-    }
-
     /// This worker's value of type `T`, such as the buffers of a decoder: made by `T::default()` once, then
     /// kept from sample to sample and from batch to batch, so that a read need not allocate.
     ///
@@ -207,50 +169,6 @@ impl Context {
         })
     }
 
-    /// Begins sample `id` as [`begin`](Self::begin) does, and runs `work`, which reads it. Samples of another
-    /// set that `work` begins are parts of sample `id`: they have the same draw, but different random
-    /// numbers.
-    pub(crate) fn sample<R>(&mut self, index: usize, id: u64, work: impl FnOnce(&mut Self) -> R) -> R {
-        self.begin(index, id);
-        let part = self.current.map_or(0, |current| current.part);
-        let above = std::mem::replace(&mut self.within, Within::Sample { part, begun: 0 });
-        let result = work(self);
-        self.within = above;
-        result
-    }
-
-    /// For a [`Dataset::read_many`](crate::Dataset::read_many) that reads some of its samples from another
-    /// set, where they have other ids. `ids` are their ids in this set; the first is at index `first` of the
-    /// requested ids. `work` calls `read_many` of the other set.
-    ///
-    /// Within `work`, [`begin`](Self::begin) of the `n`-th sample begins the `n`-th of `ids`: random
-    /// numbers and error messages stay those of the sample that the loader asked for.
-    pub(crate) fn delegate<R>(&mut self, first: usize, ids: &[u64], work: impl FnOnce(&mut Self) -> R) -> R {
-        let start = self.scratch.places.len();
-        for (index, &id) in (first..).zip(ids) {
-            let sample = self.next(index, id);
-            self.scratch.places.push(sample);
-        }
-        let above = std::mem::replace(&mut self.within, Within::Delegate(start));
-        let result = work(self);
-        self.scratch.places.truncate(start);
-        self.within = above;
-        result
-    }
-
-    /// Gives `work` random streams of its own, which differ from this context's and from those of any other
-    /// `number`: for a set that reads several others, or draws more random numbers than the set it reads.
-    pub(crate) fn with_stream<R>(&mut self, number: u64, work: impl FnOnce(&mut Self) -> R) -> R {
-        let above = (self.stream, self.random.take(), self.within, self.current);
-        self.stream = key(&[self.stream, number]);
-        if let Within::Sample { begun, .. } = &mut self.within {
-            *begun = 0;
-        }
-        let result = work(self);
-        (self.stream, self.random, self.within, self.current) = above;
-        result
-    }
-
     /// The epoch being read.
     pub fn epoch(&self) -> u64 {
         self.varies.set(true);
@@ -280,15 +198,110 @@ impl Context {
         })
     }
 
+    /// Runs `work`, and returns whether it asked for the epoch, the draw or random numbers.
+    pub(crate) fn watch_variation<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> (R, bool) {
+        let before = self.varies.replace(false);
+        let result = work(self);
+        let varied = self.varies.replace(before || self.varies.get());
+        (result, varied)
+    }
+}
+
+/// # For loaders and readers
+///
+/// What loaders, bridges and sets that read other sets call. It may change in any release.
+impl Context {
+    /// Publishes the current sample's id in `watch`, so that a read that never returns can be named.
+    pub fn watched(self, watch: Arc<AtomicU64>) -> Self {
+        Self { watch: Some(watch), ..self }
+    }
+
+    /// A context that ends once `stop` has a cause; see [`check_stop`](Self::check_stop).
+    pub fn ended_by(self, stop: Arc<OnceLock<Error>>) -> Self {
+        Self { stop: Some(stop), ..self }
+    }
+
+    /// Fails once the loader ends. A [`Dataset::read_many`](crate::Dataset::read_many) with slow samples
+    /// should call it between two of them.
+    ///
+    /// # Errors
+    /// The first cause of the loader's end.
+    pub fn check_stop(&self) -> Result<(), Error> {
+        self.stop.as_ref().and_then(|stop| stop.get()).cloned().map_or(Ok(()), Err)
+    }
+
+    /// Uses the scratch memory of a worker; [`into_scratch`](Self::into_scratch) gives it back.
+    pub fn with_scratch(self, mut scratch: Scratch) -> Self {
+        scratch.draws.clear();
+        Self { scratch, ..self }
+    }
+
+    /// Sets the draws of the samples to read: `draws[i]` for the `i`-th. Call it after
+    /// [`with_scratch`](Self::with_scratch). Without it, the draw of a sample is its id.
+    pub fn with_draws(mut self, draws: &[u64]) -> Self {
+        self.scratch.draws.clear();
+        self.scratch.draws.extend_from_slice(draws);
+        self
+    }
+
+    /// The scratch memory, for the next context of the same worker.
+    pub fn into_scratch(self) -> Scratch {
+        self.scratch
+    }
+
+    /// Begins sample `id` as [`begin`](Self::begin) does, and runs `work`, which reads it. Samples of another
+    /// set that `work` begins are parts of sample `id`: they have the same draw, but different random
+    /// numbers.
+    pub fn sample<R>(&mut self, index: usize, id: u64, work: impl FnOnce(&mut Self) -> R) -> R {
+        self.begin(index, id);
+        let part = self.current.map_or(0, |current| current.part);
+        let above = std::mem::replace(&mut self.within, Within::Sample { part, begun: 0 });
+        let result = work(self);
+        self.within = above;
+        result
+    }
+
+    /// For a [`Dataset::read_many`](crate::Dataset::read_many) that reads some of its samples from another
+    /// set, where they have other ids. `ids` are their ids in this set; the first is at index `first` of the
+    /// requested ids. `work` calls `read_many` of the other set.
+    ///
+    /// Within `work`, [`begin`](Self::begin) of the `n`-th sample begins the `n`-th of `ids`: random
+    /// numbers and error messages stay those of the sample that the loader asked for.
+    pub fn delegate<R>(&mut self, first: usize, ids: &[u64], work: impl FnOnce(&mut Self) -> R) -> R {
+        let start = self.scratch.places.len();
+        for (index, &id) in (first..).zip(ids) {
+            let sample = self.next(index, id);
+            self.scratch.places.push(sample);
+        }
+        let above = std::mem::replace(&mut self.within, Within::Delegate(start));
+        let result = work(self);
+        self.scratch.places.truncate(start);
+        self.within = above;
+        result
+    }
+
+    /// Gives `work` random streams of its own, which differ from this context's and from those of any other
+    /// `number`: for a set that reads several others, or draws more random numbers than the set it reads.
+    pub fn with_stream<R>(&mut self, number: u64, work: impl FnOnce(&mut Self) -> R) -> R {
+        let above = (self.stream, self.random.take(), self.within, self.current);
+        self.stream = key(&[self.stream, number]);
+        if let Within::Sample { begun, .. } = &mut self.within {
+            *begun = 0;
+        }
+        let result = work(self);
+        (self.stream, self.random, self.within, self.current) = above;
+        result
+    }
+
     /// A hash of the seed, the epoch and the draw, to seed random generators of a reader outside of this
     /// process. A read that uses them must ask for [`epoch`](Self::epoch) too, so that it is not cached.
-    pub(crate) fn key(&self) -> u64 {
+    pub fn key(&self) -> u64 {
         let (draw, part) = self.current.map_or((0, 0), |current| (current.draw, current.part));
         key(&[self.seed, self.epoch, draw, self.stream, part, u64::from_le_bytes(*b"own data")])
     }
 
     /// Names sample `index` in error messages from now on. The sample was begun before.
-    pub(crate) fn mark(&mut self, index: usize, id: u64) {
+    pub fn mark(&mut self, index: usize, id: u64) {
         if matches!(self.within, Within::Sample { .. }) {
             return;
         }
@@ -302,37 +315,29 @@ impl Context {
     /// Reports that another process, or Python code of this one, has spent `ns` nanoseconds reading samples.
     /// A loader then splits batches by this time instead of the time of the read, most of which may be
     /// waiting.
-    pub(crate) fn add_elsewhere(&mut self, ns: u64) {
+    pub fn add_elsewhere(&mut self, ns: u64) {
         self.elsewhere_ns = self.elsewhere_ns.saturating_add(ns);
     }
 
     /// The sum of [`add_elsewhere`](Self::add_elsewhere).
-    pub(crate) fn elsewhere_ns(&self) -> u64 {
+    pub fn elsewhere_ns(&self) -> u64 {
         self.elsewhere_ns
     }
 
     /// The epoch, for a reader that may or may not use it, as with [`key`](Self::key).
-    pub(crate) fn key_epoch(&self) -> u64 {
+    pub fn key_epoch(&self) -> u64 {
         self.epoch
     }
 
     /// Whether a read with this context has asked for the epoch, the draw or random numbers. Its output may
     /// then differ in another epoch, so it must not be cached.
-    pub(crate) fn varies(&self) -> bool {
+    pub fn varies(&self) -> bool {
         self.varies.get()
-    }
-
-    /// Runs `work`, and returns whether it asked for the epoch, the draw or random numbers.
-    pub(crate) fn watch_variation<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> (R, bool) {
-        let before = self.varies.replace(false);
-        let result = work(self);
-        let varied = self.varies.replace(before || self.varies.get());
-        (result, varied)
     }
 
     /// The sample being read: its index in the ids, and its id, as the loader knows them. Identifies the
     /// sample when a read panics.
-    pub(crate) fn current(&self) -> Option<(usize, u64)> {
+    pub fn current(&self) -> Option<(usize, u64)> {
         self.current.map(|current| (current.index, current.id))
     }
 }

@@ -60,11 +60,6 @@ impl DType {
         }
     }
 
-    /// Whether every byte is valid for this type: 0 or 1 for `Bool`.
-    pub(crate) fn accepts(self, bytes: &[u8]) -> bool {
-        self != Self::Bool || bytes.iter().fold(0, |all, &byte| all | byte) <= 1
-    }
-
     /// The type's name: `u8`, `bf16`, ...
     pub const fn name(self) -> &'static str {
         match self {
@@ -81,6 +76,16 @@ impl DType {
             Self::F64 => "f64",
             Self::Bool => "bool",
         }
+    }
+}
+
+/// # For loaders and readers
+///
+/// What loaders, bridges and sets that read other sets call. It may change in any release.
+impl DType {
+    /// Whether every byte is valid for this type: 0 or 1 for `Bool`.
+    pub fn accepts(self, bytes: &[u8]) -> bool {
+        self != Self::Bool || bytes.iter().fold(0, |all, &byte| all | byte) <= 1
     }
 }
 

@@ -143,16 +143,6 @@ impl Error {
         Self(Arc::new(inner))
     }
 
-    /// Adds the stage.
-    pub(crate) fn at_stage(self, stage: Stage) -> Self {
-        self.with(|e| e.stage = Some(stage))
-    }
-
-    /// Adds the batch: its step within the epoch.
-    pub(crate) fn at_batch(self, batch: u64) -> Self {
-        self.with(|e| e.batch = Some(batch))
-    }
-
     /// Adds the sample's id.
     pub fn at_sample(self, sample: u64) -> Self {
         self.with(|e| e.sample = Some(sample))
@@ -212,9 +202,24 @@ impl Error {
     pub fn offset(&self) -> Option<u64> {
         self.0.offset
     }
+}
+
+/// # For loaders and readers
+///
+/// What loaders, bridges and sets that read other sets call. It may change in any release.
+impl Error {
+    /// Adds the stage.
+    pub fn at_stage(self, stage: Stage) -> Self {
+        self.with(|e| e.stage = Some(stage))
+    }
+
+    /// Adds the batch: its step within the epoch.
+    pub fn at_batch(self, batch: u64) -> Self {
+        self.with(|e| e.batch = Some(batch))
+    }
 
     /// The error of this crate inside `error`, if any.
-    pub(crate) fn within(error: &io::Error) -> Option<&Self> {
+    pub fn within(error: &io::Error) -> Option<&Self> {
         let mut cause: &(dyn StdError + 'static) = error.get_ref()?;
         loop {
             if let Some(own) = cause.downcast_ref::<Self>() {

@@ -27,7 +27,6 @@
 //! | check | a test of a data set against its contract | [`check`] |
 //! | fingerprint | a number that identifies a data set | [`fingerprint`] |
 //! | error | a value that says what is wrong, where, and what to do | [`error`] |
-//! | internal | what only feedline's own crates call | [`internal`] |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
@@ -46,7 +45,6 @@ pub mod dtype;
 pub mod error;
 pub mod fingerprint;
 mod forward;
-pub mod internal;
 mod items;
 pub mod layout;
 mod lengths;
@@ -64,6 +62,7 @@ pub mod rows;
 pub mod sampler;
 mod scratch;
 pub mod source;
+mod source_order;
 pub mod spec;
 mod stable;
 #[cfg_attr(unix, path = "system/unix.rs")]
@@ -89,8 +88,9 @@ pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result, Stage};
 pub use fingerprint::Fingerprint;
 pub use layout::Layout;
-pub use lengths::lengths;
-pub(crate) use named::named;
+pub use lengths::{OneRow, ReadRow, before_labels, lengths, lengths_with_labels};
+pub use named::{named, speak_python, speaks_python};
+pub use on_threads::on_threads;
 pub use packed::{Cost, Fate, Long, Packed, PackedBuilder, PackedOptions, PackedSource, PackedSourceBuilder};
 pub use panics::{catch_panic, panic_text};
 pub use prefetch::Prefetched;
@@ -101,6 +101,7 @@ pub use rows::{Row, RowFields, Rows};
 pub use sampler::Sampler;
 pub use scratch::Scratch;
 pub use source::{Next, Shard, Source};
+pub use source_order::{RecordOrder, SourcePosition, record_id};
 pub use spec::{Field, FieldId, Spec};
 pub use stable::StableDataset;
 pub use timeline::Timeline;

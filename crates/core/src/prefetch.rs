@@ -22,10 +22,13 @@ pub enum Prefetched {
     Prepared,
 }
 
+/// # For loaders and readers
+///
+/// What loaders, bridges and sets that read other sets call. It may change in any release.
 impl Prefetched {
     /// The combined outcome of `calls` for the parts of a set. Stops at the first call that prepares
     /// something.
-    pub(crate) fn of_calls(calls: impl IntoIterator<Item = Self>) -> Self {
+    pub fn of_calls(calls: impl IntoIterator<Item = Self>) -> Self {
         let mut outcome = Self::Never;
         for call in calls {
             outcome = outcome.max(call);
@@ -39,7 +42,7 @@ impl Prefetched {
     /// The outcome for a composed set if only some of its parts were called. `others` are the outcomes of all
     /// parts, each called without samples: a part that this batch does not use may have something to prepare
     /// for another batch.
-    pub(crate) fn beside(self, others: impl IntoIterator<Item = Self>) -> Self {
+    pub fn beside(self, others: impl IntoIterator<Item = Self>) -> Self {
         let may_prepare = || others.into_iter().any(|other| other != Self::Never);
         if self == Self::Never && may_prepare() { Self::Ready } else { self }
     }

@@ -63,35 +63,6 @@ impl Proof {
         proof
     }
 
-    /// The expected proof of the global `positions` of one epoch. Use it for an epoch that ended early, or
-    /// that drops its last batch and was resumed with another world size.
-    pub(crate) fn expected_part(batch_sampler: &BatchSampler, epoch: u64, positions: Range<u64>) -> Self {
-        let mut proof = Self::default();
-        let (len, sampler) = (batch_sampler.options().len, &batch_sampler.options().sampler);
-        if sampler.is_permutation() && positions == (0..len) && batch_sampler.skipped(epoch, 0..len) == 0 {
-            // Adds every sample once, without using the sampler: so a bug in the sampler is detected.
-            for first in (0..len).step_by(CHUNK) {
-                let ids: [u64; CHUNK] = std::array::from_fn(|index| first + index as u64);
-                proof.add_all(epoch, &ids[..CHUNK.min((len - first) as usize)]);
-            }
-        } else {
-            batch_sampler.for_ids(epoch, positions, |ids| proof.add_all(epoch, ids));
-        }
-        proof
-    }
-
-    /// Adds one sample.
-    pub(crate) fn add(&mut self, epoch: u64, id: u64) {
-        self.add_all(epoch, &[id]);
-    }
-
-    /// Adds samples of one epoch. Takes 1 to 3 nanoseconds per sample.
-    pub(crate) fn add_all(&mut self, epoch: u64, ids: &[u64]) {
-        let mixer = Mixer::new(epoch);
-        self.count = self.count.wrapping_add(ids.len() as u64);
-        self.sum = ids.iter().fold(self.sum, |sum, &id| sum.wrapping_add(mixer.mix(id)));
-    }
-
     /// Adds the samples that another rank delivered, or this run before a restart.
     pub fn merge(&mut self, other: &Self) {
         self.count = self.count.wrapping_add(other.count);
@@ -130,6 +101,40 @@ impl Proof {
             ),
         };
         Err(Error::new(ErrorKind::Data, message).at_stage(Stage::Sampler))
+    }
+}
+
+/// # For loaders
+///
+/// What a loader calls, and training code does not. It may change in any release.
+impl Proof {
+    /// The expected proof of the global `positions` of one epoch. Use it for an epoch that ended early, or
+    /// that drops its last batch and was resumed with another world size.
+    pub fn expected_part(batch_sampler: &BatchSampler, epoch: u64, positions: Range<u64>) -> Self {
+        let mut proof = Self::default();
+        let (len, sampler) = (batch_sampler.options().len, &batch_sampler.options().sampler);
+        if sampler.is_permutation() && positions == (0..len) && batch_sampler.skipped(epoch, 0..len) == 0 {
+            // Adds every sample once, without using the sampler: so a bug in the sampler is detected.
+            for first in (0..len).step_by(CHUNK) {
+                let ids: [u64; CHUNK] = std::array::from_fn(|index| first + index as u64);
+                proof.add_all(epoch, &ids[..CHUNK.min((len - first) as usize)]);
+            }
+        } else {
+            batch_sampler.for_ids(epoch, positions, |ids| proof.add_all(epoch, ids));
+        }
+        proof
+    }
+
+    /// Adds one sample.
+    pub fn add(&mut self, epoch: u64, id: u64) {
+        self.add_all(epoch, &[id]);
+    }
+
+    /// Adds samples of one epoch. Takes 1 to 3 nanoseconds per sample.
+    pub fn add_all(&mut self, epoch: u64, ids: &[u64]) {
+        let mixer = Mixer::new(epoch);
+        self.count = self.count.wrapping_add(ids.len() as u64);
+        self.sum = ids.iter().fold(self.sum, |sum, &id| sum.wrapping_add(mixer.mix(id)));
     }
 }
 

@@ -72,24 +72,6 @@ impl Pad {
         Self { element: (bytes, size_of::<T>()), ..self }
     }
 
-    /// The width of a batch whose longest row has `longest` items: at least 1.
-    pub(crate) fn width(self, longest: usize) -> usize {
-        longest.max(1).checked_next_multiple_of(self.multiple).unwrap_or(usize::MAX)
-    }
-
-    /// The multiple, and the bytes of the element to pad with; none for zeros.
-    pub(crate) fn parts(&self) -> (usize, &[u8]) {
-        (self.multiple, &self.element.0[..self.element.1])
-    }
-
-    /// The padding of these [`parts`](Self::parts).
-    pub(crate) fn from_parts(items: usize, element: &[u8]) -> Self {
-        let mut bytes = [0; 8];
-        let len = element.len().min(8);
-        bytes[..len].copy_from_slice(&element[..len]);
-        Self { element: (bytes, len), ..Self::multiple_of(items) }
-    }
-
     /// The size of the element to pad with; `None` for zeros.
     pub(crate) fn element_bytes(self) -> Option<usize> {
         Some(self.element.1).filter(|&bytes| bytes > 0)
@@ -101,6 +83,29 @@ impl Pad {
             [] => bytes.fill(0),
             element => bytes.chunks_exact_mut(element.len()).for_each(|at| at.copy_from_slice(element)),
         }
+    }
+}
+
+/// # For loaders and readers
+///
+/// What loaders, bridges and sets that read other sets call. It may change in any release.
+impl Pad {
+    /// The width of a batch whose longest row has `longest` items: at least 1.
+    pub fn width(self, longest: usize) -> usize {
+        longest.max(1).checked_next_multiple_of(self.multiple).unwrap_or(usize::MAX)
+    }
+
+    /// The multiple, and the bytes of the element to pad with; none for zeros.
+    pub fn parts(&self) -> (usize, &[u8]) {
+        (self.multiple, &self.element.0[..self.element.1])
+    }
+
+    /// The padding of these [`parts`](Self::parts).
+    pub fn from_parts(items: usize, element: &[u8]) -> Self {
+        let mut bytes = [0; 8];
+        let len = element.len().min(8);
+        bytes[..len].copy_from_slice(&element[..len]);
+        Self { element: (bytes, len), ..Self::multiple_of(items) }
     }
 }
 
@@ -153,11 +158,6 @@ impl RaggedField {
         self.per_sample
     }
 
-    /// The stated limit per batch, if any.
-    pub(crate) fn stated_per_batch(&self) -> Option<usize> {
-        self.per_batch
-    }
-
     /// The form of the field in a batch.
     pub fn form(&self) -> Form {
         self.form
@@ -180,6 +180,16 @@ impl RaggedField {
     /// Items that the region has room for; cumulative fields have one more.
     pub(crate) fn room(&self, rows: usize) -> Option<usize> {
         self.max_per_batch(rows).map(|max| max + usize::from(self.form == Form::Cumulative))
+    }
+}
+
+/// # For loaders and readers
+///
+/// What loaders, bridges and sets that read other sets call. It may change in any release.
+impl RaggedField {
+    /// The stated limit per batch, if any.
+    pub fn stated_per_batch(&self) -> Option<usize> {
+        self.per_batch
     }
 }
 

@@ -56,11 +56,6 @@ pub struct Random {
 }
 
 impl Random {
-    /// The stream of draw `draw` of `epoch` under `seed`.
-    pub(crate) fn for_draw(seed: u64, epoch: u64, draw: u64) -> Self {
-        Self::from_key(key(&[seed, epoch, draw]))
-    }
-
     /// The stream of `key`; see [`key`].
     pub fn from_key(key: u64) -> Self {
         Self { key, counter: 0 }
@@ -108,6 +103,16 @@ impl Random {
     pub fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "the bound must be above 0");
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
+    }
+}
+
+/// # For loaders
+///
+/// What a loader calls, and training code does not. It may change in any release.
+impl Random {
+    /// The stream of draw `draw` of `epoch` under `seed`.
+    pub fn for_draw(seed: u64, epoch: u64, draw: u64) -> Self {
+        Self::from_key(key(&[seed, epoch, draw]))
     }
 }
 

@@ -73,9 +73,14 @@ impl Field {
     pub fn as_ragged(&self) -> Option<&RaggedField> {
         self.ragged.as_ref()
     }
+}
 
+/// # For loaders and readers
+///
+/// What loaders, bridges and sets that read other sets call. It may change in any release.
+impl Field {
     /// Bytes of one item of a ragged field; of another field, bytes per sample.
-    pub(crate) fn item_bytes(&self) -> usize {
+    pub fn item_bytes(&self) -> usize {
         self.shape.iter().product::<usize>() * self.dtype.size()
     }
 }
@@ -158,51 +163,12 @@ impl Spec {
         self.add(Field::new(name, DType::U32, Vec::new(), Some(ragged))?)
     }
 
-    /// Sets the maximum number of items of the ragged field `name` per batch. Slots are smaller if samples
-    /// are rarely as long as allowed. A batch with more items ends the run with an error of kind
-    /// [`Budget`](ErrorKind::Budget). Set it in the builder of a loader; a data set states only the maximum
-    /// per sample.
-    ///
-    /// # Errors
-    /// `Config` for a field that does not exist or is not ragged, and for a maximum below that of one sample.
-    pub(crate) fn max_per_batch(mut self, name: &str, items: usize) -> Result<Self> {
-        let ragged = self.ragged_mut(name)?;
-        let stated = RaggedField { per_batch: Some(items), ..*ragged };
-        stated.check().map_err(|why| in_field(name, &why))?;
-        *ragged = stated;
-        Ok(self)
-    }
-
-    /// Pads the rows of the ragged field `name` to one width per batch. A batch then holds `[rows, width,
-    /// item...]`, where the width is the length of its longest row, or a multiple, and the `u32` length of
-    /// each row instead of offsets. The builder of a loader does this, not a data set.
-    ///
-    /// # Errors
-    /// `Config` for a field that does not exist, is not ragged or is cumulative, and for padding of another
-    /// type than the field.
-    pub(crate) fn padded(mut self, name: &str, pad: Pad) -> Result<Self> {
-        let dtype = self.fields[self.index_of(name)?].dtype;
-        let ragged = self.ragged_mut(name)?;
-        if ragged.form == Form::Cumulative {
-            return Err(in_field(name, "sums cannot be padded"));
-        }
-        let form = Form::Padded(pad);
-        form.check(dtype, &[]).map_err(|why| in_field(name, why))?;
-        ragged.form = form;
-        Ok(self)
-    }
-
     /// Adds a field of another spec unchanged.
     ///
     /// # Errors
     /// `Config` for a repeated name, or more than [`MAX_FIELDS`] fields.
     pub fn with(self, field: &Field) -> Result<Self> {
         self.add(field.clone())
-    }
-
-    /// Whether a field is ragged.
-    pub(crate) fn is_ragged(&self) -> bool {
-        self.fields.iter().any(|field| field.ragged.is_some())
     }
 
     fn ragged_mut(&mut self, name: &str) -> Result<&mut RaggedField> {
@@ -249,6 +215,50 @@ impl Spec {
             let names: Vec<_> = self.fields.iter().map(Field::name).collect();
             Error::new(ErrorKind::Config, format!("no field \"{name}\"; the fields are {names:?}"))
         })
+    }
+}
+
+/// # For loaders and readers
+///
+/// What loaders, bridges and sets that read other sets call. It may change in any release.
+impl Spec {
+    /// Sets the maximum number of items of the ragged field `name` per batch. Slots are smaller if samples
+    /// are rarely as long as allowed. A batch with more items ends the run with an error of kind
+    /// [`Budget`](ErrorKind::Budget). Set it in the builder of a loader; a data set states only the maximum
+    /// per sample.
+    ///
+    /// # Errors
+    /// `Config` for a field that does not exist or is not ragged, and for a maximum below that of one sample.
+    pub fn max_per_batch(mut self, name: &str, items: usize) -> Result<Self> {
+        let ragged = self.ragged_mut(name)?;
+        let stated = RaggedField { per_batch: Some(items), ..*ragged };
+        stated.check().map_err(|why| in_field(name, &why))?;
+        *ragged = stated;
+        Ok(self)
+    }
+
+    /// Pads the rows of the ragged field `name` to one width per batch. A batch then holds `[rows, width,
+    /// item...]`, where the width is the length of its longest row, or a multiple, and the `u32` length of
+    /// each row instead of offsets. The builder of a loader does this, not a data set.
+    ///
+    /// # Errors
+    /// `Config` for a field that does not exist, is not ragged or is cumulative, and for padding of another
+    /// type than the field.
+    pub fn padded(mut self, name: &str, pad: Pad) -> Result<Self> {
+        let dtype = self.fields[self.index_of(name)?].dtype;
+        let ragged = self.ragged_mut(name)?;
+        if ragged.form == Form::Cumulative {
+            return Err(in_field(name, "sums cannot be padded"));
+        }
+        let form = Form::Padded(pad);
+        form.check(dtype, &[]).map_err(|why| in_field(name, why))?;
+        ragged.form = form;
+        Ok(self)
+    }
+
+    /// Whether a field is ragged.
+    pub fn is_ragged(&self) -> bool {
+        self.fields.iter().any(|field| field.ragged.is_some())
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use feedline_backend::{Backend, BackendKind, Priority, Synchronous};
-use feedline_core::{ErrorKind, Result};
+use feedline_core::{Error, ErrorKind, Result};
 
 use crate::device_core::Core;
 use crate::stats::DeviceStats;
@@ -57,7 +57,7 @@ impl Device {
             ErrorKind::Unavailable,
             format!(
                 "cannot use GPU {ordinal}: {}",
-                feedline_core::internal::named(
+                feedline_core::named(
                     "build feedline with the feature cuda-13 or cuda-12",
                     "this build of feedline has no CUDA"
                 )
@@ -128,11 +128,35 @@ impl Device {
     }
 }
 
+/// # For loaders
+///
+/// What loaders, operators and tests call. It may change in any release.
+impl Device {
+    /// Checks that `stream` belongs to `device`.
+    ///
+    /// # Errors
+    /// `Config` if it does not.
+    pub fn check_stream(&self, stream: &Stream) -> Result<()> {
+        self.core.same(&stream.core().device, "the stream")
+    }
+
+    /// Creates a device whose calls wait for the work that they submit, as with `FEEDLINE_SYNC=1`.
+    pub fn synchronous(backend: impl Backend) -> Self {
+        Self { core: Arc::new(Core::new(Box::new(Synchronous::new(backend)), true)) }
+    }
+
+    /// Records an error that cannot be returned, such as the error of a drop.
+    /// [`take_errors`](crate::DeviceStats::take_errors) returns it.
+    pub fn report(&self, error: Error) {
+        self.stats().report(error);
+    }
+}
+
 /// Creates a device on any [`Backend`].
 pub fn with_backend(backend: impl Backend) -> Device {
     // The variable is read once per device. Calls do not read it.
     match std::env::var_os("FEEDLINE_SYNC") {
-        Some(value) if !value.is_empty() && value != "0" => synchronous(backend),
+        Some(value) if !value.is_empty() && value != "0" => Device::synchronous(backend),
         _ => Device { core: Arc::new(Core::new(Box::new(backend), false)) },
     }
 }
@@ -141,19 +165,6 @@ pub fn with_backend(backend: impl Backend) -> Device {
 /// checks of this crate.
 pub fn backend(device: &Device) -> &dyn Backend {
     &*device.core.backend
-}
-
-/// Creates a device whose calls wait for the work that they submit, as with `FEEDLINE_SYNC=1`.
-pub fn synchronous(backend: impl Backend) -> Device {
-    Device { core: Arc::new(Core::new(Box::new(Synchronous::new(backend)), true)) }
-}
-
-/// Checks that `stream` belongs to `device`.
-///
-/// # Errors
-/// `Config` if it does not.
-pub fn check_stream(device: &Device, stream: &Stream) -> Result<()> {
-    device.core.same(&stream.core().device, "the stream")
 }
 
 /// Clones of a device are equal; two devices on one GPU are not.

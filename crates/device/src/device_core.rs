@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use feedline_backend::{Backend, BackendKind, CallSite};
-use feedline_core::internal;
 use feedline_core::{Error, ErrorKind, Result, Stage};
 
 use crate::stats::DeviceStats;
@@ -42,7 +41,7 @@ impl Core {
     /// Adds to the error the batch that the failed work reads, if the error is known to belong to this work.
     pub(crate) fn place(&self, error: Error, step: Option<u64>) -> Error {
         match step {
-            Some(step) if self.is_synchronous => internal::error::at(error, Stage::Compute, step),
+            Some(step) if self.is_synchronous => error.at_stage(Stage::Compute).at_batch(step),
             _ => error,
         }
     }

@@ -76,43 +76,6 @@ pub fn record_graph(
     }
 }
 
-/// Submits the work of `main` and then of `side`. In a recording, the two become branches that may run
-/// concurrently. The side branch is forked before `main`, and joined after both.
-///
-/// Put the work on the critical path into `main`, because a GPU starts with the work that was submitted
-/// first.
-///
-/// # Errors
-/// The first error of `main` or `side`; a device failure.
-///
-/// # Safety
-/// Neither closure's work writes memory that the other's reads or writes.
-pub unsafe fn fork_join(
-    stream: &Stream,
-    main: impl FnOnce() -> Result<()>,
-    side: impl FnOnce() -> Result<()>,
-) -> Result<()> {
-    let core = stream.core();
-    let Some((main_stream, side_stream, fork, join)) = core.recorder.branches() else {
-        return main().and_then(|()| side());
-    };
-    let backend = &core.device.backend;
-    let order = |event, from, to| {
-        // SAFETY: the streams and events belong to the recording, which is this thread's and in
-        // progress.
-        unsafe { backend.record(event, from) }?;
-        // SAFETY: as above.
-        unsafe { backend.wait(to, event) }
-    };
-    order(fork, main_stream, side_stream)?;
-    main()?;
-    core.recorder.set_on_side(true);
-    let outcome = side();
-    core.recorder.set_on_side(false);
-    outcome?;
-    order(join, side_stream, main_stream)
-}
-
 /// Keeps the memory of a stream while it is being recorded.
 struct Recording<'a> {
     core: &'a StreamCore,
@@ -215,5 +178,47 @@ fn wrong(why: &str) -> Error {
 impl std::fmt::Debug for Graph {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Graph({:#x} on stream {:#x})", self.id.0, self.stream.id().0)
+    }
+}
+
+/// # For loaders
+///
+/// What operators call in a recorded step. It may change in any release.
+impl Stream {
+    /// Submits the work of `main` and then of `side`. In a recording, the two become branches that may run
+    /// concurrently. The side branch is forked before `main`, and joined after both.
+    ///
+    /// Put the work on the critical path into `main`, because a GPU starts with the work that was submitted
+    /// first.
+    ///
+    /// # Errors
+    /// The first error of `main` or `side`; a device failure.
+    ///
+    /// # Safety
+    /// Neither closure's work writes memory that the other's reads or writes.
+    pub unsafe fn fork_join(
+        &self,
+        main: impl FnOnce() -> Result<()>,
+        side: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let core = self.core();
+        let Some((main_stream, side_stream, fork, join)) = core.recorder.branches() else {
+            return main().and_then(|()| side());
+        };
+        let backend = &core.device.backend;
+        let order = |event, from, to| {
+            // SAFETY: the streams and events belong to the recording, which is this thread's and in
+            // progress.
+            unsafe { backend.record(event, from) }?;
+            // SAFETY: as above.
+            unsafe { backend.wait(to, event) }
+        };
+        order(fork, main_stream, side_stream)?;
+        main()?;
+        core.recorder.set_on_side(true);
+        let outcome = side();
+        core.recorder.set_on_side(false);
+        outcome?;
+        order(join, side_stream, main_stream)
     }
 }

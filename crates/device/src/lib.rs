@@ -37,7 +37,6 @@ mod view;
 
 #[cfg(feature = "cuda")]
 pub mod cuda;
-pub mod internal;
 pub mod slot;
 pub mod zero_copy;
 

@@ -1,5 +1,6 @@
 //! A stream: work that runs in order, concurrently with other streams.
 
+use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
 use feedline_backend::{Priority, StreamId};
@@ -215,6 +216,22 @@ impl Stream {
     pub fn synchronize(&self) -> Result<()> {
         let _site = self.core.device.call_site();
         self.core.synchronize()
+    }
+}
+
+/// # For loaders
+///
+/// What operators and recorded steps call. It may change in any release.
+impl Stream {
+    /// Whether the device of `stream` can record graphs. CUDA can.
+    pub fn records_graphs(&self) -> bool {
+        self.core().device.backend.records()
+    }
+
+    /// Keeps `needed` alive with the graph that the calling thread records on `stream`. Does nothing without
+    /// a recording.
+    pub fn keep_with_graph(&self, needed: impl FnOnce() -> Arc<dyn Any + Send + Sync>) {
+        self.core().recorder.need(needed);
     }
 }
 

@@ -1,6 +1,5 @@
 //! Submits work to a stream with its arguments: host code, and calls of another library.
 
-use std::any::Any;
 use std::sync::Arc;
 
 use feedline_backend::{Memory, StreamId, Task};
@@ -18,7 +17,7 @@ pub struct Submission {
     pub stream: StreamId,
     /// Whether the work is recorded for a graph. It then runs only when the graph is launched.
     pub recorded: bool,
-    /// Whether the work is on the side branch of [`fork_join`](crate::internal::fork_join). It may then run
+    /// Whether the work is on the side branch of [`fork_join`](Stream::fork_join). It may then run
     /// concurrently with other work of the stream, and needs separate scratch memory.
     pub side: bool,
 }
@@ -132,12 +131,6 @@ impl<T: Element> ViewMut<'_, T> {
         // SAFETY: as in `launch_host`.
         unsafe { to.stream.device.backend.copy_on_device(target, a.address, b.address, a.bytes) }
     }
-}
-
-/// Keeps `needed` alive with the graph that the calling thread records on `stream`. Does nothing without a
-/// recording.
-pub fn keep_with_graph(stream: &Stream, needed: impl FnOnce() -> Arc<dyn Any + Send + Sync>) {
-    stream.core().recorder.need(needed);
 }
 
 impl Stream {

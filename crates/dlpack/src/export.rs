@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use feedline::dataset::{Element, Field, Form, RaggedField};
 use feedline::device::BackendKind;
-use feedline::internal;
 use feedline::{DType, Error, ErrorKind, Ready, Result, Stream, View};
 
 use crate::Consumer;
@@ -171,7 +170,7 @@ fn memory(batch: &Ready, field: &Field) -> Result<Memory> {
             }
             Some(_) => {
                 let values = batch.ragged::<T>(name)?.values;
-                (values, vec![values.len() * size_of::<T>() / internal::spec::item_bytes(field)])
+                (values, vec![values.len() * size_of::<T>() / field.item_bytes()])
             }
         };
         Ok(Memory { address: values.address().0, bytes: values.len() * size_of::<T>(), lead })

@@ -15,17 +15,8 @@ impl<T: ?Sized> LoaderBuilder<T> {
     /// # Errors
     /// As [`build`](Self::build).
     pub fn build_host(self) -> Result<HostLoader> {
-        build_host_on(self, &Device::new_host())
+        self.build_host_on(&Device::new_host())
     }
-}
-
-/// Like [`build_host`](LoaderBuilder::build_host), on the host device `device`.
-///
-/// # Errors
-/// As [`build`](LoaderBuilder::build).
-pub fn build_host_on<T: ?Sized>(builder: LoaderBuilder<T>, device: &Device) -> Result<HostLoader> {
-    let stream = device.stream()?;
-    Ok(HostLoader { loader: builder.build(device)?, stream })
 }
 
 /// Loads batches on the host; created by [`LoaderBuilder::build_host`].
@@ -218,5 +209,19 @@ impl std::fmt::Debug for HostLoader {
 impl std::fmt::Debug for HostEpoch<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "HostEpoch({:?})", self.batches)
+    }
+}
+
+/// # For loaders
+///
+/// What bridges and tests call. It may change in any release.
+impl<T: ?Sized> LoaderBuilder<T> {
+    /// Like [`build_host`](LoaderBuilder::build_host), on the host device `device`.
+    ///
+    /// # Errors
+    /// As [`build`](LoaderBuilder::build).
+    pub fn build_host_on(self, device: &Device) -> Result<HostLoader> {
+        let stream = device.stream()?;
+        Ok(HostLoader { loader: self.build(device)?, stream })
     }
 }

@@ -141,7 +141,6 @@ mod compute;
 mod decode;
 mod device_map;
 mod host_loader;
-pub mod internal;
 mod job;
 mod loader;
 mod numa;

@@ -13,9 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use feedline_core::internal::named;
-use feedline_core::{Error, ErrorKind, Result, panic_text};
-use feedline_device::internal::report;
+use feedline_core::{Error, ErrorKind, Result, named, panic_text};
 use feedline_device::slot::SlotRing;
 use feedline_device::{Device, Pinned, forks};
 use feedline_slots::Ring;
@@ -249,7 +247,7 @@ impl Running {
         })?;
         let mut reported = self.device.stats().take_errors().into_iter();
         let first = reported.next();
-        reported.for_each(|error| report(&self.device, error));
+        reported.for_each(|error| self.device.report(error));
         first.map_or(Ok(()), Err)
     }
 

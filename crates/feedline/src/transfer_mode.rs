@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use crate::builder::LoaderOptions;
-use crate::decode::{Input, Workers, worker_count};
-use feedline_core::internal::named;
-use feedline_core::{Error, ErrorKind, Field, Layout, Result, Sampler, Spec, StableDataset};
+use crate::decode::{Input, Workers};
+use feedline_core::{Error, ErrorKind, Field, Layout, Result, Sampler, Spec, StableDataset, named};
 use feedline_device::zero_copy::{GatherOrder, Rest, StridedColumns};
 use feedline_device::{BackendKind, Device};
 
@@ -122,7 +121,7 @@ pub(crate) fn against_zero_copy(
     if copied > 0 && copied >= spec.sample_bytes() / 100 * 99 {
         return None;
     }
-    let workers = worker_count(workers).unwrap_or(0);
+    let workers = workers.threads().unwrap_or(0);
     let gathers = !matches!(sampler, Sampler::Sequential);
     let why = || format!("{workers} workers keep up, and a gather would slow the kernels of a step");
     (gathers && workers >= ENOUGH_WORKERS).then(why)
@@ -168,7 +167,7 @@ impl LoaderOptions {
 
     /// Copies the set to the device.
     fn keep(&self, device: &Device, layout: &Layout) -> Result<StridedColumns> {
-        let (dataset, threads) = (self.gathered()?, worker_count(self.workers)?);
+        let (dataset, threads) = (self.gathered()?, self.workers.threads()?);
         StridedColumns::resident(device, dataset, layout.capacity(), self.resident_budget, threads)
     }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use feedline::{Dataset, Error, ErrorKind, Loader, LoaderBuilder, Result};
-use feedline_core::internal::named;
+use feedline_core::named;
 use feedline_datasets::{Fixed, OpenOptions, Ragged, open_with};
 
 use crate::Header;

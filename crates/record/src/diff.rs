@@ -3,8 +3,7 @@
 use serde_json::Value;
 
 use feedline::Result;
-use feedline::internal::record::changed_files;
-use feedline_core::internal;
+use feedline::record::file::changed_files;
 
 use crate::Run;
 
@@ -89,7 +88,7 @@ impl Run {
                 && before != now
             {
                 let ids = self.ids(step, rank)?;
-                let sample = internal::content::changed_row(&before, &now, ids.len()).map(|row| ids[row]);
+                let sample = before.changed_row(&now, ids.len()).map(|row| ids[row]);
                 return Ok(Some((rank, Part::Bytes { sample })));
             }
         }

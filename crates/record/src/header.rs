@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use feedline::{
     BadSamples, DType, Error, ErrorKind, LastBatch, Loader, LoaderBuilder, Result, Sampler, World,
 };
-use feedline_core::internal::source::RecordOrder;
-use feedline_core::internal::{self, named};
 use feedline_core::{BatchSampler, BatchSamplerOptions, Budget, random::DRAWS_VERSION};
+use feedline_core::{RecordOrder, named};
 use serde_json::Value;
 
 /// The options that determine the batches of a run.
@@ -137,9 +136,9 @@ impl Header {
             world: World::new(rank, self.world())?,
         })?;
         for [epoch, first, end] in self.skips() {
-            internal::batch_sampler::skip(&mut batch_sampler, epoch, first..end)?;
+            batch_sampler.skip(epoch, first..end)?;
         }
-        let digest = format!("{:#018x}", internal::batch_sampler::digest(&batch_sampler));
+        let digest = format!("{:#018x}", batch_sampler.digest());
         if self.value["sampler_digest"].as_str() != Some(&digest) {
             let why = format!(
                 "the order of this sampler is not that of the run: {}use the feedline that wrote the record",
@@ -171,7 +170,7 @@ impl Header {
             .seed(self.seed())
             .last_batch(self.last_batch())
             .world(World::new(rank, self.world())?);
-        let mut builder = feedline::internal::replaying(builder, records, skips.collect());
+        let mut builder = builder.replaying(records, skips.collect());
         if self.value["substitutes"] == Value::Bool(true) {
             // There is no limit here, because the run has already counted its bad samples.
             builder = builder.bad_samples(BadSamples::Substitute { budget: Budget::Count(u64::MAX) });
@@ -184,7 +183,7 @@ impl Header {
             if let Some(multiple) = ragged["form"]["multiple_of"].as_u64() {
                 let fill = ragged["form"]["fill"].as_array().into_iter().flatten();
                 let fill: Vec<u8> = fill.filter_map(|byte| byte.as_u64()).map(|byte| byte as u8).collect();
-                builder = builder.pad(name, internal::pad::from_parts(multiple as usize, &fill));
+                builder = builder.pad(name, feedline_core::Pad::from_parts(multiple as usize, &fill));
             }
         }
         Ok(builder)
@@ -210,7 +209,7 @@ impl Header {
                 "the data has {len} {unit}, and that of the run had {before}: open the data of the run"
             )));
         }
-        let now = feedline::internal::layout(loader).spec().fields().iter();
+        let now = loader.layout().spec().fields().iter();
         let now: Vec<_> = now.map(|field| format!("{} {}", field.name(), field.dtype())).collect();
         let before: Vec<_> =
             self.fields()?.iter().map(|field| format!("{} {}", field.name, field.dtype)).collect();

@@ -4,11 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use feedline::internal::record::files;
 use feedline::record::field_hash;
+use feedline::record::file::files;
 use feedline::{Error, ErrorKind, LastBatch, LoaderBuilder, Result, Sampler, World};
 use feedline_core::Fingerprint;
-use feedline_core::internal;
 use serde_json::{Value, json};
 
 use crate::{ChangedSample, Verified};
@@ -138,7 +137,7 @@ fn read(
                 for index in 0..batch.rows().spec().fields().len() {
                     let field = batch.rows().spec().fields()[index].clone();
                     let bytes = match field.as_ragged() {
-                        Some(_) => internal::rows::written_bytes_mut(batch.rows(), row, index)?,
+                        Some(_) => batch.rows().written_bytes_mut(row, index)?,
                         None => {
                             let len = field.row_bytes();
                             &mut batch.rows().column_mut(index)[row * len..][..len]
@@ -162,7 +161,7 @@ fn read(
         progress(done, all);
     }
     let hashes = places.iter().map(|hash| hash.load(Ordering::Relaxed)).collect();
-    let fields = feedline::internal::layout(&loader).spec().fields().iter();
+    let fields = loader.layout().spec().fields().iter();
     let fields: Vec<_> =
         fields.map(|field| format!("{} {} {:?}", field.name(), field.dtype(), field.shape())).collect();
     let Some(set) = loader.dataset() else {

@@ -3,9 +3,8 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
-use feedline::internal::record::Step;
+use feedline::record::file::Step;
 use feedline::{Error, ErrorKind, HostBatch, HostLoader, LoaderBuilder, Result};
-use feedline_core::internal;
 
 use crate::Run;
 
@@ -72,7 +71,7 @@ impl Run {
     /// transforms, and the `map_batch` of the run if it has one. The record has all other options that
     /// matter. Workers and depth may differ. The batches are those before a `device_map`, as in the record.
     pub fn replayer<T: ?Sized>(&self, builder: LoaderBuilder<T>, rank: u32) -> Replayer<'_> {
-        Replayer { run: self, rank, builder: feedline::internal::either(builder), loader: None }
+        Replayer { run: self, rank, builder: builder.either(), loader: None }
     }
 }
 
@@ -112,8 +111,8 @@ impl Replayer<'_> {
             let has_draws = self.run.header_of(self.rank, place.header).has_draws();
             let (builder, loader) = self.loader(place.header)?;
             // Other data is also replayed, and then compared.
-            let cursor = internal::cursor::at(internal::cursor::new(loader.batch_sampler(), 0), epoch, start)
-                .ignore_fingerprint();
+            let cursor =
+                feedline_core::Cursor::new(loader.batch_sampler(), 0).at(epoch, start).ignore_fingerprint();
             let mut batches = loader.resume(cursor)?;
             for batch in batches.by_ref().take(again) {
                 drop(batch?);
@@ -128,11 +127,8 @@ impl Replayer<'_> {
                                recorded it";
                     return Err(self.run.located(Error::new(ErrorKind::Config, why)));
                 }
-                let paths = batch
-                    .ids()
-                    .iter()
-                    .map(|&id| feedline::internal::sample_path(builder, id).map(PathBuf::from))
-                    .collect();
+                let paths =
+                    batch.ids().iter().map(|&id| builder.sample_path(id).map(PathBuf::from)).collect();
                 let (number, step) = (next + index as u64, first + index as u64);
                 each(Replayed { number, epoch, step, batch, verdict, paths })?;
             }
@@ -170,9 +166,7 @@ fn verdict(step: &Step, batch: &HostBatch) -> Verdict {
     }
     match (step.content, batch.content) {
         (Some(recorded), Some(now)) if recorded == now => Verdict::Equal,
-        (Some(recorded), Some(now)) => {
-            Verdict::OtherBytes { row: internal::content::changed_row(&recorded, &now, batch.len()) }
-        }
+        (Some(recorded), Some(now)) => Verdict::OtherBytes { row: recorded.changed_row(&now, batch.len()) },
         _ => Verdict::SameSamples,
     }
 }

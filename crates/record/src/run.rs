@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use feedline::internal::record::{
+use feedline::record::file::{
     RankRecord, Segment, Step, Substitute, absolute, changed_files, file_name, file_state, files,
 };
 use feedline::{BadSampleReport, Cursor, Dataset, Epoch, Error, ErrorKind, Loader, Result, Sampler};
-use feedline_core::internal::{self, named, source::SourcePosition};
-use feedline_core::{BatchProof, BatchSampler, Fingerprint};
+use feedline_core::{BatchProof, BatchSampler, Fingerprint, SourcePosition, named};
 use serde_json::{Value, json};
 
 use crate::Header;
@@ -341,7 +340,7 @@ impl Run {
         let (sampler, mut ids) = (self.batch_sampler(&place, rank)?, Vec::new());
         for index in 0..place.index {
             let at = Place { index, ..place.clone() };
-            internal::cursor::deliver(&mut cursor, &sampler, &self.fill_ids(&at, &sampler, &mut ids)?);
+            cursor.deliver(&sampler, &self.fill_ids(&at, &sampler, &mut ids)?);
         }
         Ok(cursor)
     }
@@ -350,15 +349,14 @@ impl Run {
     /// step. A source is read again from the last recorded position.
     pub(crate) fn start_of(&self, place: &Place<'_>, rank: u32) -> Result<(usize, SourcePosition)> {
         let Place { segment, index, .. } = place;
-        let begin = internal::cursor::source_position(&segment.cursor);
+        let begin = segment.cursor.source_position();
         if self.header_of(rank, place.header).samples().is_none() {
             let before = segment.places.iter().rev().find(|(steps, _)| steps <= index);
             return Ok(before.copied().unwrap_or((0, begin)));
         }
         let Some(before) = index.checked_sub(1) else { return Ok((0, begin)) };
         let sampler = self.batch_sampler(place, rank)?;
-        let position =
-            internal::batch_sampler::position_after(&sampler, place.epoch(), begin.position, before as u64);
+        let position = sampler.position_after(place.epoch(), begin.position, before as u64);
         Ok((*index, SourcePosition { position, ..SourcePosition::default() }))
     }
 
@@ -404,20 +402,13 @@ impl Run {
         path: impl Fn(u64) -> Option<PathBuf>,
     ) -> BadSampleReport {
         let mut report = BadSampleReport::default();
-        internal::bad_samples::delivered(&mut report, cursor.proof().count());
+        report.delivered(cursor.proof().count());
         for segment in self.segments(rank) {
             let before =
                 segment.substitutes.iter().filter(|(step, _)| segment.number + (*step as u64) < number);
             for (_, Substitute { sample, substitute, .. }) in before {
                 let why = "it could not be read before the run was resumed from its record";
-                internal::bad_samples::replaced(
-                    &mut report,
-                    segment.cursor.epoch(),
-                    *sample,
-                    *substitute,
-                    path(*sample),
-                    why,
-                );
+                report.replaced(segment.cursor.epoch(), *sample, *substitute, path(*sample), why);
             }
         }
         report

@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use feedline::Result;
-use feedline_core::internal;
 
 use crate::Run;
 
@@ -55,9 +54,8 @@ impl Run {
             let sampler = self.batch_sampler(&place, 0)?;
             let (epoch, start) = (place.epoch(), place.segment.cursor.position());
             // The position of the step's first row. Skipped steps count.
-            let position = internal::batch_sampler::position(&sampler, epoch, start, place.index as u64, 0)
-                .unwrap_or(start);
-            let step = internal::batch_sampler::step_of(&sampler, position);
+            let position = sampler.position(epoch, start, place.index as u64, 0).unwrap_or(start);
+            let step = sampler.step_of(position);
             match ranges.last_mut().filter(|last| last.epoch == epoch && last.steps.end == step) {
                 Some(last) => last.steps.end = step + 1,
                 None => ranges.push(SkipRange { epoch, steps: step..step + 1 }),

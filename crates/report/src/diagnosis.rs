@@ -3,9 +3,9 @@
 use std::fmt;
 use std::thread::available_parallelism;
 
-use feedline::internal::report::in_epochs;
+use feedline::report::waits::in_epochs;
 use feedline::report::{Account, CopyRates, Report, ServiceTimes, Setup};
-use feedline_core::internal::named;
+use feedline_core::named;
 use serde::{Deserialize, Serialize};
 
 use crate::model::WhatIf;

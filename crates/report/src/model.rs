@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use feedline::internal::report::{self, Charger, piece_rows};
+use feedline::report::waits::{self, Charger, piece_rows};
 use feedline::report::{Account, Cause, ServiceTimes, Setup};
 use feedline_core::Timeline;
 
@@ -324,14 +324,14 @@ impl Model {
             let timeline = &mut self.passed[index].timeline;
             timeline.overtaken = earliest.filter(|&earliest| earliest < timeline.decoded).unwrap_or(0);
         }
-        let mut account = report::account(0, 1);
+        let mut account = Account::new(0, 1);
         let mut charger = Charger::default();
         for Passed { timeline, asked, got, step_end, .. } in &self.passed {
             let mut wait = Account::default();
             charger.next(timeline);
             charger.charge(*asked..*got, timeline, &mut wait);
-            report::charge(&mut wait, Cause::Consumer, step_end - got);
-            report::add_batch(&mut account, &wait, self.setup.batch_size, self.setup.batch_bytes, *step_end);
+            wait.charge(Cause::Consumer, step_end - got);
+            waits::add_batch(&mut account, &wait, self.setup.batch_size, self.setup.batch_bytes, *step_end);
         }
         account
     }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use feedline::internal::trace::recorded;
 use feedline::report::{Account, Report};
 use feedline::trace::Trace;
+use feedline::trace::content::recorded;
 
 use crate::diagnosis::Diagnosis;
 use crate::trace::events;
@@ -108,8 +108,8 @@ mod tests {
     fn a_history_is_bounded_and_covers_the_whole_run() {
         let mut history = History::new();
         for until in 0..100_000 {
-            let mut account = feedline::internal::report::account(0, 0);
-            feedline::internal::report::charge(&mut account, Cause::Decode, until);
+            let mut account = feedline::report::Account::new(0, 0);
+            account.charge(Cause::Decode, until);
             history.add(&account);
         }
         assert!(history.points.len() < 2 * KEPT);

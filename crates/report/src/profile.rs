@@ -3,9 +3,8 @@
 use std::path::Path;
 
 use feedline::Progress;
-use feedline::internal::report::mean;
-use feedline::internal::service_times;
 use feedline::report::MAX_WORKERS;
+use feedline::report::waits::mean;
 use feedline::report::{ServiceTimes, Setup};
 use feedline_core::{Error, ErrorKind, Result};
 use feedline_device::slot::MAX_SLOTS;
@@ -31,7 +30,7 @@ impl Profile {
     pub fn new(progress: &Progress) -> Self {
         let report = progress.report();
         let servers = Served::new(&report);
-        Self { setup: report.setup, samples: service_times(progress), servers }
+        Self { setup: report.setup, samples: progress.service_times(), servers }
     }
 
     /// Writes the profile to a file, as JSON.

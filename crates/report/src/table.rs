@@ -5,8 +5,8 @@ use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
 
-use feedline::internal::trace::{Lane, Name, Recorded, Span, recorded};
 use feedline::trace::Trace;
+use feedline::trace::content::{Lane, Name, Recorded, Span, recorded};
 use serde::Serialize;
 
 use crate::ratio;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
 
-use feedline::internal::trace::{Lane, Name, Recorded, Span, recorded};
 use feedline::trace::Trace;
+use feedline::trace::content::{Lane, Name, Recorded, Span, recorded};
 use feedline_core::{Error, ErrorKind, Result};
 
 /// The name of the process for the user's own lanes. It is shown above the loaders.

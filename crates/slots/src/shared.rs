@@ -3,7 +3,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use feedline_core::internal;
 use feedline_core::{Error, ErrorKind, Layout, Result, Rows};
 
 use crate::lease::FillLease;
@@ -129,7 +128,7 @@ impl<M: HostMemory, T> Claim<'_, M, T> {
             // with the layout's. They are mutably borrowed from this claim.
             unsafe { std::slice::from_raw_parts_mut(at, field.row_bytes() * self.range.len()) }
         });
-        internal::rows::from_columns(layout.spec(), columns, self.range.start, self.range.len())
+        Rows::from_columns(layout.spec(), columns, self.range.start, self.range.len())
     }
 
     /// Marks the rows as written. Returns true for the claim that finished the slot.

@@ -1,7 +1,6 @@
 //! Runs `check_dataset` for one sample, and returns the first fault as one line.
 
 use feedline_core::check::{CheckOptions, Fault, Samples, check_dataset};
-use feedline_core::internal;
 use feedline_core::{Dataset, Layout};
 
 /// Checks that `read` of `data` writes all of sample `id`, writes only inside its row, and writes the same
@@ -23,9 +22,7 @@ pub fn audit_columns(data: &impl Dataset, id: u64) -> Result<(), String> {
     for (index, field) in layout.spec().fields().iter().enumerate() {
         let fault = |why: &str| Err(format!("sample {id}: field \"{}\": {why}", field.name()));
         let Some(column) = data.column(index) else { return fault("it has no column") };
-        if (internal::column::rows(&column) as u64, internal::column::row_bytes(&column))
-            != (data.len(), field.row_bytes())
-        {
+        if (column.rows() as u64, column.row_bytes()) != (data.len(), field.row_bytes()) {
             return fault("the column does not have one row per sample");
         }
     }

@@ -16,8 +16,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use feedline_core::internal::named;
-use feedline_core::{Error, ErrorKind, Fingerprint, Result};
+use feedline_core::{Error, ErrorKind, Fingerprint, Result, named};
 use feedline_images::{BoxFormat, Transforms};
 
 use self::table::{Boxes, HEIGHT, WIDTH};

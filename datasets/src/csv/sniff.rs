@@ -4,8 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use csv::{ByteRecord, ReaderBuilder};
-use feedline_core::Result;
-use feedline_core::internal::named;
+use feedline_core::{Result, named};
 
 use super::quotes::Quotes;
 use super::types::Seen;

@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use feedline_core::internal;
 use feedline_core::random::splitmix64;
 use feedline_core::{Context, DType, Dataset, Layout};
 
@@ -127,7 +126,8 @@ fn check(data: &dyn Dataset, parts: &Parts) {
         let (mut slab, mut context) = (vec![0; layout.bytes()], Context::new(0, 0));
         for turn in 0..30 {
             let ids = batch(thread << 16 | turn);
-            data.read_many(&ids, &mut internal::rows::new(&layout, &mut slab, BATCH), &mut context).unwrap();
+            data.read_many(&ids, &mut feedline_core::Rows::new(&layout, &mut slab, BATCH), &mut context)
+                .unwrap();
             for (row, &id) in ids.iter().enumerate() {
                 let [number, text] = fields(id);
                 assert_eq!(slab[layout.offset(0) + row * 8..][..8], number, "sample {id}");
@@ -197,7 +197,7 @@ fn a_part_that_cannot_be_decoded_fails_at_its_first_sample() {
     for data in sets {
         let layout = Layout::new(data.spec(), 6).unwrap();
         let mut slab = vec![0; layout.bytes()];
-        let mut rows = internal::rows::new(&layout, &mut slab, 6);
+        let mut rows = feedline_core::Rows::new(&layout, &mut slab, 6);
         let ids = [1, 2, 30 * ROWS + 1, 1, 3 * ROWS + 2, 4];
         let (index, error) = data.read_many(&ids, &mut rows, &mut Context::new(0, 0)).unwrap_err();
         assert_eq!((index, error.to_string().contains("a bad part")), (4, true), "{error}");

@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use feedline_core::Result;
-use feedline_core::internal::named;
+use feedline_core::{Result, named};
 
 use super::{IdxFile, names};
 use crate::error::data;

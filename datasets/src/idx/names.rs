@@ -2,8 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use feedline_core::internal::named;
-use feedline_core::{Error, ErrorKind, Result};
+use feedline_core::{Error, ErrorKind, Result, named};
 
 /// Images and labels of the training set.
 pub(crate) const TRAIN: [&str; 2] = ["train-images-idx3-ubyte", "train-labels-idx1-ubyte"];

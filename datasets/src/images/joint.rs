@@ -1,7 +1,6 @@
 //! Pictures with masks, depth, boxes and points. All parts of a sample are moved together.
 
-use feedline_core::internal::named;
-use feedline_core::{Context, DType, Dataset, Error, ErrorKind, Fingerprint, Result, Row, Spec};
+use feedline_core::{Context, DType, Dataset, Error, ErrorKind, Fingerprint, Result, Row, Spec, named};
 use feedline_images::{Decoder, Level, Moves, Plane, Sampling, Scratch, Size, Transforms};
 
 use super::boxes::{Buffers, Lists};

@@ -3,7 +3,6 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use feedline_core::internal;
 use feedline_core::{Dataset, Error, ErrorKind, Result};
 
 use super::{Labelled, LabelledOptions};
@@ -71,7 +70,7 @@ impl LabelledSets {
                 (labelled(reader)?, labelled(Box::new(cifar::open_test(path)?))?)
             }
         };
-        if let Err(how) = internal::spec::widened(train.spec().clone(), test.spec()) {
+        if let Err(how) = train.spec().clone().widened(test.spec()) {
             let why = format!(
                 "the images of the test set are not like those of the training set: {how}; both must have \
                  one size"

@@ -1,7 +1,6 @@
 //! Finds the columns of a manifest that name files, and the column that names the class.
 
-use feedline_core::internal::named;
-use feedline_core::{Error, ErrorKind, Result};
+use feedline_core::{Error, ErrorKind, Result, named};
 
 use super::one_line;
 use crate::error::may_pass;

@@ -2,8 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use feedline_core::internal::named;
-use feedline_core::{Error, ErrorKind, Result};
+use feedline_core::{Error, ErrorKind, Result, named};
 
 use super::pattern::{expand, fits};
 use crate::OpenOptions;

@@ -2,8 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use feedline_core::internal::named;
-use feedline_core::{Error, Result};
+use feedline_core::{Error, Result, named};
 
 use crate::bytes::Content;
 use crate::disk::DiskFile;

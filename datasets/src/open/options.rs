@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use feedline_core::internal::named;
-use feedline_core::{Error, ErrorKind, Result};
+use feedline_core::{Error, ErrorKind, Result, named};
 
 use crate::error::one_line;
 use crate::row_memory::CACHE_BYTES;

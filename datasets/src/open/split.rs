@@ -1,7 +1,6 @@
 //! Selects the files or folders of one split by their names.
 
-use feedline_core::internal::named;
-use feedline_core::{Error, ErrorKind, Result};
+use feedline_core::{Error, ErrorKind, Result, named};
 
 use super::Split;
 use crate::error::{data, one_line};

@@ -4,7 +4,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BooleanArray, FixedSizeBinaryArray, Int64Array, RecordBatch};
-use feedline_core::internal;
 use feedline_core::random::splitmix64;
 use feedline_core::{Context, Dataset, Layout};
 use parquet::arrow::ArrowWriter;
@@ -83,8 +82,9 @@ fn batches_of_any_order_are_the_samples_that_are_read_one_by_one() {
                 let random = |at| splitmix64(thread << 16 | first << 8 | at);
                 let id = |at| if first % 2 == 0 { first * 29 + at } else { random(at) };
                 let ids = Vec::from_iter((0..16).map(|at| id(at) % data.len()));
-                data.read_many(&ids, &mut internal::rows::new(&layout, &mut slab, 16), &mut context).unwrap();
-                let mut rows = internal::rows::new(&layout, &mut one, 16);
+                data.read_many(&ids, &mut feedline_core::Rows::new(&layout, &mut slab, 16), &mut context)
+                    .unwrap();
+                let mut rows = feedline_core::Rows::new(&layout, &mut one, 16);
                 for (row, &id) in ids.iter().enumerate() {
                     data.read(id, &mut rows.row(row), &mut context).unwrap();
                 }
@@ -97,7 +97,7 @@ fn batches_of_any_order_are_the_samples_that_are_read_one_by_one() {
         assert!((0..data.len()).all(has));
         // Row 2 of the second shard is row 32 here. It has a null.
         let mut slab = vec![0; layout.bytes()];
-        let mut rows = internal::rows::new(&layout, &mut slab, 3);
+        let mut rows = feedline_core::Rows::new(&layout, &mut slab, 3);
         let read = open(Nulls::Refuse).read_many(&[74, 76, 75], &mut rows, &mut Context::new(0, 0));
         let (index, error) = read.unwrap_err();
         assert_eq!((index, error.to_string().contains("has a null in row 2")), (2, true), "{error}");
@@ -167,13 +167,13 @@ fn a_time_that_64_bits_cannot_hold_is_an_error_of_its_row() {
     let data = Fixed::new(Box::new(ParquetFile::open_with(&path, only).unwrap())).unwrap();
     let layout = Layout::new(data.spec(), 6).unwrap();
     let mut slab = vec![0; layout.bytes()];
-    let mut rows = internal::rows::new(&layout, &mut slab, 6);
+    let mut rows = feedline_core::Rows::new(&layout, &mut slab, 6);
     let read = data.read_many(&[0, 1, 2, 3, 4, 5], &mut rows, &mut Context::new(0, 0));
     let (index, error) = read.unwrap_err();
     assert!(index == 3 && error.to_string().contains("that 64 bits cannot hold"), "{index}: {error}");
     // Batches without a missing value copy their rows. They see the same errors.
     let mut slab = vec![0; layout.bytes()];
-    let mut rows = internal::rows::new(&layout, &mut slab, 3);
+    let mut rows = feedline_core::Rows::new(&layout, &mut slab, 3);
     let (index, error) = data.read_many(&[2, 3, 5], &mut rows, &mut Context::new(0, 0)).unwrap_err();
     assert!(index == 1 && error.to_string().contains("that 64 bits cannot hold"), "{index}: {error}");
 }

@@ -6,8 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use feedline_core::internal::named;
-use feedline_core::{Error, Fingerprint, Result};
+use feedline_core::{Error, Fingerprint, Result, named};
 use futures_util::StreamExt;
 use object_store::client::{HttpError, HttpErrorKind};
 use object_store::{Error as StoreError, GetOptions, GetRange, GetResult};

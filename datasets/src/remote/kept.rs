@@ -10,8 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use feedline_core::internal::named;
-use feedline_core::{Fingerprint, user_cache};
+use feedline_core::{Fingerprint, named, user_cache};
 use object_store::path::Path;
 
 use super::tag::Tag;

@@ -3,8 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::available_parallelism;
 
-use feedline_core::Result;
-use feedline_core::internal::on_threads;
+use feedline_core::{Result, on_threads};
 
 use crate::Values;
 use crate::error::may_pass;

@@ -1,7 +1,6 @@
 //! A column as a part of a field.
 
-use feedline_core::internal::named;
-use feedline_core::{DType, Error, Result};
+use feedline_core::{DType, Error, Result, named};
 
 use super::cast::{Number, Numbers, shown};
 use super::column::Column;

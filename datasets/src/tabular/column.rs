@@ -2,8 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use feedline_core::internal::named;
-use feedline_core::{Error, Result};
+use feedline_core::{Error, Result, named};
 
 use super::cast::Numbers;
 use super::description::Description;

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use feedline_core::internal::named;
+use feedline_core::named;
 
 use super::collection::Items;
 use super::date::Date;

@@ -206,14 +206,14 @@ impl TokenDocuments {
 
 /// Advice for files of bare ids.
 pub(crate) fn raw() -> &'static str {
-    feedline_core::internal::named(
+    feedline_core::named(
         "if its numbers are ids without a header, open it by Tokens, with their type",
         "if its numbers are ids without a header, open it by feedline.tokens(path, window, dtype=\"u16\")",
     )
 }
 
 fn windows() -> &'static str {
-    feedline_core::internal::named("by Tokens", "by feedline.tokens(path, window)")
+    feedline_core::named("by Tokens", "by feedline.tokens(path, window)")
 }
 
 impl Reader for TokenDocuments {

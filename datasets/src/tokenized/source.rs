@@ -3,9 +3,10 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use feedline_core::internal::OneRow;
 use feedline_core::source::{Shard, Source};
-use feedline_core::{Context, DType, Error, ErrorKind, Fingerprint, Layout, ReadError, Result, Row, Spec};
+use feedline_core::{
+    Context, DType, Error, ErrorKind, Fingerprint, Layout, OneRow, ReadError, Result, Row, Spec,
+};
 
 use super::{Checked, IDS, encode, load};
 use crate::error::one_line;

@@ -4,7 +4,6 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use feedline_core::internal;
 use feedline_core::{Context, Dataset, Layout};
 use flate2::{Compression, write::GzEncoder};
 
@@ -43,7 +42,7 @@ pub(crate) fn write(dir: &Path, name: &str, bytes: &[u8]) -> PathBuf {
 pub(crate) fn gather(data: &impl Dataset, ids: &[u64]) -> Result<[Vec<u8>; 2], (usize, String)> {
     let layout = Layout::new(data.spec(), ids.len()).unwrap();
     let mut slab = vec![0xEE; layout.bytes()];
-    let mut rows = internal::rows::new(&layout, &mut slab, ids.len());
+    let mut rows = feedline_core::Rows::new(&layout, &mut slab, ids.len());
     data.read_many(ids, &mut rows, &mut Context::new(0, 0)).map_err(|(row, e)| (row, e.to_string()))?;
     Ok([0, 1].map(|field| rows.column_mut(field).to_vec()))
 }

@@ -4,7 +4,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use feedline_core::internal;
 use feedline_core::{CheckOptions, Context, Dataset, Error, ErrorKind, Layout, check_dataset};
 use feedline_datasets::{Annotated, JointDataset, Reader, Values};
 use feedline_images::{CenterCrop, Decoder, Plane, Size, Transforms};
@@ -347,7 +346,7 @@ fn annotations_cut_anywhere_are_errors() {
 fn read(set: &dyn Dataset, id: u64) -> Result<Vec<Vec<u8>>, Error> {
     let layout = Layout::new(set.spec(), 1).unwrap();
     let mut slab = vec![0; layout.bytes()];
-    let mut rows = internal::rows::new(&layout, &mut slab, 1);
+    let mut rows = feedline_core::Rows::new(&layout, &mut slab, 1);
     let mut context = Context::new(7, 0);
     context.begin(0, id);
     set.read(id, &mut rows.row(0), &mut context).map_err(|error| *error.downcast::<Error>().unwrap())?;

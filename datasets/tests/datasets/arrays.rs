@@ -3,7 +3,6 @@
 use crate::made;
 
 use crate::made::{npy, npy_header, read, safetensors, write, zip};
-use feedline_core::internal;
 use feedline_core::{CheckOptions, Context, DType, Dataset, Layout, check_dataset};
 use feedline_datasets::{Fixed, OpenOptions, Reader, npy, open, open_with};
 use tempfile::tempdir;
@@ -126,7 +125,7 @@ fn readers_of_one_size_are_data_sets_with_and_without_columns_in_memory() {
     let dir = tempdir().unwrap();
     let path = write(dir.path(), "plain", &npy("<i4", false, "(6, 4)", &numbers(4, false)));
     let data = Fixed::new(open(&path).unwrap()).unwrap();
-    assert_eq!(internal::column::row(&data.column(0).unwrap(), 5), Some(&numbers(4, false)[80..]));
+    assert_eq!(data.column(0).unwrap().row(5), Some(&numbers(4, false)[80..]));
     assert!(check_dataset(&data, &CheckOptions::default()).unwrap().is_clean());
     let swapped = write(dir.path(), "swapped", &npy(">i4", false, "(6, 4)", &numbers(4, true)));
     let on_disk = Fixed::new(open_with(&path, &OpenOptions::with_memory_limit(0)).unwrap()).unwrap();
@@ -270,11 +269,11 @@ fn rows_of_several_shards_are_copied_in_any_order() {
     assert!(data.column(0).is_none() && data.reader().slice(4, 0).is_some());
     let layout = feedline_core::Layout::new(data.spec(), 6).unwrap();
     let mut slab = vec![0; layout.bytes()];
-    let mut rows = internal::rows::new(&layout, &mut slab, 6);
+    let mut rows = feedline_core::Rows::new(&layout, &mut slab, 6);
     data.read_many(&[5, 0, 3, 3, 1, 2], &mut rows, &mut feedline_core::Context::new(0, 0)).unwrap();
     drop(rows);
     assert_eq!(slab[..12], [10, 11, 0, 1, 6, 7, 6, 7, 2, 3, 4, 5]);
-    let mut rows = internal::rows::new(&layout, &mut slab, 2);
+    let mut rows = feedline_core::Rows::new(&layout, &mut slab, 2);
     let (row, _) = data.read_many(&[0, 6], &mut rows, &mut feedline_core::Context::new(0, 0)).unwrap_err();
     assert_eq!(row, 1, "there are six samples");
 }
@@ -287,8 +286,8 @@ fn bool_stays_bool_and_other_bytes_are_refused() {
     assert_eq!(data.spec().fields()[0].dtype(), DType::Bool);
     let layout = Layout::new(data.spec(), 3).unwrap();
     let mut slab = vec![0xEE; layout.bytes()];
-    let mut rows = internal::rows::new(&layout, &mut slab, 3);
+    let mut rows = feedline_core::Rows::new(&layout, &mut slab, 3);
     data.read_many(&[0, 1, 2], &mut rows, &mut Context::new(0, 0)).map_err(|(_, error)| error).unwrap();
     assert_eq!(rows.row(0).field_mut::<u8>(0).unwrap(), [0, 1]);
-    assert_eq!(internal::rows::check_written(&mut rows).unwrap_err().0, 2);
+    assert_eq!(rows.check_written().unwrap_err().0, 2);
 }

@@ -8,7 +8,6 @@ use std::time::{Duration, SystemTime};
 
 use crate::common::{gather, images, labels, write};
 use crate::made;
-use feedline_core::internal;
 use feedline_core::{CheckOptions, Context, DType, Dataset, Error, ErrorKind, Layout, Spec, check_dataset};
 use feedline_datasets::{Idx, IdxFile, OpenOptions, Records, open_with};
 use tempfile::tempdir;
@@ -54,8 +53,8 @@ fn sets_in_memory_keep_their_samples() {
         data.check_labels(10).unwrap();
         assert!(gather(&records, &[0, 9_999]).unwrap().iter().flatten().all(|&byte| byte == 7));
         // Zero-copy readers also see them.
-        assert_eq!(internal::column::row(&records.column(1).unwrap(), 9_999), Some(&[7; 3][..]));
-        assert_eq!(internal::column::row(&data.column(0).unwrap(), 19_999), Some(&before[0][12..]));
+        assert_eq!(records.column(1).unwrap().row(9_999), Some(&[7; 3][..]));
+        assert_eq!(data.column(0).unwrap().row(19_999), Some(&before[0][12..]));
     }
 }
 
@@ -81,7 +80,7 @@ fn on_disk(dir: &Path) -> (Idx, Records, [PathBuf; 2]) {
 fn error_of(data: &impl Dataset, id: u64) -> Error {
     let layout = Layout::new(data.spec(), 2).unwrap();
     let mut slab = vec![0; layout.bytes()];
-    let mut rows = internal::rows::new(&layout, &mut slab, 2);
+    let mut rows = feedline_core::Rows::new(&layout, &mut slab, 2);
     let (row, many) = data.read_many(&[0, id], &mut rows, &mut Context::new(0, 0)).unwrap_err();
     let one = data.read(id, &mut rows.row(0), &mut Context::new(0, 0)).unwrap_err();
     assert!(row < 2 && many.to_string() == one.to_string(), "{row}: {many}, {one}");

@@ -1,7 +1,6 @@
 //! Rows have the bytes of the file, in every way to read them.
 
 use crate::common::{gather, gz, idx, images, labels, write};
-use feedline_core::internal;
 use feedline_core::{Context, Dataset, Layout};
 use feedline_datasets::{Idx, IdxFile};
 use proptest::prelude::*;
@@ -16,7 +15,7 @@ fn many_rows_at_once_are_the_rows_one_by_one() {
     let ids = [39, 0, 7, 7, 38];
     let layout = Layout::new(data.spec(), ids.len()).unwrap();
     let mut slab = vec![0; layout.bytes()];
-    let mut rows = internal::rows::new(&layout, &mut slab, ids.len());
+    let mut rows = feedline_core::Rows::new(&layout, &mut slab, ids.len());
     for (row, &id) in ids.iter().enumerate() {
         data.read(id, &mut rows.row(row), &mut Context::new(0, 0)).unwrap();
     }

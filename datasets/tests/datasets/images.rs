@@ -4,7 +4,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::made::{tar, write};
-use feedline_core::internal;
 use feedline_core::{CheckOptions, Context, DType, Dataset, Layout, check_dataset};
 use feedline_datasets::{ImageDataset, Values, open};
 use feedline_images::{Decoder, Transforms};
@@ -27,7 +26,7 @@ fn picture(name: &str) -> PathBuf {
 fn rows(set: &dyn Dataset, len: usize) -> Vec<Vec<u8>> {
     let layout = Layout::new(set.spec(), len).unwrap();
     let mut slab = vec![0xEE; layout.bytes()];
-    let mut rows = internal::rows::new(&layout, &mut slab, len);
+    let mut rows = feedline_core::Rows::new(&layout, &mut slab, len);
     let ids: Vec<_> = (0..len as u64).collect();
     set.read_many(&ids, &mut rows, &mut Context::new(7, 0)).unwrap();
     (0..set.spec().fields().len()).map(|field| rows.column_mut(field).to_vec()).collect()
@@ -105,7 +104,7 @@ fn a_bad_sample_is_an_error_that_names_file_and_sample() {
     let set = ImageDataset::new(open(dir.path()).unwrap(), Transforms::new().resize(8)).unwrap();
     let layout = Layout::new(set.spec(), 1).unwrap();
     let mut slab = vec![0; layout.bytes()];
-    let mut rows = internal::rows::new(&layout, &mut slab, 1);
+    let mut rows = feedline_core::Rows::new(&layout, &mut slab, 1);
     let mut context = Context::new(0, 0);
     set.read(0, &mut rows.row(0), &mut context).unwrap();
     let error = set.read(1, &mut rows.row(0), &mut context).unwrap_err().to_string();
@@ -143,14 +142,14 @@ fn encoded_pictures_cross_as_their_files_with_what_happens_to_each() {
     let set = ImageDataset::encoded(reader(), whole(Transforms::new().on_device()), most).unwrap();
     let layout = Layout::new(set.spec(), 3).unwrap();
     let mut slab = vec![0; layout.bytes()];
-    let mut rows = internal::rows::new(&layout, &mut slab, 3);
+    let mut rows = feedline_core::Rows::new(&layout, &mut slab, 3);
     set.read_many(&[0, 1, 2], &mut rows, &mut Context::new(7, 0)).unwrap();
     let part = whole(Transforms::new().on_device()).device_part().unwrap();
     let wanted: Vec<_> = (0..3u64)
         .flat_map(|id| {
             let size = Decoder::new().size(&fs::read(picture(names[id as usize])).unwrap()).unwrap();
             let mut drawn = vec![0; 144];
-            let mut random = internal::random::for_draw(7, 0, id);
+            let mut random = feedline_core::Random::for_draw(7, 0, id);
             part.draw(size, &mut random, &mut drawn).unwrap();
             drawn
         })
@@ -162,6 +161,6 @@ fn encoded_pictures_cross_as_their_files_with_what_happens_to_each() {
     let small = ImageDataset::encoded(reader(), whole(Transforms::new().on_device()), 100).unwrap();
     let layout = Layout::new(small.spec(), 1).unwrap();
     let mut slab = vec![0; layout.bytes()];
-    let mut rows = internal::rows::new(&layout, &mut slab, 1);
+    let mut rows = feedline_core::Rows::new(&layout, &mut slab, 1);
     assert!(small.read_many(&[0], &mut rows, &mut Context::new(7, 0)).is_err());
 }

@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use feedline_core::internal;
 use feedline_core::{
     CheckOptions, Context, DType, Dataset, Error, ErrorKind, Layout, Result, Spec, check_dataset,
 };
@@ -113,7 +112,7 @@ impl Reader for Memory {
 fn read(set: &dyn Dataset, id: u64) -> std::result::Result<Vec<Vec<u8>>, Error> {
     let layout = Layout::new(set.spec(), 1).unwrap();
     let mut slab = vec![0; layout.bytes()];
-    let mut rows = internal::rows::new(&layout, &mut slab, 1);
+    let mut rows = feedline_core::Rows::new(&layout, &mut slab, 1);
     let mut context = Context::new(7, 0);
     context.begin(0, id);
     set.read(id, &mut rows.row(0), &mut context).map_err(|error| *error.downcast::<Error>().unwrap())?;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use crate::made::{read, tar, write};
 use arrow_array::{Int32Array, RecordBatch, StringArray};
-use feedline_core::internal;
 use feedline_core::{Context, Dataset, ErrorKind, Layout};
 use feedline_datasets::{
     ImageDataset, Manifest, ManifestOptions, OpenOptions, Reader, Values, open, open_pictures, open_with,
@@ -95,7 +94,7 @@ fn pictures_of_a_manifest_are_decoded_and_a_missing_one_is_an_error_of_its_row()
     assert_eq!(names, ["image", "species", "size"]);
     let layout = Layout::new(set.spec(), 2).unwrap();
     let mut slab = vec![0; layout.bytes()];
-    let mut rows = internal::rows::new(&layout, &mut slab, 2);
+    let mut rows = feedline_core::Rows::new(&layout, &mut slab, 2);
     set.read_many(&[1, 3], &mut rows, &mut Context::new(0, 0)).unwrap();
     assert_eq!(rows.column_mut(1).to_vec()[..], [0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]);
     let (at, error) = set.read_many(&[0, 2], &mut rows, &mut Context::new(0, 0)).unwrap_err();
@@ -360,7 +359,8 @@ fn a_missing_file_of_a_list_is_an_error_of_its_sample() {
     let layout = Layout::new(set.spec(), 1).unwrap();
     let mut slab = vec![0; layout.bytes()];
     let mut read = |id| {
-        set.read_many(&[id], &mut internal::rows::new(&layout, &mut slab, 1), &mut Context::new(0, 0)).is_ok()
+        set.read_many(&[id], &mut feedline_core::Rows::new(&layout, &mut slab, 1), &mut Context::new(0, 0))
+            .is_ok()
     };
     assert_eq!([0, 1, 2, 3].map(&mut read), [false, true, false, true]);
     // A missing shard is an error of the set.

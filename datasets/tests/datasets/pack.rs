@@ -4,7 +4,6 @@ use std::fs;
 use std::path::Path;
 
 use crate::made::{read, write};
-use feedline_core::internal;
 use feedline_core::{DType, Result};
 use feedline_datasets::{
     ArrowFile, ElementType, OpenOptions, PackOptions, Reader, Schema, SchemaField, Values, open, open_with,
@@ -118,13 +117,9 @@ fn columns_of_one_size_are_ready_for_zero_copy_and_aligned() {
     let data = open(&path).unwrap();
     for field in 0..source.schema.fields().len() {
         let column = data.column(field).unwrap();
-        assert!(
-            internal::column::first(&column).is_multiple_of(64),
-            "{field}: {}",
-            internal::column::first(&column)
-        );
+        assert!(column.first().is_multiple_of(64), "{field}: {}", column.first());
         for sample in [0, 76] {
-            assert_eq!(internal::column::row(&column, sample).unwrap(), read(&source, sample)[field]);
+            assert_eq!(column.row(sample).unwrap(), read(&source, sample)[field]);
         }
     }
 }

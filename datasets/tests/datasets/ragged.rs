@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use feedline_core::internal;
 use feedline_core::{
     CheckOptions, Context, DType, Dataset, Error, ErrorKind, Layout, Result, StridedColumn, check_dataset,
     lengths,
@@ -19,7 +18,7 @@ fn check(data: &Ragged) {
     let mut slab = vec![0; layout.bytes()];
     let (mut values, mut context) = (Values::new(), Context::new(0, 0));
     for id in 0..data.len() {
-        let mut rows = internal::rows::new(&layout, &mut slab, 1);
+        let mut rows = feedline_core::Rows::new(&layout, &mut slab, 1);
         data.read(id, &mut rows.row(0), &mut context).unwrap();
         drop(rows);
         data.reader().read(id, &mut values).unwrap();
@@ -70,11 +69,8 @@ fn a_reader_of_one_size_is_as_before_with_its_column() {
     let idx = made::write(dir.path(), "a.idx", &[0, 0, 8, 2, 0, 0, 0, 2, 0, 0, 0, 3, 1, 2, 3, 7, 8, 9]);
     let data = Ragged::new(open(&idx).unwrap(), 1).unwrap();
     check(&data);
-    assert!(!internal::spec::is_ragged(data.spec()));
-    assert_eq!(
-        data.column(0).map(|column: StridedColumn<'_>| internal::column::row(&column, 1)),
-        Some(Some(&[7, 8, 9][..]))
-    );
+    assert!(!data.spec().is_ragged());
+    assert_eq!(data.column(0).map(|column: StridedColumn<'_>| column.row(1)), Some(Some(&[7, 8, 9][..])));
 }
 
 /// Pictures of `id` x 2 pixels, complex numbers, and a number.

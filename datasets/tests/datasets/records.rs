@@ -1,7 +1,6 @@
 //! Records have the bytes of the file. A file whose size is not a whole number of records is refused.
 
 use crate::common::{gz, write};
-use feedline_core::internal;
 use feedline_core::{Context, DType, Dataset, ErrorKind, Layout, Spec};
 use feedline_datasets::Records;
 use tempfile::tempdir;
@@ -22,7 +21,7 @@ fn read(data: &Records, ids: &[u64]) -> [[Vec<u8>; 2]; 2] {
     let mut context = Context::new(0, 0);
     [true, false].map(|at_once| {
         let mut slab = vec![0xEE; layout.bytes()];
-        let mut rows = internal::rows::new(&layout, &mut slab, ids.len());
+        let mut rows = feedline_core::Rows::new(&layout, &mut slab, ids.len());
         if at_once {
             data.read_many(ids, &mut rows, &mut context).unwrap();
         } else {
@@ -57,7 +56,7 @@ fn ids_outside_the_file_are_refused_with_their_row() {
     // The second wraps to byte 5 when multiplied by the record's size.
     for bad in [3, u64::MAX / 7 + 1, u64::MAX] {
         let mut slab = vec![0; layout.bytes()];
-        let mut rows = internal::rows::new(&layout, &mut slab, 3);
+        let mut rows = feedline_core::Rows::new(&layout, &mut slab, 3);
         let (row, error) = data.read_many(&[2, bad, 1], &mut rows, &mut Context::new(0, 0)).unwrap_err();
         assert_eq!((row, data.record(bad)), (1, None));
         // The rows before it are complete: a substitute replaces only the failed row.

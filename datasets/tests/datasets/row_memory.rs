@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use crate::made::write;
 use arrow_array::{ArrayRef, Float32Array, Int64Array, RecordBatch, StringArray};
-use feedline_core::internal;
 use feedline_core::{Context, DType, Dataset, Layout, Prefetched, Random};
 use feedline_datasets::{Fixed, Missing, Nulls, OpenOptions, Shards, Table, TableDataset, open, open_with};
 use parquet::file::properties::WriterProperties;
@@ -73,7 +72,7 @@ fn made(seed: u64) -> (TempDir, Vec<PathBuf>) {
 fn batch(data: &dyn Dataset, ids: &[u64]) -> Result<Vec<Vec<u8>>, (usize, String)> {
     let layout = Layout::new(data.spec(), ids.len()).unwrap();
     let mut slab = vec![0xEE; layout.bytes()];
-    let mut rows = internal::rows::new(&layout, &mut slab, ids.len());
+    let mut rows = feedline_core::Rows::new(&layout, &mut slab, ids.len());
     let read = data.read_many(ids, &mut rows, &mut Context::new(7, 0));
     read.map_err(|(row, error)| (row, error.to_string()))?;
     Ok((0..data.spec().fields().len()).map(|field| rows.column_mut(field).to_vec()).collect())
@@ -168,7 +167,7 @@ fn a_group_is_decoded_once_and_dropped_when_its_rows_are_in_memory() {
     assert_eq!(batch(&data, &ids).unwrap(), before);
     let layout = Layout::new(data.spec(), 1).unwrap();
     let mut slab = vec![0; layout.bytes()];
-    let mut rows = internal::rows::new(&layout, &mut slab, 1);
+    let mut rows = feedline_core::Rows::new(&layout, &mut slab, 1);
     data.read(ids[1], &mut rows.row(0), &mut Context::new(0, 0)).unwrap();
     assert_eq!(rows.column_mut(0)[..], before[0][4..8], "a single row too");
     let other = as_it_is(&files[1], 0);

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use crate::made::write;
 use arrow_array::builder::{Int64Builder, ListBuilder, StringBuilder};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, UInt64Array};
-use feedline_core::internal;
 use feedline_core::{Context, Dataset, ErrorKind, Layout};
 use feedline_datasets::{Missing, Table, TableDataset};
 use tempfile::tempdir;
@@ -46,13 +45,13 @@ pub(crate) fn lists(data: &dyn Dataset, field: &str) -> Result<Vec<Vec<i64>>, St
     let ids: Vec<_> = (0..data.len()).rev().collect();
     let layout = Layout::new(data.spec(), ids.len()).unwrap();
     let mut slab = vec![0xEE; layout.bytes()];
-    let mut rows = internal::rows::new(&layout, &mut slab, ids.len());
+    let mut rows = feedline_core::Rows::new(&layout, &mut slab, ids.len());
     data.read_many(&ids, &mut rows, &mut Context::new(0, 0)).map_err(|(_, error)| error.to_string())?;
     let field = data.spec().index_of(field).unwrap();
     let is_ragged = data.spec().fields()[field].as_ragged().is_some();
     let row = |row: usize| {
         let bytes = match is_ragged {
-            true => internal::rows::written_bytes_mut(&mut rows, row, field).unwrap().to_vec(),
+            true => rows.written_bytes_mut(row, field).unwrap().to_vec(),
             false => rows.row(row).bytes_mut(field).to_vec(),
         };
         bytes.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect()

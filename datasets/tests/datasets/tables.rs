@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use crate::described::{describe, hex};
 use crate::made::{read, write};
 use feedline_core::Dataset;
-use feedline_core::internal;
 use feedline_datasets::labelled::{Labelled, LabelledOptions};
 use feedline_datasets::{
     ArrowFile, Fixed, Missing, Nulls, OpenOptions, ParquetFile, Ragged, Reader, Shards, Split, Table,
@@ -236,12 +235,9 @@ fn one_batch_of_fixed_columns_in_memory_is_ready_for_zero_copy() {
     let tiny = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny.arrow");
     let data = Fixed::new(open(&tiny).unwrap()).unwrap();
     let column = data.column(0).unwrap();
-    assert_eq!(
-        (internal::column::rows(&column), internal::column::row(&column, 2)),
-        (3, Some(&9i32.to_le_bytes()[..]))
-    );
+    assert_eq!((column.rows(), column.row(2)), (3, Some(&9i32.to_le_bytes()[..])));
     // The whole file is named, so that it is pinned once.
-    assert_eq!(internal::column::bytes(&column).len() as u64, std::fs::metadata(&tiny).unwrap().len());
+    assert_eq!(column.bytes().len() as u64, std::fs::metadata(&tiny).unwrap().len());
     assert!(open_with(&tiny, &OpenOptions::with_memory_limit(0)).unwrap().column(0).is_none());
     // A file with several batches, or with columns of varying length, has no column.
     assert!((0..16).all(|field| open(golden("plain.arrow")).unwrap().column(field).is_none()));

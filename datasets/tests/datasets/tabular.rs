@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::made::{read, write};
-use feedline_core::internal;
 use feedline_core::{Context, DType, Dataset, ErrorKind, Layout, Rows};
 use feedline_datasets::{
     Csv, CsvOptions, ElementType, Missing, OpenOptions, Reader, Shards, Table, TableDataset, Values, open,
@@ -17,7 +16,7 @@ pub(crate) fn batch(data: &impl Dataset) -> BTreeMap<String, Vec<u8>> {
     let ids: Vec<u64> = (0..data.len()).rev().collect();
     let layout = Layout::new(data.spec(), ids.len()).unwrap();
     let mut slab = vec![0xEE; layout.bytes()];
-    let mut rows = internal::rows::new(&layout, &mut slab, ids.len());
+    let mut rows = Rows::new(&layout, &mut slab, ids.len());
     data.read_many(&ids, &mut rows, &mut Context::new(0, 0)).map_err(|(_, error)| error).unwrap();
     let fields = data.spec().fields().iter().enumerate();
     let column = |(index, field): (usize, &feedline_core::Field)| {
@@ -104,7 +103,7 @@ fn types_are_refused_where_the_file_has_types() {
 fn error_of(data: &TableDataset, row: u64) -> feedline_core::Error {
     let layout = Layout::new(data.spec(), 1).unwrap();
     let mut slab = vec![0; layout.bytes()];
-    let mut rows = internal::rows::new(&layout, &mut slab, 1);
+    let mut rows = Rows::new(&layout, &mut slab, 1);
     let (_, error) = data.read_many(&[row], &mut rows, &mut Context::new(0, 0)).unwrap_err();
     *error.downcast().unwrap()
 }
@@ -176,7 +175,7 @@ fn values_that_are_lost_missing_or_unknown_are_errors_of_their_row() {
 fn one(data: &TableDataset) -> Rows<'static> {
     let layout = Box::leak(Box::new(Layout::new(data.spec(), 1).unwrap()));
     let slab = vec![0; layout.bytes()].leak();
-    internal::rows::new(layout, slab, 1)
+    Rows::new(layout, slab, 1)
 }
 
 #[test]
@@ -229,7 +228,7 @@ fn any_reader_is_a_table_and_its_unchanged_columns_stay_in_memory() {
     let tiny = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny.arrow");
     let column = open(&tiny).unwrap().schema().fields()[0].name.clone();
     let data = Table::open(&tiny).select([&column]).build().unwrap();
-    assert_eq!(internal::column::row(&data.column(0).unwrap(), 2), Some(&9i32.to_le_bytes()[..]));
+    assert_eq!(data.column(0).unwrap().row(2), Some(&9i32.to_le_bytes()[..]));
     let cast = Table::open(&tiny).cast(&column, DType::F32).select([&column]).build().unwrap();
     assert!(cast.column(0).is_none());
     assert_eq!(floats(&batch(&cast)[&column])[2], 9.0);
@@ -256,7 +255,7 @@ fn bool_columns_stay_bool_and_a_cast_to_bool_takes_0_and_1() {
     let data = table(|table| table.cast("many", DType::Bool).select(["many"])).unwrap();
     let layout = Layout::new(data.spec(), 1).unwrap();
     let mut slab = vec![0xEE; layout.bytes()];
-    let mut rows = internal::rows::new(&layout, &mut slab, 1);
+    let mut rows = Rows::new(&layout, &mut slab, 1);
     let error = data.read(1, &mut rows.row(0), &mut Context::new(0, 0)).unwrap_err().to_string();
     assert!(error.contains("bool") && error.contains('2'), "{error}");
 }

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use crate::made::{npy, read, write};
 use crate::training::{golden, json};
-use feedline_core::internal;
 use feedline_core::{DType, Dataset};
 use feedline_datasets::{
     OpenOptions, Ragged, Reader, TokenDocuments, TokenOptions, Tokens, Values, open, open_with,
@@ -344,8 +343,7 @@ fn windows_take_the_type_that_the_file_states() {
             assert_eq!(Dataset::len(&tokens), 2);
             let rows: Vec<_> = (0..2).map(|sample| read(&tokens, sample)).collect();
             assert_eq!(rows[1], [&ids[8..16], &ids[10..18]], "{}", file.display());
-            let column =
-                Dataset::column(&tokens, 1).map(|column| internal::column::row(&column, 1).unwrap().to_vec());
+            let column = Dataset::column(&tokens, 1).map(|column| column.row(1).unwrap().to_vec());
             assert_eq!(column, (limit > 0).then(|| ids[10..18].to_vec()));
             let cut =
                 TokenOptions { separator: Some(4), stride: 2, skip_short: true, ..TokenOptions::stated(2) };

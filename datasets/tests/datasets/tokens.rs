@@ -1,7 +1,6 @@
 //! Windows over streams of token ids, and files that are not token ids.
 
 use crate::made::{gz, npy, read, safetensors, tar, write, zip};
-use feedline_core::internal;
 use feedline_core::{DType, Dataset, ErrorKind, Spec};
 use feedline_datasets::{LeftOut, Records, TokenOptions, Tokens};
 use tempfile::tempdir;
@@ -31,10 +30,7 @@ fn tokens_are_cut_into_windows_with_the_next_token_as_target() {
     for limit in [u64::MAX, 0] {
         let tokens = Tokens::open(&[(&path, 1.0)], TokenOptions { memory_limit: limit, ..options }).unwrap();
         assert_eq!(windows(&tokens), expected);
-        assert_eq!(
-            Dataset::column(&tokens, 1).map(|column| internal::column::rows(&column)),
-            (limit > 0).then_some(3)
-        );
+        assert_eq!(Dataset::column(&tokens, 1).map(|column| column.rows()), (limit > 0).then_some(3));
         let report = feedline_core::check_dataset(&tokens, &Default::default()).unwrap();
         assert!(report.is_clean() && report.samples == 3, "{report}");
     }

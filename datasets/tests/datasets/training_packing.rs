@@ -1,7 +1,6 @@
 //! Windows and flattened batches equal TRL's and transformers'.
 
 use crate::training::{golden, json, lines};
-use feedline_core::internal;
 use feedline_core::packed::Piece;
 use feedline_core::{
     Context, DType, Dataset, Extent, Layout, Long, Packed, PackedBuilder, Spec, Unpadded, from_fn,
@@ -77,7 +76,7 @@ fn windows(packed: &Packed) -> (Vec<Json>, Vec<Json>) {
     let layout = Layout::new(packed.spec(), 1).unwrap();
     let mut slab = vec![0_u64; layout.bytes() / 8];
     let window = |window| {
-        let mut rows = internal::rows::new(&layout, bytemuck::cast_slice_mut(&mut slab), 1);
+        let mut rows = feedline_core::Rows::new(&layout, bytemuck::cast_slice_mut(&mut slab), 1);
         let mut row = rows.row(0);
         packed.read(window, &mut row, &mut Context::new(0, 0)).unwrap();
         let used = row.field_mut::<u32>(2).unwrap()[0] as usize;
@@ -133,7 +132,8 @@ fn flattened_batches_equal_those_of_transformers() {
         let mut slab = vec![0_u64; layout.bytes() / 8];
         let slab: &mut [u8] = bytemuck::cast_slice_mut(&mut slab);
         let ids: Vec<u64> = (0..rows as u64).collect();
-        flat.read_many(&ids, &mut internal::rows::new(&layout, slab, rows), &mut Context::new(0, 0)).unwrap();
+        flat.read_many(&ids, &mut feedline_core::Rows::new(&layout, slab, rows), &mut Context::new(0, 0))
+            .unwrap();
         let mut extents: Vec<Extent> = Vec::new();
         layout.finish(slab, rows, &mut extents).unwrap();
         let longs = |field: usize| -> Vec<i64> {

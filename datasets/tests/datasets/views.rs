@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use feedline_core::internal;
 use feedline_core::{CheckOptions, Context, DType, Dataset, ErrorKind, Layout, Result, check_dataset};
 use feedline_datasets::{
     ElementType, ImageDataset, Reader, Schema, SchemaField, Values, Views, ViewsDataset,
@@ -64,7 +63,7 @@ impl Reader for Pictures {
 fn read(set: &dyn Dataset, id: u64, epoch: u64) -> Vec<Vec<u8>> {
     let layout = Layout::new(set.spec(), 1).unwrap();
     let mut slab = vec![0; layout.bytes()];
-    let mut rows = internal::rows::new(&layout, &mut slab, 1);
+    let mut rows = feedline_core::Rows::new(&layout, &mut slab, 1);
     let mut context = Context::new(7, epoch);
     context.begin(0, id);
     set.read(id, &mut rows.row(0), &mut context).unwrap();

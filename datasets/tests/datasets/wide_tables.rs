@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::{ArrayRef, Float32Array, RecordBatch};
-use feedline_core::{Dataset, Layout, internal};
+use feedline_core::{Dataset, Layout};
 use feedline_datasets::{Missing, OpenOptions, Table, open, open_with};
 use feedline_testkit::cpu_time;
 use tempfile::tempdir;
@@ -72,7 +72,7 @@ fn tables(dir: &Path, names: &[&str]) -> Vec<PathBuf> {
 fn rows(data: &dyn Dataset) -> Vec<f32> {
     let layout = Layout::new(data.spec(), ROWS).unwrap();
     let mut slab = vec![0; layout.bytes()];
-    let mut rows = internal::rows::new(&layout, &mut slab, ROWS);
+    let mut rows = feedline_core::Rows::new(&layout, &mut slab, ROWS);
     let mut context = feedline_core::Context::new(0, 0);
     data.read_many(&[0, 1, 2], &mut rows, &mut context).unwrap();
     drop(rows);

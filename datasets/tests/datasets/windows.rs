@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use crate::made::write;
 use arrow_array::{ArrayRef, Float32Array, Int64Array, RecordBatch, StringArray};
-use feedline_core::internal;
 use feedline_core::{Context, DType, Dataset, ErrorKind, Layout, Random, Rows};
 use feedline_datasets::{FitOn, Missing, OpenOptions, Table, TableWindows};
 use parquet::file::properties::WriterProperties;
@@ -75,12 +74,12 @@ fn files(dir: &Path, rows: &[Sale]) -> Vec<PathBuf> {
 fn batch(data: &dyn Dataset, ids: &[u64]) -> Result<Vec<Vec<u8>>, String> {
     let layout = Layout::new(data.spec(), ids.len()).unwrap();
     let mut slab = vec![0xEE; layout.bytes()];
-    let mut rows = internal::rows::new(&layout, &mut slab, ids.len());
+    let mut rows = Rows::new(&layout, &mut slab, ids.len());
     let mut context = Context::new(7, 0);
     data.read_many(ids, &mut rows, &mut context).map_err(|(_, error)| error.to_string())?;
     let many = columns(data, &mut rows);
     let mut slab = vec![0x11; layout.bytes()];
-    let mut rows = internal::rows::new(&layout, &mut slab, ids.len());
+    let mut rows = Rows::new(&layout, &mut slab, ids.len());
     for (at, &id) in ids.iter().enumerate() {
         data.read(id, &mut rows.row(at), &mut context).map_err(|error| error.to_string())?;
     }

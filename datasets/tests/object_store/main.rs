@@ -24,7 +24,7 @@ mod versions;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use feedline_core::{Context, DType, Dataset, Layout, Spec, internal};
+use feedline_core::{Context, DType, Dataset, Layout, Spec};
 use feedline_datasets::{Records, Remote, RemoteOptions};
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
@@ -61,7 +61,7 @@ pub(crate) fn read(records: &Records, ids: impl IntoIterator<Item = u64>) -> Res
     let mut all = Vec::new();
     for id in ids {
         let mut slab = vec![0xEE; layout.bytes()];
-        let mut rows = internal::rows::new(&layout, &mut slab, 1);
+        let mut rows = feedline_core::Rows::new(&layout, &mut slab, 1);
         let read = records.read_many(&[id], &mut rows, &mut Context::new(0, 0));
         read.map_err(|(_, error)| error.to_string())?;
         all.extend(&rows.column_mut(0)[..RECORD]);

@@ -5,7 +5,6 @@ use std::path::Path;
 
 use feedline::sampler::Proof;
 use feedline::{BadSampleReport, Error, ErrorKind, Result, World};
-use feedline_core::internal;
 use feedline_mlp::State;
 pub use feedline_mlp::sealed::seal;
 use feedline_mlp::sealed::{CHECKSUM, Cause, checksum, read_file};
@@ -141,9 +140,7 @@ impl Checkpoint {
         }
         let mut first = all[0].clone();
         if rank == 0 {
-            all[1..]
-                .iter()
-                .for_each(|other| internal::cursor::merge_proof(&mut first.cursor, other.cursor.proof()));
+            all[1..].iter().for_each(|other| first.cursor.merge_proof(other.cursor.proof()));
             first.bad_sample_report = whole_report(all);
         } else {
             first.bad_sample_report = BadSampleReport::default();

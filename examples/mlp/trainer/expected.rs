@@ -2,7 +2,6 @@
 
 use feedline::sampler::{BatchSampler, Proof};
 use feedline::{BadSampleReport, Cursor};
-use feedline_core::internal;
 
 /// The proof of the epochs that have ended, and the position of the run.
 ///
@@ -36,8 +35,8 @@ impl Expected {
     /// Counts all epochs before `epoch` as ended. Takes a few nanoseconds per sample.
     pub fn begin(&mut self, batch_sampler: &BatchSampler, epoch: u64) {
         while self.epoch < epoch {
-            let end = internal::batch_sampler::end(batch_sampler, self.epoch, self.start);
-            self.ended.merge(&internal::proof::expected_part(batch_sampler, self.epoch, 0..end));
+            let end = batch_sampler.end(self.epoch, self.start);
+            self.ended.merge(&Proof::expected_part(batch_sampler, self.epoch, 0..end));
             (self.epoch, self.start) = (self.epoch + 1, 0);
         }
     }
@@ -51,7 +50,7 @@ impl Expected {
     ) -> Proof {
         self.begin(batch_sampler, cursor.epoch());
         let mut expected = self.ended;
-        expected.merge(&internal::proof::expected_part(batch_sampler, cursor.epoch(), 0..cursor.position()));
+        expected.merge(&Proof::expected_part(batch_sampler, cursor.epoch(), 0..cursor.position()));
         bad_sample_report.adjust(&mut expected);
         expected
     }

@@ -6,7 +6,6 @@ use crate::trainer::{TRAIN, command, small_set, text, train};
 use feedline::ErrorKind;
 use feedline::sampler::Proof;
 use feedline_core::Random;
-use feedline_core::internal;
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
 
 const SAVED: &str = "saved.ckpt";
@@ -68,8 +67,8 @@ fn a_run_resumed_with_other_batch_sizes_is_proved_from_its_beginning() {
 /// The report of a run that should have delivered the samples 0 to 9 and delivered `ids`.
 fn report_of(ids: &[u64]) -> Report {
     let (mut proof, mut expected_proof) = (Proof::default(), Proof::default());
-    internal::proof::add_all(&mut proof, 0, ids);
-    internal::proof::add_all(&mut expected_proof, 0, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    proof.add_all(0, ids);
+    expected_proof.add_all(0, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
     Report {
         device: String::new(),
         world: 1,

@@ -1,7 +1,6 @@
 //! The report: its fields, and that it is bit-identical for any number of workers, slots and threads.
 
 use crate::trainer::{SIDE, TEST, TRAIN, command, listing, losses, put, report, small_set, text, train};
-use feedline_core::internal::cursor;
 use feedline_core::{BatchProof, BatchSampler, BatchSamplerOptions, LastBatch, Sampler, World};
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
 use serde_json::Value;
@@ -25,12 +24,12 @@ fn order_hash(seed: u64, sampler: Sampler) -> String {
         world: World::single(),
     };
     let batch_sampler = BatchSampler::new(options).unwrap();
-    let (mut delivered, mut ids) = (cursor::new(&batch_sampler, 0), Vec::new());
+    let (mut delivered, mut ids) = (feedline_core::Cursor::new(&batch_sampler, 0), Vec::new());
     for epoch in 0..EPOCHS {
-        cursor::begin(&mut delivered, epoch);
+        delivered.begin(epoch);
         for step in 0..batch_sampler.steps(epoch, 0) {
             batch_sampler.batch(epoch, 0, step, &mut ids);
-            cursor::deliver(&mut delivered, &batch_sampler, &BatchProof::of(epoch, &ids));
+            delivered.deliver(&batch_sampler, &BatchProof::of(epoch, &ids));
         }
     }
     format!("{:016x}", delivered.order_hash())

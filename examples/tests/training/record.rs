@@ -3,7 +3,7 @@
 use std::fs::write;
 use std::path::Path;
 
-use feedline::internal::record::RankRecord;
+use feedline::record::file::RankRecord;
 use feedline_core::random::key;
 use feedline_datasets::OpenOptions;
 use feedline_record::{Run, Verdict};

@@ -25,8 +25,7 @@ mod webp;
 
 use std::fmt;
 
-use feedline_core::internal::named;
-use feedline_core::{Error, ErrorKind, Result, catch_panic};
+use feedline_core::{Error, ErrorKind, Result, catch_panic, named};
 
 use self::jpeg::{Jpeg, Outlook};
 use crate::canvas::crop;

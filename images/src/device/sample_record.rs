@@ -1,8 +1,7 @@
 //! The transforms of one sample on the device.
 
 use arrayvec::ArrayVec;
-use feedline_core::internal::named;
-use feedline_core::{Error, ErrorKind, Result};
+use feedline_core::{Error, ErrorKind, Result, named};
 
 use crate::orientation::Orientation;
 use crate::{Filter, Move, Moves, Region, Size};

@@ -1,6 +1,6 @@
 //! How a picture was moved.
 
-use feedline_core::internal::named;
+use feedline_core::named;
 
 use crate::{Filter, Region, Size};
 

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use feedline_core::internal::named;
-use feedline_core::{DType, Error, ErrorKind, Random, Result, Row, Spec};
+use feedline_core::{DType, Error, ErrorKind, Random, Result, Row, Spec, named};
 
 use super::{ChannelOrder, Needs, Scratch, Transform, Transforms, name_of};
 use crate::device::{self, DevicePart, WORDS};

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use feedline_core::internal::named;
-use feedline_core::{DType, Error, ErrorKind, Result, Spec};
+use feedline_core::{DType, Error, ErrorKind, Result, Spec, named};
 
 use super::output::Output;
 use super::{

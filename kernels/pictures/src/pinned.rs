@@ -1,7 +1,7 @@
 //! Pinned host memory for copies to one stream.
 
 use feedline_core::{Element, Error, ErrorKind, Result};
-use feedline_device::{Backend, Stream, ViewMut, internal, submit};
+use feedline_device::{Backend, Stream, ViewMut, submit};
 
 /// A block of pinned host memory for copies to one stream.
 pub(crate) struct Pinned {
@@ -71,7 +71,7 @@ impl Drop for Pinned {
             unsafe { cuda.free_host(self.first, self.bytes) }
         });
         if let Err(error) = freed {
-            internal::report(&self.stream.device(), error);
+            self.stream.device().report(error);
         }
     }
 }

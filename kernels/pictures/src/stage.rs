@@ -7,7 +7,6 @@ use feedline::{
     DType, Dataset, Device, Error, ErrorKind, Loader, LoaderBuilder, Result, Spec, Stage, Stream,
 };
 use feedline_core::Field;
-use feedline_core::internal;
 use feedline_images::device::WORDS;
 use feedline_images::{DevicePart, Transforms};
 use half::{bf16, f16};
@@ -144,7 +143,7 @@ impl PictureStage {
         };
         let lanes = if self.decode == Decode::Gpu { 2 } else { 3 };
         let builder = Loader::builder(files).produce(spec, make).device_lanes(lanes);
-        Ok(if self.decode == Decode::Gpu { builder } else { feedline::internal::lanes_use_cpu(builder) })
+        Ok(if self.decode == Decode::Gpu { builder } else { builder.lanes_use_cpu() })
     }
 
     /// The fields of `files`, and the spec of the finished batches.
@@ -224,9 +223,7 @@ fn finish(decoder: &mut PictureDecoder, names: &Names, batch: &mut PinnedBatch<'
     let parameters = names.made.iter().map(|(parameters, _)| batch.field::<u32>(parameters));
     let parameters = parameters.collect::<Result<Vec<_>>>()?;
     let helps = batch.needs_help();
-    decoder
-        .decode(&files, &parameters, helps)
-        .map_err(|error| internal::error::at_stage(error, Stage::Decode))?;
+    decoder.decode(&files, &parameters, helps).map_err(|error| error.at_stage(Stage::Decode))?;
     // The transforms come last, because from here on work waits for the last use of the output's slot.
     for (view, (_, picture)) in names.made.iter().enumerate() {
         match decoder.part_of(view).dtype() {

@@ -7,7 +7,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use feedline_core::ErrorKind;
-use feedline_core::internal;
 use feedline_device::{Buffer, Device, Stream};
 use feedline_images::device::{HostBatch, WORDS};
 use feedline_images::{CenterCrop, Chroma, Decoder, DevicePart, Size, Transforms};
@@ -36,7 +35,7 @@ fn parameters(part: &DevicePart, batch: &[Vec<u8>]) -> Vec<u32> {
     for (row, bytes) in batch.iter().enumerate() {
         let mut drawn = [0; 4 * WORDS];
         let size = Decoder::new().size(bytes).unwrap();
-        part.draw(size, &mut internal::random::for_draw(3, 0, row as u64), &mut drawn).unwrap();
+        part.draw(size, &mut feedline_core::Random::for_draw(3, 0, row as u64), &mut drawn).unwrap();
         words.extend(drawn.as_chunks::<4>().0.iter().map(|word| u32::from_ne_bytes(*word)));
     }
     words

@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use feedline::dataset::{Field, Rows};
 use feedline::{Error, ErrorKind, ReadError, Spec};
-use feedline_core::internal;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 /// The rows of each field begin at a multiple of this number, after a header of this number of bytes.
@@ -66,7 +65,7 @@ impl Block {
             };
             let lengths = self.lengths(at, read).map_err(failed)?;
             at += aligned(size_of::<u64>() * asked);
-            let item = internal::spec::item_bytes(&field);
+            let item = field.item_bytes();
             let mut from = at;
             for (row, items) in lengths.into_iter().enumerate() {
                 let bytes = usize::try_from(items).unwrap_or(usize::MAX).min(most).saturating_mul(item);
@@ -114,9 +113,7 @@ fn cannot_grow(bytes: u64, error: io::Error) -> Error {
 pub(super) fn bytes_of(spec: &Spec, count: usize) -> u64 {
     let field = |field: &Field| match max_items(field) {
         None => aligned(field.row_bytes() * count),
-        Some(most) => {
-            aligned(size_of::<u64>() * count) + aligned(most * internal::spec::item_bytes(field) * count)
-        }
+        Some(most) => aligned(size_of::<u64>() * count) + aligned(most * field.item_bytes() * count),
     };
     ALIGN + spec.fields().iter().map(field).sum::<u64>()
 }

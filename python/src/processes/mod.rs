@@ -19,7 +19,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use feedline::dataset::Rows;
 use feedline::{Context, Error, ErrorKind, ReadError};
-use feedline_core::internal;
 use pyo3::prelude::*;
 
 use crate::error::raise;
@@ -86,11 +85,10 @@ impl ReadBy {
                 Who::Here => return None,
                 Who::Nobody => return Some(Err((0, ended()))),
             };
-            let wanted =
-                Wanted { set, ids, keys, epoch: internal::context::key_epoch(context), is_seeded, is_whole };
+            let wanted = Wanted { set, ids, keys, epoch: context.key_epoch(), is_seeded, is_whole };
             match pool.read(&wanted, rows) {
                 Ok(took) => {
-                    internal::context::add_elsewhere(context, took.ns);
+                    context.add_elsewhere(took.ns);
                     if took.is_random {
                         // This marks the sample as dependent on the epoch, so that it is not cached.
                         context.epoch();

@@ -7,7 +7,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 use feedline::dataset::Rows;
 use feedline::{Error, ErrorKind, ReadError};
-use feedline_core::internal;
 use pyo3::exceptions::PyOSError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -531,7 +530,7 @@ fn raised(failed: &Failed) -> ReadError {
 fn chunk(spec: &feedline::Spec) -> usize {
     let row: u64 = spec.fields().iter().map(|field| field.row_bytes() as u64).sum();
     let block = bytes_of(spec, 1).max(1);
-    let is_ragged = internal::spec::is_ragged(spec);
+    let is_ragged = spec.is_ragged();
     let most = if is_ragged { MOST / block } else { CHUNK / row.max(1) };
     usize::try_from(most).unwrap_or(SAMPLES).clamp(1, SAMPLES)
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use feedline::filler::BatchContent;
 use feedline::record::field_hash;
 use feedline::{Dataset, InMemory};
-use feedline_core::{Layout, internal};
+use feedline_core::Layout;
 use feedline_decode::ticket::{Data, Ticket};
 use feedline_decode::{Server, Servers};
 
@@ -82,7 +82,7 @@ impl Asked {
     fn fetch(&mut self, is_hashed: bool) -> feedline::Result<bool> {
         let Self { servers, ticket, layout, slab, .. } = self;
         let rows = ticket.ids.len();
-        let outcome = servers.fetch(ticket, &mut internal::rows::new(layout, slab, rows))?;
+        let outcome = servers.fetch(ticket, &mut feedline_core::Rows::new(layout, slab, rows))?;
         if !is_hashed {
             return Ok(true);
         }

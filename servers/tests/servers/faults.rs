@@ -118,10 +118,10 @@ impl Target {
 #[test]
 fn two_hundred_runs_with_faults_deliver_every_sample_once_and_in_order() {
     // Every fourth run reads a source.
-    let of_set: fn() -> LoaderBuilder<()> = || feedline::internal::either(builder(&set()));
+    let of_set: fn() -> LoaderBuilder<()> = || builder(&set()).either();
     let of_source: fn() -> LoaderBuilder<()> = || {
         let builder = Loader::source_builder(source()).batch_size(BATCH).shuffle_buffer(1 << 10);
-        feedline::internal::either(builder.epochs(2).workers(Workers::Count(1)))
+        builder.epochs(2).workers(Workers::Count(1)).either()
     };
     let kinds: [Kind; 2] =
         [(of_set, || Server::new().dataset(set())), (of_source, || Server::new().source(source()))];

@@ -6,7 +6,7 @@ use std::error::Error;
 use std::path::PathBuf;
 
 use crate::Outcome;
-use feedline_core::internal::speaks_python;
+use feedline_core::speaks_python;
 use feedline_record::{Run, SkipRange, Spike, spikes_page};
 use lexopt::prelude::{Long, Value, ValueExt as _};
 use serde_json::json;

@@ -5,8 +5,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use columns::Columns;
-use feedline_core::Result;
-use feedline_core::internal::speaks_python;
+use feedline_core::{Result, speaks_python};
 use feedline_datasets::{Nulls, OpenOptions, Reader, Split, Values, open_with};
 use lexopt::prelude::{Long, Short, Value};
 use serde_json::json;

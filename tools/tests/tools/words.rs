@@ -18,7 +18,7 @@ pub(crate) fn python(arguments: &[&str]) -> Output {
 #[ignore = "started as a process, because the words are those of the whole process"]
 fn command() {
     let Ok(arguments) = std::env::var("ARGUMENTS") else { return };
-    feedline_core::internal::speak_python();
+    feedline_core::speak_python();
     print!("<<<");
     let ran = feedline_tools::commands::run(arguments.lines().map(Into::into).collect());
     let code = feedline_tools::exit_code("feedline", ran);

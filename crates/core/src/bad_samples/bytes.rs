@@ -7,9 +7,12 @@ use crate::system::{path_bytes, path_of};
 /// The length that stands for an unknown path.
 const NO_PATH: u64 = u64::MAX;
 
+/// # For loaders
+///
+/// What a loader calls, and training code does not. It may change in any release.
 impl BadSampleReport {
     /// Appends the report to `bytes`.
-    pub(crate) fn write_to(&self, bytes: &mut Vec<u8>) {
+    pub fn write_to(&self, bytes: &mut Vec<u8>) {
         let mut word = |word: u64| bytes.extend(word.to_le_bytes());
         word(self.failures);
         word(self.delivered);
@@ -31,7 +34,7 @@ impl BadSampleReport {
     }
 
     /// The report that [`write_to`](Self::write_to) wrote; `None` if `bytes` are not exactly one report.
-    pub(crate) fn read_from(mut bytes: &[u8]) -> Option<Self> {
+    pub fn read_from(mut bytes: &[u8]) -> Option<Self> {
         let bytes = &mut bytes;
         let (failures, delivered) = (word(bytes)?, word(bytes)?);
         let mut proof = || {

@@ -49,7 +49,7 @@ pub use cache::{CacheStats, Cached};
 pub use concat::Concat;
 pub use from_fn::{FromFn, from_fn};
 pub use in_memory::InMemory;
-pub use map::Map;
+pub use map::{Map, check_whole};
 pub use mix::{Mix, MixBuilder};
 pub use negatives::Negatives;
 pub use repeat::Repeat;
@@ -285,8 +285,12 @@ fn nesting_of<'a>(parts: impl IntoIterator<Item = &'a StableDataset>) -> usize {
     1 + parts.into_iter().map(Dataset::nesting).max().unwrap_or(0)
 }
 
-/// Refuses a set that is nested deeper than [`MAX_NESTING`]; `what` makes or reads it.
-pub(crate) fn check_nesting(what: &str, nesting: usize) -> Result<()> {
+/// For loaders and for sets of other crates: refuses a set that is nested deeper than [`MAX_NESTING`]. `what`
+/// makes or reads it.
+///
+/// # Errors
+/// `Config`.
+pub fn check_nesting(what: &str, nesting: usize) -> Result<()> {
     if nesting <= MAX_NESTING {
         return Ok(());
     }

@@ -4,11 +4,11 @@
 //! `serde`), for readable JSON. `fit` checks either against the batch sampler before a run resumes
 //! from it, in constant time.
 
-use crate::internal::source::SourcePosition;
 use crate::proof::NO_IDS;
 #[cfg(feature = "serde")]
 use crate::proof::hex;
 use crate::source::MAX_OFFSET;
+use crate::source_order::SourcePosition;
 use crate::{BatchProof, BatchSampler, Error, ErrorKind, Proof, Result, Stage, named};
 
 mod bytes;
@@ -67,64 +67,6 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// The cursor of a new run: epoch 0, nothing delivered. `fingerprint` is that of the
-    /// [data set](crate::Dataset::fingerprint).
-    pub(crate) fn new(batch_sampler: &BatchSampler, fingerprint: u64) -> Self {
-        let options = batch_sampler.options();
-        Self {
-            version: VERSION,
-            fingerprint,
-            sampler: batch_sampler.digest(),
-            seed: options.seed,
-            epoch: 0,
-            position: 0,
-            offset: 0,
-            start: 0,
-            skipped: 0,
-            batch: options.batch as u64,
-            rank: options.world.rank(),
-            world: options.world.size(),
-            proof: Proof::default(),
-            order_hash: NO_IDS,
-            ignores_fingerprint: false,
-        }
-    }
-
-    /// Moves the cursor to a position in `epoch`, which must be between two steps of a run with these
-    /// options. Proof and order hash stay. For a data set, only `position` counts.
-    pub(crate) fn at(mut self, epoch: u64, source_position: SourcePosition) -> Self {
-        self.begin(epoch);
-        self.reach(source_position, &BatchProof::default());
-        self.start = self.position;
-        self
-    }
-
-    /// Moves to the beginning of `epoch`. The proof keeps the samples delivered before.
-    pub(crate) fn begin(&mut self, epoch: u64) {
-        (self.epoch, self.position, self.offset, self.start, self.skipped) = (epoch, 0, 0, 0, 0);
-    }
-
-    /// Advances over one delivered step. `delivered` covers the valid samples of this rank, with substitutes
-    /// in place of samples that could not be read.
-    pub(crate) fn deliver(&mut self, batch_sampler: &BatchSampler, delivered: &BatchProof) {
-        let after = batch_sampler.position_after(self.epoch, self.position, 0);
-        self.skipped += batch_sampler.skipped(self.epoch, self.position..after);
-        self.position = after;
-        let moved = after.saturating_sub(self.start).saturating_sub(self.skipped);
-        if !moved.is_multiple_of(batch_sampler.global_batch()) && !self.is_at_end(batch_sampler) {
-            // This step was shortened to leave samples for the last step.
-            (self.start, self.skipped) = (after, 0);
-        }
-        delivered.add_to(&mut self.proof, &mut self.order_hash);
-    }
-
-    /// Advances over a delivered batch of a source, to the position up to which it was read.
-    pub(crate) fn reach(&mut self, source_position: SourcePosition, delivered: &BatchProof) {
-        let SourcePosition { position, offset, taken } = source_position;
-        (self.position, self.offset) = (position, (taken * MAX_OFFSET) + offset);
-        delivered.add_to(&mut self.proof, &mut self.order_hash);
-    }
-
     /// The epoch.
     pub fn epoch(&self) -> u64 {
         self.epoch
@@ -140,11 +82,6 @@ impl Cursor {
     /// shuffled, the start of the block being delivered. 0 for a data set.
     pub fn offset(&self) -> u64 {
         self.offset % MAX_OFFSET
-    }
-
-    /// The position of a source at which this rank continues.
-    pub(crate) fn source_position(&self) -> SourcePosition {
-        SourcePosition { position: self.position, offset: self.offset(), taken: self.offset / MAX_OFFSET }
     }
 
     /// Makes the cursor fit data with another fingerprint.
@@ -164,11 +101,6 @@ impl Cursor {
         Self { ignores_fingerprint: true, ..self }
     }
 
-    /// Whether `batch_sampler` has no step left in this epoch.
-    pub(crate) fn is_at_end(&self, batch_sampler: &BatchSampler) -> bool {
-        batch_sampler.steps(self.epoch, self.position) == 0
-    }
-
     /// The proof of the samples that this rank delivered, in any order.
     pub fn proof(&self) -> &Proof {
         &self.proof
@@ -177,34 +109,6 @@ impl Cursor {
     /// The hash of the samples that this rank delivered, in order.
     pub fn order_hash(&self) -> u64 {
         self.order_hash
-    }
-
-    /// Adds the proof of ranks that this rank continues; see [`fit`](Self::fit).
-    pub(crate) fn merge_proof(&mut self, delivered: &Proof) {
-        self.proof.merge(delivered);
-    }
-
-    /// Checks that a run of `batch_sampler` can resume here, and returns the cursor to resume with. The batch
-    /// size, the last-batch policy and the world may differ from those of the saved run.
-    ///
-    /// Proof and order hash belong to one rank: on a rank other than the one that saved the cursor they start
-    /// empty. After the world shrank, [merge](Proof::merge) the proofs of the removed ranks to get the proof
-    /// of the whole run.
-    ///
-    /// # Errors
-    /// `Cursor` if the cursor is of an earlier feedline, of another data set, seed or sampler, or of a
-    /// source; and if its position is beyond the epoch, or inside a step of the saved world (some ranks have
-    /// delivered their part of the step, others have not).
-    pub(crate) fn fit(self, batch_sampler: &BatchSampler, fingerprint: u64) -> Result<Self> {
-        let next = self.fit_any(batch_sampler, fingerprint, "samples")?;
-        if self.offset != 0 {
-            return Err(refuse(format!(
-                "the cursor is at offset {} of a shard, but a data set has no shards: it belongs to a \
-                 source, or was edited",
-                self.offset()
-            )));
-        }
-        Ok(next)
     }
 
     /// The checks that [`fit`](Self::fit) and [`fit_source`](Self::fit_source) share.
@@ -239,30 +143,6 @@ impl Cursor {
         }
         if self.rank != now.rank {
             (next.rank, next.proof, next.order_hash) = (now.rank, now.proof, now.order_hash);
-        }
-        Ok(next)
-    }
-
-    /// Like [`fit`](Self::fit), for a source; `shards` is the batch sampler over its shards.
-    ///
-    /// # Errors
-    /// As for [`fit`](Self::fit). Also for a rank or world size that differs from the saved run's, unless the
-    /// cursor is at the beginning or the end of an epoch: each rank has its own position, which other ranks
-    /// do not know.
-    pub(crate) fn fit_source(self, shards: &BatchSampler, fingerprint: u64) -> Result<Self> {
-        let next = self.fit_any(shards, fingerprint, "shards")?;
-        let world = shards.options().world;
-        let between = self.is_at_end(shards) || (self.position, self.offset) == (0, 0);
-        if (self.rank, self.world) != (world.rank(), world.size()) && !between {
-            return Err(refuse(format!(
-                "the cursor is from rank {} of {} in the middle of an epoch, but this is rank {} of {}: \
-                 the ranks of a source have different positions, so use each rank's own cursor, and change \
-                 the world only between epochs",
-                self.rank,
-                self.world,
-                world.rank(),
-                world.size()
-            )));
         }
         Ok(next)
     }
@@ -317,6 +197,131 @@ impl Cursor {
             )));
         }
         Ok(())
+    }
+}
+
+/// # For loaders
+///
+/// What a loader calls, and training code does not. It may change in any release.
+impl Cursor {
+    /// The cursor of a new run: epoch 0, nothing delivered. `fingerprint` is that of the
+    /// [data set](crate::Dataset::fingerprint).
+    pub fn new(batch_sampler: &BatchSampler, fingerprint: u64) -> Self {
+        let options = batch_sampler.options();
+        Self {
+            version: VERSION,
+            fingerprint,
+            sampler: batch_sampler.digest(),
+            seed: options.seed,
+            epoch: 0,
+            position: 0,
+            offset: 0,
+            start: 0,
+            skipped: 0,
+            batch: options.batch as u64,
+            rank: options.world.rank(),
+            world: options.world.size(),
+            proof: Proof::default(),
+            order_hash: NO_IDS,
+            ignores_fingerprint: false,
+        }
+    }
+
+    /// Moves the cursor to a position in `epoch`, which must be between two steps of a run with these
+    /// options. Proof and order hash stay. For a data set, only `position` counts.
+    pub fn at(mut self, epoch: u64, source_position: SourcePosition) -> Self {
+        self.begin(epoch);
+        self.reach(source_position, &BatchProof::default());
+        self.start = self.position;
+        self
+    }
+
+    /// Moves to the beginning of `epoch`. The proof keeps the samples delivered before.
+    pub fn begin(&mut self, epoch: u64) {
+        (self.epoch, self.position, self.offset, self.start, self.skipped) = (epoch, 0, 0, 0, 0);
+    }
+
+    /// Advances over one delivered step. `delivered` covers the valid samples of this rank, with substitutes
+    /// in place of samples that could not be read.
+    pub fn deliver(&mut self, batch_sampler: &BatchSampler, delivered: &BatchProof) {
+        let after = batch_sampler.position_after(self.epoch, self.position, 0);
+        self.skipped += batch_sampler.skipped(self.epoch, self.position..after);
+        self.position = after;
+        let moved = after.saturating_sub(self.start).saturating_sub(self.skipped);
+        if !moved.is_multiple_of(batch_sampler.global_batch()) && !self.is_at_end(batch_sampler) {
+            // This step was shortened to leave samples for the last step.
+            (self.start, self.skipped) = (after, 0);
+        }
+        delivered.add_to(&mut self.proof, &mut self.order_hash);
+    }
+
+    /// Advances over a delivered batch of a source, to the position up to which it was read.
+    pub fn reach(&mut self, source_position: SourcePosition, delivered: &BatchProof) {
+        let SourcePosition { position, offset, taken } = source_position;
+        (self.position, self.offset) = (position, (taken * MAX_OFFSET) + offset);
+        delivered.add_to(&mut self.proof, &mut self.order_hash);
+    }
+
+    /// The position of a source at which this rank continues.
+    pub fn source_position(&self) -> SourcePosition {
+        SourcePosition { position: self.position, offset: self.offset(), taken: self.offset / MAX_OFFSET }
+    }
+
+    /// Whether `batch_sampler` has no step left in this epoch.
+    pub fn is_at_end(&self, batch_sampler: &BatchSampler) -> bool {
+        batch_sampler.steps(self.epoch, self.position) == 0
+    }
+
+    /// Adds the proof of ranks that this rank continues; see [`fit`](Self::fit).
+    pub fn merge_proof(&mut self, delivered: &Proof) {
+        self.proof.merge(delivered);
+    }
+
+    /// Checks that a run of `batch_sampler` can resume here, and returns the cursor to resume with. The batch
+    /// size, the last-batch policy and the world may differ from those of the saved run.
+    ///
+    /// Proof and order hash belong to one rank: on a rank other than the one that saved the cursor they start
+    /// empty. After the world shrank, [merge](Proof::merge) the proofs of the removed ranks to get the proof
+    /// of the whole run.
+    ///
+    /// # Errors
+    /// `Cursor` if the cursor is of an earlier feedline, of another data set, seed or sampler, or of a
+    /// source; and if its position is beyond the epoch, or inside a step of the saved world (some ranks have
+    /// delivered their part of the step, others have not).
+    pub fn fit(self, batch_sampler: &BatchSampler, fingerprint: u64) -> Result<Self> {
+        let next = self.fit_any(batch_sampler, fingerprint, "samples")?;
+        if self.offset != 0 {
+            return Err(refuse(format!(
+                "the cursor is at offset {} of a shard, but a data set has no shards: it belongs to a \
+                 source, or was edited",
+                self.offset()
+            )));
+        }
+        Ok(next)
+    }
+
+    /// Like [`fit`](Self::fit), for a source; `shards` is the batch sampler over its shards.
+    ///
+    /// # Errors
+    /// As for [`fit`](Self::fit). Also for a rank or world size that differs from the saved run's, unless the
+    /// cursor is at the beginning or the end of an epoch: each rank has its own position, which other ranks
+    /// do not know.
+    pub fn fit_source(self, shards: &BatchSampler, fingerprint: u64) -> Result<Self> {
+        let next = self.fit_any(shards, fingerprint, "shards")?;
+        let world = shards.options().world;
+        let between = self.is_at_end(shards) || (self.position, self.offset) == (0, 0);
+        if (self.rank, self.world) != (world.rank(), world.size()) && !between {
+            return Err(refuse(format!(
+                "the cursor is from rank {} of {} in the middle of an epoch, but this is rank {} of {}: \
+                 the ranks of a source have different positions, so use each rank's own cursor, and change \
+                 the world only between epochs",
+                self.rank,
+                self.world,
+                world.rank(),
+                world.size()
+            )));
+        }
+        Ok(next)
     }
 }
 

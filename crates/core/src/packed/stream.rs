@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::builder::{Fate, Long, Order, added, fate, lay, too_long};
 use super::{refuse, write_places};
 use crate::fingerprint::Fingerprint;
-use crate::internal::source::id;
 use crate::items::{Asked, Items};
 use crate::lengths::OneRow;
 use crate::on_threads::on_threads;
 use crate::ragged::MAX_ITEMS;
+use crate::record_id;
 use crate::source::{self, MAX_OFFSET, Next, Shard, Source};
 use crate::{Context, Element, Error, ErrorKind, Layout, ReadError, Result, Row, Spec};
 
@@ -356,7 +356,7 @@ impl Windows {
                 }
                 Next::Record => {
                     bytes += record.len() as u64;
-                    self.records.push((id(self.shard, offset).unwrap_or_default(), record));
+                    self.records.push((record_id(self.shard, offset).unwrap_or_default(), record));
                 }
             }
         }

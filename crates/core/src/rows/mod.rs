@@ -73,134 +73,6 @@ pub struct Rows<'a> {
 
 #[expect(clippy::len_without_is_empty, reason = "a batch has rows")]
 impl<'a> Rows<'a> {
-    /// The first `len` rows of `slab`. Rows of ragged fields count as not written.
-    ///
-    /// # Panics
-    /// If `slab` is smaller than the layout, or `len` exceeds the layout's capacity.
-    pub(crate) fn new(layout: &'a Layout, slab: &'a mut [u8], len: usize) -> Self {
-        let mut rows = Self::filled(layout, slab, len);
-        for index in 0..rows.regions.len() {
-            if let Some(mut region) = rows.region(index) {
-                region.clear();
-            }
-        }
-        rows
-    }
-
-    /// Like [`new`](Self::new), for a slab whose rows are written but not yet in their form.
-    ///
-    /// # Panics
-    /// As for [`new`](Self::new).
-    pub(crate) fn filled(layout: &'a Layout, slab: &'a mut [u8], len: usize) -> Self {
-        assert!(len <= layout.capacity(), "{len} rows in a layout of {}", layout.capacity());
-        assert!(slab.len() >= layout.bytes(), "slab of {} bytes, layout of {}", slab.len(), layout.bytes());
-        let spec = layout.spec();
-        let mut fields: ArrayVec<&mut [u8], MAX_FIELDS> =
-            spec.fields().iter().map(|_| Default::default()).collect();
-        let mut regions = ArrayVec::new();
-        if layout.is_ragged() {
-            regions.extend(spec.fields().iter().map(|_| Default::default()));
-        }
-        let mut rest = slab;
-        let mut start = 0;
-        for (index, bytes) in layout.in_order() {
-            let (_, from_field) = rest.split_at_mut(layout.offset(index) - start);
-            let (bytes, after) = from_field.split_at_mut(bytes);
-            start = layout.offset(index) + bytes.len();
-            rest = after;
-            let field = &spec.fields()[index];
-            if field.as_ragged().is_some() {
-                regions[index] = bytes;
-            } else {
-                fields[index] = &mut bytes[..field.row_bytes() * len];
-            }
-        }
-        let room = layout.room(len);
-        Self { spec, fields, regions, room, first: 0, len, copy: copy_plainly }
-    }
-
-    /// Rows `first..first + len` of a batch, from one column of bytes per field of `spec`.
-    ///
-    /// # Panics
-    /// If there is not exactly one column per field, of exactly `len` rows, or a field is ragged.
-    pub(crate) fn from_columns(
-        spec: &'a Spec,
-        columns: impl IntoIterator<Item = &'a mut [u8]>,
-        first: usize,
-        len: usize,
-    ) -> Self {
-        let fields: ArrayVec<_, MAX_FIELDS> = columns.into_iter().collect();
-        let bytes = spec.fields().iter().map(|field| field.row_bytes() * len);
-        assert!(
-            fields.iter().map(|column| column.len()).eq(bytes),
-            "each field needs a column of {len} rows"
-        );
-        assert!(!spec.is_ragged(), "a ragged field has no column");
-        Self { spec, fields, regions: ArrayVec::new(), room: Room::default(), first, len, copy: copy_plainly }
-    }
-
-    /// Makes [`write`](Self::write) copy by `copy`, such as a function that bypasses the caches.
-    ///
-    /// `copy` gets a place and the rows for it, which are together exactly as long.
-    pub(crate) fn copied_by(self, copy: fn(to: &mut [u8], rows: &[&[u8]])) -> Self {
-        Self { copy, ..self }
-    }
-
-    /// In debug builds, sets every byte to 0xFF: NaN in every float type, -1 in every signed integer type.
-    /// Does nothing in release builds.
-    ///
-    /// Rows are reused: bytes that [`read`](crate::Dataset::read) does not write would be those of an earlier
-    /// sample. Poisoned bytes show in tests; [`check_dataset`](crate::check_dataset) finds them in any build.
-    pub(crate) fn poison(&mut self) {
-        if cfg!(debug_assertions) {
-            self.fields.iter_mut().for_each(|bytes| bytes.fill(POISON));
-            let values = self.regions.iter_mut().filter(|bytes| !bytes.is_empty());
-            values.for_each(|bytes| bytes[self.room.values_at..].fill(POISON));
-        }
-    }
-
-    /// Checks that every row of every ragged field was written, and that `Bool` fields have no byte but 0
-    /// and 1.
-    ///
-    /// # Errors
-    /// `Sample` for the first row that violates this, with the row.
-    pub(crate) fn check_written(&mut self) -> Result<(), (usize, Error)> {
-        self.check_rows(0..self.len)
-    }
-
-    /// Calls `read` with these rows, and checks that it has written every ragged row before an error, and
-    /// that it has not exchanged the rows for others.
-    ///
-    /// # Errors
-    /// As `read`; `Sample` for a row that was not written, and for exchanged rows. All with the row.
-    pub(crate) fn read_by(
-        &mut self,
-        read: impl FnOnce(&mut Rows<'_>) -> Result<(), (usize, ReadError)>,
-    ) -> Result<(), (usize, ReadError)> {
-        // `read` gets a separate view, so that it cannot replace these rows by rows of another slab.
-        let mut given = self.part(0..self.len);
-        let place = given.place();
-        let read = read(&mut given);
-        if given.place() != place {
-            return Err((0, exchanged().into()));
-        }
-        drop(given);
-        match (read, self.check_written()) {
-            (Ok(()), Ok(())) => Ok(()),
-            // An unwritten row makes the next ragged row fail.
-            (Err((bad, _)), Err((row, error))) if row < bad => Err((row, error.into())),
-            (Err(bad), _) => Err(bad),
-            (Ok(()), Err((row, error))) => Err((row, error.into())),
-        }
-    }
-
-    /// The address of these rows: different for other rows.
-    pub(crate) fn place(&self) -> (usize, usize, usize) {
-        let columns = self.fields.iter().chain(&self.regions);
-        let first = columns.map(|bytes| &**bytes).find(|bytes| !bytes.is_empty());
-        (first.map_or(0, |bytes| bytes.as_ptr().addr()), self.first, self.len)
-    }
-
     fn check_rows(&mut self, rows: Range<usize>) -> Result<(), (usize, Error)> {
         let unwritten = self.check_lengths(rows.clone());
         let end = unwritten.as_ref().err().map_or(rows.end, |(row, _)| *row);
@@ -253,11 +125,6 @@ impl<'a> Rows<'a> {
         self.len
     }
 
-    /// The index in the batch of the first row.
-    pub(crate) fn first(&self) -> usize {
-        self.first
-    }
-
     /// Splits off the first `mid` rows.
     ///
     /// # Panics
@@ -281,28 +148,6 @@ impl<'a> Rows<'a> {
                 ..self
             },
         )
-    }
-
-    /// The rows `range`, for another reader.
-    ///
-    /// # Panics
-    /// If the range is not inside the rows.
-    pub(crate) fn part(&mut self, range: Range<usize>) -> Rows<'_> {
-        let fields = self.fields.iter_mut().zip(self.spec.fields());
-        let fields = fields.map(|(bytes, field)| {
-            let row = field.row_bytes();
-            // Empty for a ragged field.
-            if bytes.is_empty() { &mut [] } else { &mut bytes[range.start * row..range.end * row] }
-        });
-        Rows {
-            spec: self.spec,
-            fields: fields.collect(),
-            regions: self.regions.iter_mut().map(|bytes| &mut **bytes).collect(),
-            room: self.room,
-            first: self.first + range.start,
-            len: range.end - range.start,
-            copy: self.copy,
-        }
     }
 
     /// The fields `range` of every row, under the names of `spec`: for a reader that writes only those.
@@ -338,18 +183,6 @@ impl<'a> Rows<'a> {
     pub fn row(&mut self, index: usize) -> Row<'_, 'a> {
         assert!(index < self.len, "row {index} of {}", self.len);
         Row { rows: self, index }
-    }
-
-    /// As [`Row::written_bytes_mut`] for row `row`, with a longer lifetime.
-    pub(crate) fn written_bytes_mut(&mut self, row: usize, index: usize) -> Result<&mut [u8]> {
-        assert!(row < self.len, "row {row} of {}", self.len);
-        let field = field_of(self.spec, index)?;
-        let row = self.first + row;
-        let written = self.region(index).ok_or_else(|| not_ragged(field))?.written(row);
-        written.ok_or_else(|| {
-            let why = format!("field \"{}\": row {row} is not written yet", field.name());
-            Error::new(ErrorKind::Config, why)
-        })
     }
 
     /// Copies `rows` into field `index` of the first rows, one item per row.
@@ -389,6 +222,178 @@ impl<'a> Rows<'a> {
     /// The fields of a sample.
     pub fn spec(&self) -> &'a Spec {
         self.spec
+    }
+}
+
+/// # For loaders and readers
+///
+/// What loaders, bridges and sets that read other sets call. It may change in any release.
+impl<'a> Rows<'a> {
+    /// The first `len` rows of `slab`. Rows of ragged fields count as not written.
+    ///
+    /// # Panics
+    /// If `slab` is smaller than the layout, or `len` exceeds the layout's capacity.
+    pub fn new(layout: &'a Layout, slab: &'a mut [u8], len: usize) -> Self {
+        let mut rows = Self::filled(layout, slab, len);
+        for index in 0..rows.regions.len() {
+            if let Some(mut region) = rows.region(index) {
+                region.clear();
+            }
+        }
+        rows
+    }
+
+    /// Like [`new`](Self::new), for a slab whose rows are written but not yet in their form.
+    ///
+    /// # Panics
+    /// As for [`new`](Self::new).
+    pub fn filled(layout: &'a Layout, slab: &'a mut [u8], len: usize) -> Self {
+        assert!(len <= layout.capacity(), "{len} rows in a layout of {}", layout.capacity());
+        assert!(slab.len() >= layout.bytes(), "slab of {} bytes, layout of {}", slab.len(), layout.bytes());
+        let spec = layout.spec();
+        let mut fields: ArrayVec<&mut [u8], MAX_FIELDS> =
+            spec.fields().iter().map(|_| Default::default()).collect();
+        let mut regions = ArrayVec::new();
+        if layout.is_ragged() {
+            regions.extend(spec.fields().iter().map(|_| Default::default()));
+        }
+        let mut rest = slab;
+        let mut start = 0;
+        for (index, bytes) in layout.in_order() {
+            let (_, from_field) = rest.split_at_mut(layout.offset(index) - start);
+            let (bytes, after) = from_field.split_at_mut(bytes);
+            start = layout.offset(index) + bytes.len();
+            rest = after;
+            let field = &spec.fields()[index];
+            if field.as_ragged().is_some() {
+                regions[index] = bytes;
+            } else {
+                fields[index] = &mut bytes[..field.row_bytes() * len];
+            }
+        }
+        let room = layout.room(len);
+        Self { spec, fields, regions, room, first: 0, len, copy: copy_plainly }
+    }
+
+    /// Rows `first..first + len` of a batch, from one column of bytes per field of `spec`.
+    ///
+    /// # Panics
+    /// If there is not exactly one column per field, of exactly `len` rows, or a field is ragged.
+    pub fn from_columns(
+        spec: &'a Spec,
+        columns: impl IntoIterator<Item = &'a mut [u8]>,
+        first: usize,
+        len: usize,
+    ) -> Self {
+        let fields: ArrayVec<_, MAX_FIELDS> = columns.into_iter().collect();
+        let bytes = spec.fields().iter().map(|field| field.row_bytes() * len);
+        assert!(
+            fields.iter().map(|column| column.len()).eq(bytes),
+            "each field needs a column of {len} rows"
+        );
+        assert!(!spec.is_ragged(), "a ragged field has no column");
+        Self { spec, fields, regions: ArrayVec::new(), room: Room::default(), first, len, copy: copy_plainly }
+    }
+
+    /// Makes [`write`](Self::write) copy by `copy`, such as a function that bypasses the caches.
+    ///
+    /// `copy` gets a place and the rows for it, which are together exactly as long.
+    pub fn copied_by(self, copy: fn(to: &mut [u8], rows: &[&[u8]])) -> Self {
+        Self { copy, ..self }
+    }
+
+    /// In debug builds, sets every byte to 0xFF: NaN in every float type, -1 in every signed integer type.
+    /// Does nothing in release builds.
+    ///
+    /// Rows are reused: bytes that [`read`](crate::Dataset::read) does not write would be those of an earlier
+    /// sample. Poisoned bytes show in tests; [`check_dataset`](crate::check_dataset) finds them in any build.
+    pub fn poison(&mut self) {
+        if cfg!(debug_assertions) {
+            self.fields.iter_mut().for_each(|bytes| bytes.fill(POISON));
+            let values = self.regions.iter_mut().filter(|bytes| !bytes.is_empty());
+            values.for_each(|bytes| bytes[self.room.values_at..].fill(POISON));
+        }
+    }
+
+    /// Checks that every row of every ragged field was written, and that `Bool` fields have no byte but 0
+    /// and 1.
+    ///
+    /// # Errors
+    /// `Sample` for the first row that violates this, with the row.
+    pub fn check_written(&mut self) -> Result<(), (usize, Error)> {
+        self.check_rows(0..self.len)
+    }
+
+    /// Calls `read` with these rows, and checks that it has written every ragged row before an error, and
+    /// that it has not exchanged the rows for others.
+    ///
+    /// # Errors
+    /// As `read`; `Sample` for a row that was not written, and for exchanged rows. All with the row.
+    pub fn read_by(
+        &mut self,
+        read: impl FnOnce(&mut Rows<'_>) -> Result<(), (usize, ReadError)>,
+    ) -> Result<(), (usize, ReadError)> {
+        // `read` gets a separate view, so that it cannot replace these rows by rows of another slab.
+        let mut given = self.part(0..self.len);
+        let place = given.place();
+        let read = read(&mut given);
+        if given.place() != place {
+            return Err((0, exchanged().into()));
+        }
+        drop(given);
+        match (read, self.check_written()) {
+            (Ok(()), Ok(())) => Ok(()),
+            // An unwritten row makes the next ragged row fail.
+            (Err((bad, _)), Err((row, error))) if row < bad => Err((row, error.into())),
+            (Err(bad), _) => Err(bad),
+            (Ok(()), Err((row, error))) => Err((row, error.into())),
+        }
+    }
+
+    /// The address of these rows: different for other rows.
+    pub fn place(&self) -> (usize, usize, usize) {
+        let columns = self.fields.iter().chain(&self.regions);
+        let first = columns.map(|bytes| &**bytes).find(|bytes| !bytes.is_empty());
+        (first.map_or(0, |bytes| bytes.as_ptr().addr()), self.first, self.len)
+    }
+
+    /// The index in the batch of the first row.
+    pub fn first(&self) -> usize {
+        self.first
+    }
+
+    /// The rows `range`, for another reader.
+    ///
+    /// # Panics
+    /// If the range is not inside the rows.
+    pub fn part(&mut self, range: Range<usize>) -> Rows<'_> {
+        let fields = self.fields.iter_mut().zip(self.spec.fields());
+        let fields = fields.map(|(bytes, field)| {
+            let row = field.row_bytes();
+            // Empty for a ragged field.
+            if bytes.is_empty() { &mut [] } else { &mut bytes[range.start * row..range.end * row] }
+        });
+        Rows {
+            spec: self.spec,
+            fields: fields.collect(),
+            regions: self.regions.iter_mut().map(|bytes| &mut **bytes).collect(),
+            room: self.room,
+            first: self.first + range.start,
+            len: range.end - range.start,
+            copy: self.copy,
+        }
+    }
+
+    /// As `Row::written_bytes_mut` for row `row`, with a longer lifetime.
+    pub fn written_bytes_mut(&mut self, row: usize, index: usize) -> Result<&mut [u8]> {
+        assert!(row < self.len, "row {row} of {}", self.len);
+        let field = field_of(self.spec, index)?;
+        let row = self.first + row;
+        let written = self.region(index).ok_or_else(|| not_ragged(field))?.written(row);
+        written.ok_or_else(|| {
+            let why = format!("field \"{}\": row {row} is not written yet", field.name());
+            Error::new(ErrorKind::Config, why)
+        })
     }
 }
 

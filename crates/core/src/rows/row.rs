@@ -25,11 +25,6 @@ impl<'a> Row<'_, 'a> {
         }
     }
 
-    /// A one-row view of this row, for splitting fields.
-    pub(crate) fn as_rows_mut(&mut self) -> Rows<'_> {
-        self.rows.part(self.index..self.index + 1)
-    }
-
     /// Copies `bytes` into field `index`, by the fastest copy for this machine.
     ///
     /// # Panics
@@ -162,18 +157,6 @@ impl<'a> Row<'_, 'a> {
         self.rows.written_bytes_mut(self.index, index)
     }
 
-    /// Like [`Rows::read_by`], for this row.
-    ///
-    /// # Errors
-    /// As [`Rows::read_by`].
-    pub(crate) fn read_by(
-        &mut self,
-        read: impl FnOnce(&mut Row<'_, 'a>) -> Result<(), ReadError>,
-    ) -> Result<(), ReadError> {
-        self.hand_to(read)?;
-        Ok(self.check_written()?)
-    }
-
     /// Like [`read_by`](Self::read_by), for one of several rows that are checked together once they are read.
     pub(crate) fn hand_to(
         &mut self,
@@ -197,18 +180,6 @@ impl<'a> Row<'_, 'a> {
         self.rows.check_rows(self.index..self.index + 1).map_err(|(_, error)| error)
     }
 
-    /// Like [`Rows::poison`], for this row. In any build, its ragged fields then count as not written.
-    pub(crate) fn poison(&mut self) {
-        for index in 0..self.rows.spec.fields().len() {
-            let row = self.rows.first + self.index;
-            if let Some(mut region) = self.rows.region(index) {
-                region.forget(row);
-            } else if cfg!(debug_assertions) {
-                self.bytes_mut(index).fill(POISON);
-            }
-        }
-    }
-
     /// Sets every byte of the row to zero; a ragged field gets no items.
     pub fn clear(&mut self) {
         for index in 0..self.rows.spec.fields().len() {
@@ -224,6 +195,40 @@ impl<'a> Row<'_, 'a> {
     /// The fields of a sample.
     pub fn spec(&self) -> &Spec {
         self.rows.spec
+    }
+}
+
+/// # For loaders and readers
+///
+/// What loaders, bridges and sets that read other sets call. It may change in any release.
+impl<'a> Row<'_, 'a> {
+    /// A one-row view of this row, for splitting fields.
+    pub fn as_rows_mut(&mut self) -> Rows<'_> {
+        self.rows.part(self.index..self.index + 1)
+    }
+
+    /// Like [`Rows::read_by`], for this row.
+    ///
+    /// # Errors
+    /// As [`Rows::read_by`].
+    pub fn read_by(
+        &mut self,
+        read: impl FnOnce(&mut Row<'_, 'a>) -> Result<(), ReadError>,
+    ) -> Result<(), ReadError> {
+        self.hand_to(read)?;
+        Ok(self.check_written()?)
+    }
+
+    /// Like [`Rows::poison`], for this row. In any build, its ragged fields then count as not written.
+    pub fn poison(&mut self) {
+        for index in 0..self.rows.spec.fields().len() {
+            let row = self.rows.first + self.index;
+            if let Some(mut region) = self.rows.region(index) {
+                region.forget(row);
+            } else if cfg!(debug_assertions) {
+                self.bytes_mut(index).fill(POISON);
+            }
+        }
     }
 }
 

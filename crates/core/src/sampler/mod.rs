@@ -345,12 +345,27 @@ impl Sampler {
         }
     }
 
+    /// Whether a function of the program gives ids, which may differ in a second call.
+    pub(crate) fn is_custom(&self) -> bool {
+        match self {
+            Self::Custom(_) => true,
+            Self::Subset(sampler) => sampler.inner().is_custom(),
+            Self::ByEpoch(sampler) => sampler.all().any(Self::is_custom),
+            _ => false,
+        }
+    }
+}
+
+/// # For loaders
+///
+/// What a loader calls, and training code does not. It may change in any release.
+impl Sampler {
     /// Checks that this sampler fits a data set of `len` samples.
     ///
     /// # Errors
     /// `Config` for an empty data set, one longer than [`MAX_LEN`], a number of weights or labels other than
     /// `len`, and listed ids that the data set does not have.
-    pub(crate) fn check(&self, len: u64) -> Result<()> {
+    pub fn check(&self, len: u64) -> Result<()> {
         if len == 0 {
             return Err(config("the data set is empty: add samples"));
         }
@@ -371,7 +386,7 @@ impl Sampler {
     }
 
     /// Number of positions of an epoch over a data set of `len` samples.
-    pub(crate) fn len(&self, len: u64) -> u64 {
+    pub fn len(&self, len: u64) -> u64 {
         match self {
             Self::Sequential | Self::Shuffle | Self::Block(_) => len,
             Self::Weighted(sampler) => sampler.len(),
@@ -388,7 +403,7 @@ impl Sampler {
     ///
     /// # Panics
     /// As for [`fill`](Self::fill).
-    pub(crate) fn id(&self, len: u64, seed: u64, epoch: u64, position: u64) -> u64 {
+    pub fn id(&self, len: u64, seed: u64, epoch: u64, position: u64) -> u64 {
         let mut id = [0];
         self.fill(len, seed, epoch, position, &mut id);
         id[0]
@@ -401,7 +416,7 @@ impl Sampler {
     ///
     /// # Panics
     /// If the positions exceed [`len(len)`](Self::len), or the sampler fails [`check(len)`](Self::check).
-    pub(crate) fn fill(&self, len: u64, seed: u64, epoch: u64, start: u64, out: &mut [u64]) {
+    pub fn fill(&self, len: u64, seed: u64, epoch: u64, start: u64, out: &mut [u64]) {
         let positions = self.len(len);
         let end = start.checked_add(out.len() as u64);
         assert!(end.is_some_and(|end| end <= positions), "positions {start}.. of {positions}");
@@ -423,7 +438,7 @@ impl Sampler {
     }
 
     /// Samples of the batches that [`bucketed`](Self::bucketed) makes; `None` for other samplers.
-    pub(crate) fn bucketed_batch(&self) -> Option<u64> {
+    pub fn bucketed_batch(&self) -> Option<u64> {
         match self {
             Self::Bucketed(sampler) => sampler.batch_of_loader(),
             Self::Subset(sampler) => sampler.inner().bucketed_batch(),
@@ -433,7 +448,7 @@ impl Sampler {
     }
 
     /// Whether an epoch contains every sample of the data set exactly once.
-    pub(crate) fn is_permutation(&self) -> bool {
+    pub fn is_permutation(&self) -> bool {
         match self {
             Self::ByEpoch(sampler) => sampler.all().all(Self::is_permutation),
             _ => matches!(self, Self::Sequential | Self::Shuffle | Self::Block(_) | Self::Bucketed(_)),
@@ -441,7 +456,7 @@ impl Sampler {
     }
 
     /// Whether an epoch may contain a sample more than once.
-    pub(crate) fn repeats(&self) -> bool {
+    pub fn repeats(&self) -> bool {
         match self {
             Self::Sequential | Self::Shuffle | Self::Block(_) => false,
             Self::WithoutReplacement(_) | Self::Bucketed(_) => false,
@@ -453,18 +468,8 @@ impl Sampler {
         }
     }
 
-    /// Whether a function of the program gives ids, which may differ in a second call.
-    pub(crate) fn is_custom(&self) -> bool {
-        match self {
-            Self::Custom(_) => true,
-            Self::Subset(sampler) => sampler.inner().is_custom(),
-            Self::ByEpoch(sampler) => sampler.all().any(Self::is_custom),
-            _ => false,
-        }
-    }
-
     /// A number that identifies this order over `len` samples; a cursor with another digest is rejected.
-    pub(crate) fn digest(&self, len: u64) -> u64 {
+    pub fn digest(&self, len: u64) -> u64 {
         let (version, kind) = match self {
             Self::Sequential => (VERSION, key(&[1])),
             Self::Shuffle => (SHUFFLED, key(&[2])),

@@ -3,12 +3,15 @@
 use super::{Field, Spec};
 use crate::ragged::Form;
 
+/// # For loaders and readers
+///
+/// What loaders, bridges and sets that read other sets call. It may change in any release.
 impl Spec {
     /// This spec, with the limits of each ragged field raised to those of `other` if they are larger.
     ///
     /// # Errors
     /// If the specs differ in anything but limits: the difference, worded as the end of a sentence.
-    pub(crate) fn widened(self, other: &Self) -> Result<Self, String> {
+    pub fn widened(self, other: &Self) -> Result<Self, String> {
         let names = |spec: &Self| -> Vec<String> {
             spec.fields.iter().map(|field| format!("\"{}\"", field.name)).collect()
         };

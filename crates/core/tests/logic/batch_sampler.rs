@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use feedline_core::internal;
 use feedline_core::{BatchSampler, BatchSamplerOptions, ErrorKind, LastBatch, Sampler, World};
 use proptest::prelude::*;
 
@@ -45,7 +44,7 @@ fn valid_ids(samplers: &[BatchSampler], epoch: u64, start: u64, steps: Range<u64
 
 fn whole(len: u64, epoch: u64) -> Vec<u64> {
     let mut ids = vec![0; len as usize];
-    internal::sampler::fill(&Sampler::Shuffle, len, SEED, epoch, 0, &mut ids);
+    Sampler::Shuffle.fill(len, SEED, epoch, 0, &mut ids);
     ids
 }
 
@@ -132,29 +131,20 @@ fn no_rank_gets_an_empty_batch_and_every_sample_comes_once_in_equal_numbers_of_s
             for sampler in &samplers {
                 let (mut ids, mut of_rank) = (Vec::new(), Vec::new());
                 let valid = sampler.batch(1, 0, number, &mut ids);
-                internal::batch_sampler::draws(sampler, 1, 0, number, &mut of_rank);
+                sampler.draws(1, 0, number, &mut of_rank);
                 assert!((1..=batch).contains(&ids.len()), "{name}: {} rows in step {number}", ids.len());
-                assert!(
-                    of_rank
-                        .iter()
-                        .map(|&draw| internal::batch_sampler::id(sampler, 1, draw))
-                        .eq(ids.iter().map(|&id| Some(id)))
-                );
+                assert!(of_rank.iter().map(|&draw| sampler.id(1, draw)).eq(ids.iter().map(|&id| Some(id))));
                 draws.extend(&of_rank[..valid]);
                 padded += ids.len() - valid;
             }
-            assert_eq!(
-                draws.len() as u64,
-                internal::batch_sampler::position_after(&samplers[0], 1, 0, number),
-                "{name}"
-            );
+            assert_eq!(draws.len() as u64, samplers[0].position_after(1, 0, number), "{name}");
         }
         assert!(draws.into_iter().eq(0..len), "{name}: each sample once, in order");
         // Padding is used only if necessary: with batches of one row, or fewer samples than ranks.
         let rest = len % u64::from(world);
         let has_to_pad = (batch == 1 || len < u64::from(world)) && rest > 0;
         assert_eq!(padded as u64, if has_to_pad { u64::from(world) - rest } else { 0 }, "{name}");
-        assert_eq!(internal::batch_sampler::end(&samplers[0], 1, 0), len);
+        assert_eq!(samplers[0].end(1, 0), len);
     }
 }
 
@@ -177,7 +167,7 @@ fn a_run_resumes_after_every_step_also_on_another_world_and_in_another_batch_siz
     for (world, batch, len) in uneven_cases().into_iter().filter(|(_, batch, len)| *batch < 4 && *len < 40) {
         let before = ranks(len, batch, LastBatch::Keep, world);
         for number in 0..before[0].steps(2, 0) {
-            let position = internal::batch_sampler::position_after(&before[0], 2, 0, number);
+            let position = before[0].position_after(2, 0, number);
             for (other, size) in [(world, batch), (1, 2), (3, 2), (5, 4)] {
                 let after = ranks(len, size, LastBatch::Keep, other);
                 let steps = after[0].steps(2, position);
@@ -206,24 +196,16 @@ fn a_skipped_step_is_skipped_as_it_was_and_leaves_the_others() {
         let steps = plain[0].steps(0, 0);
         for skipped in 0..steps {
             let mut skipping = plain.clone();
-            skipping
-                .iter_mut()
-                .for_each(|sampler| internal::batch_sampler::skip(sampler, 0, skipped..skipped + 1).unwrap());
+            skipping.iter_mut().for_each(|sampler| sampler.skip(0, skipped..skipped + 1).unwrap());
             let kept: Vec<_> =
                 (0..steps).filter(|&at| at != skipped).map(|at| step(&plain, 0, 0, at).1).collect();
             let have: Vec<_> = (0..skipping[0].steps(0, 0)).map(|at| step(&skipping, 0, 0, at).1).collect();
             assert_eq!(have, kept, "{len} in {batch} x {world} without step {skipped}");
         }
         for at in 0..steps {
-            let first = internal::batch_sampler::position(&plain[0], 0, 0, at, 0).unwrap();
-            assert_eq!(internal::batch_sampler::step_of(&plain[0], first), at, "{len} in {batch} x {world}");
-            assert_eq!(
-                internal::batch_sampler::step_of(
-                    &plain[0],
-                    internal::batch_sampler::position_after(&plain[0], 0, 0, at) - 1
-                ),
-                at
-            );
+            let first = plain[0].position(0, 0, at, 0).unwrap();
+            assert_eq!(plain[0].step_of(first), at, "{len} in {batch} x {world}");
+            assert_eq!(plain[0].step_of(plain[0].position_after(0, 0, at) - 1), at);
         }
     }
 }
@@ -248,7 +230,7 @@ fn another_world_resumes_after_any_step_in_the_same_order() {
     let before = ranks(len, batch, LastBatch::Keep, 4);
     let expected = whole(len, 2);
     for number in 0..before[0].steps(2, 0) {
-        let position = internal::batch_sampler::position_after(&before[0], 2, 0, number);
+        let position = before[0].position_after(2, 0, number);
         for world in [1, 2, 8] {
             let after = ranks(len, batch, LastBatch::Keep, world);
             let mut ids = valid_ids(&before, 2, 0, 0..number + 1);
@@ -295,26 +277,20 @@ fn positions_match_rows_and_substitutes_match_on_all_ranks() {
         for number in 0..batch_sampler.steps(0, 8) {
             batch_sampler.batch(0, 8, number, &mut ids);
             for (row, &id) in ids.iter().enumerate() {
-                let position = internal::batch_sampler::position(batch_sampler, 0, 8, number, row).unwrap();
-                assert_eq!(internal::batch_sampler::id(batch_sampler, 0, position), Some(id));
+                let position = batch_sampler.position(0, 8, number, row).unwrap();
+                assert_eq!(batch_sampler.id(0, position), Some(id));
             }
-            assert_eq!(internal::batch_sampler::position(batch_sampler, 0, 8, number, ids.len()), None);
+            assert_eq!(batch_sampler.position(0, 8, number, ids.len()), None);
         }
     }
-    assert_eq!(internal::batch_sampler::id(&samplers[0], 0, 50), None);
+    assert_eq!(samplers[0].id(0, 50), None);
     let other = ranks(50, 1, LastBatch::Keep, 8);
     let chosen = |batch_sampler: &BatchSampler| {
-        (0..50)
-            .map(|position| internal::batch_sampler::substitute(batch_sampler, 1, position, 0))
-            .collect::<Vec<_>>()
+        (0..50).map(|position| batch_sampler.substitute(1, position, 0)).collect::<Vec<_>>()
     };
     assert_eq!(chosen(&samplers[0]), chosen(&other[7]));
     assert!(
-        (0..50)
-            .filter(|&p| internal::batch_sampler::substitute(&samplers[0], 1, p, 0)
-                == internal::batch_sampler::substitute(&samplers[0], 1, p, 1))
-            .count()
-            < 10
+        (0..50).filter(|&p| samplers[0].substitute(1, p, 0) == samplers[0].substitute(1, p, 1)).count() < 10
     );
     // Substitutes come from the sampler only: a validation sample must not get into training.
     let sampler = Sampler::subset((20..30).collect(), Sampler::Shuffle).unwrap();
@@ -328,10 +304,7 @@ fn positions_match_rows_and_substitutes_match_on_all_ranks() {
         world,
     })
     .unwrap();
-    assert!(
-        (0..10)
-            .all(|position| (20..30).contains(&internal::batch_sampler::substitute(&subset, 0, position, 0)))
-    );
+    assert!((0..10).all(|position| (20..30).contains(&subset.substitute(0, position, 0))));
 }
 
 #[test]
@@ -339,24 +312,25 @@ fn skipping_steps_does_not_change_the_others() {
     let mut skipping = ranks(103, 5, LastBatch::Keep, 2);
     let plain = skipping.clone();
     for batch_sampler in &mut skipping {
-        internal::batch_sampler::skip(batch_sampler, 1, 3..5).unwrap();
-        internal::batch_sampler::skip(batch_sampler, 1, 9..u64::MAX).unwrap();
+        batch_sampler.skip(1, 3..5).unwrap();
+        batch_sampler.skip(1, 9..u64::MAX).unwrap();
     }
     let kept: Vec<_> = [0, 1, 2, 5, 6, 7, 8].map(|number| step(&plain, 1, 0, number)).into();
     let have: Vec<_> = (0..skipping[0].steps(1, 0)).map(|number| step(&skipping, 1, 0, number)).collect();
     assert_eq!(have, kept);
-    assert_eq!(internal::batch_sampler::position_after(&skipping[0], 1, 0, 2), 50, "after the skipped steps");
-    assert_eq!(internal::batch_sampler::end(&skipping[0], 1, 0), 103, "after the skipped end");
+    assert_eq!(skipping[0].position_after(1, 0, 2), 50, "after the skipped steps");
+    assert_eq!(skipping[0].end(1, 0), 103, "after the skipped end");
     assert_eq!(valid_ids(&skipping, 0, 0, 0..11), whole(103, 0), "other epochs are complete");
     for positions in [5..5, 0..104, Range { start: 9, end: 3 }] {
         assert!(
-            internal::batch_sampler::skip_positions(&mut skipping[0], 0, positions)
+            skipping[0]
+                .skip_positions(0, positions)
                 .unwrap_err()
                 .message()
                 .starts_with("cannot skip positions")
         );
     }
-    assert!(internal::batch_sampler::skip(&mut skipping[0], 0, 11..12).is_err(), "step 11 does not exist");
+    assert!(skipping[0].skip(0, 11..12).is_err(), "step 11 does not exist");
 }
 
 proptest! {
@@ -377,7 +351,7 @@ proptest! {
             let cut = first * len / 20..(first * len / 20 + size).min(len);
             live.retain(|position| !cut.contains(position));
             for batch_sampler in &mut samplers {
-                internal::batch_sampler::skip_positions(batch_sampler, 0, cut.clone()).unwrap();
+                batch_sampler.skip_positions(0, cut.clone()).unwrap();
             }
         }
         let start = start.index(len as usize) as u64;
@@ -390,7 +364,7 @@ proptest! {
         prop_assert_eq!(valid_ids(&samplers, 0, start, 0..steps), &left[..kept]);
         // A run that resumes after any step delivers the remaining samples.
         for number in 0..steps {
-            let position = internal::batch_sampler::position_after(&samplers[0], 0, start, number);
+            let position = samplers[0].position_after(0, start, number);
             let rest = valid_ids(&samplers, 0, position, 0..samplers[0].steps(0, position));
             let before = valid_ids(&samplers, 0, start, 0..number + 1);
             prop_assert_eq!([before, rest].concat(), &left[..kept]);
@@ -412,9 +386,9 @@ proptest! {
             let sampler = Sampler::Shuffle;
             let options = BatchSamplerOptions { len, sampler, seed: 1, batch, last_batch, world };
             let Ok(batch_sampler) = BatchSampler::new(options) else { continue };
-            let after = internal::batch_sampler::position_after(&batch_sampler, epoch, start, number);
+            let after = batch_sampler.position_after(epoch, start, number);
             prop_assert!(after <= len.max(start));
-            let position = internal::batch_sampler::position(&batch_sampler, epoch, start, number, 0);
+            let position = batch_sampler.position(epoch, start, number, 0);
             prop_assert!(position.is_none_or(|position| position < len));
             let steps = batch_sampler.steps(epoch, start);
             prop_assert_eq!(batch_sampler.batch(epoch, start, steps, &mut Vec::new()), 0);

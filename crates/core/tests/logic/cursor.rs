@@ -1,6 +1,5 @@
 //! A run restored at any step continues as if it had not stopped; cursors that do not fit are rejected.
 
-use feedline_core::internal;
 use feedline_core::{
     BatchProof, BatchSampler, BatchSamplerOptions, Cursor, ErrorKind, LastBatch, Proof, Sampler, World,
 };
@@ -29,16 +28,16 @@ fn run(
     loop {
         each(cursor, all.len());
         assert!(all.len() < 1000, "the run does not end: {cursor:?}");
-        if internal::cursor::is_at_end(cursor, batch_sampler) {
+        if cursor.is_at_end(batch_sampler) {
             if cursor.epoch() == until {
                 return all;
             }
             let next = cursor.epoch() + 1;
-            internal::cursor::begin(cursor, next);
+            cursor.begin(next);
         }
         let valid = batch_sampler.batch(cursor.epoch(), cursor.position(), 0, &mut ids);
         let proof = BatchProof::of(cursor.epoch(), &ids[..valid]);
-        internal::cursor::deliver(cursor, batch_sampler, &proof);
+        cursor.deliver(batch_sampler, &proof);
         all.extend_from_slice(&ids[..valid]);
     }
 }
@@ -66,20 +65,16 @@ fn a_run_restored_at_any_step_delivers_the_same_rest() {
         for last_batch in [LastBatch::Keep, LastBatch::Drop, LastBatch::Pad] {
             for (rank, world) in [(0, 1), (1, 2), (2, 3)] {
                 let mut batch_sampler = batch_sampler_of(sampler.clone(), last_batch, rank, world);
-                internal::batch_sampler::skip_positions(&mut batch_sampler, 1, 5..17).unwrap();
+                batch_sampler.skip_positions(1, 5..17).unwrap();
                 let mut saved = Vec::new();
-                let mut cursor = internal::cursor::new(&batch_sampler, DATA);
+                let mut cursor = Cursor::new(&batch_sampler, DATA);
                 let all = run(&batch_sampler, &mut cursor, 2, |cursor, done| saved.push((*cursor, done)));
                 assert!(saved.len() > 5);
                 for (at, done) in saved {
-                    let mut restored =
-                        internal::cursor::fit(through_bytes(&at), &batch_sampler, DATA).unwrap();
+                    let mut restored = through_bytes(&at).fit(&batch_sampler, DATA).unwrap();
                     // Restored again at every step.
                     let rest = run(&batch_sampler, &mut restored, 2, |cursor, _| {
-                        assert_eq!(
-                            &internal::cursor::fit(through_json(cursor), &batch_sampler, DATA).unwrap(),
-                            cursor
-                        );
+                        assert_eq!(&through_json(cursor).fit(&batch_sampler, DATA).unwrap(), cursor);
                     });
                     assert_eq!(rest, all[done..], "{sampler:?}");
                     assert_eq!(restored, cursor, "the same order hash, proof and position");
@@ -97,11 +92,11 @@ fn another_world_resumes_where_the_old_one_stopped() {
             let saved: Vec<Cursor> = (0..old)
                 .map(|rank| {
                     let (batch_sampler, mut ids) = (batch_sampler(rank, old), Vec::new());
-                    let mut cursor = internal::cursor::new(&batch_sampler, DATA);
+                    let mut cursor = Cursor::new(&batch_sampler, DATA);
                     for _ in 0..stop {
                         let valid = batch_sampler.batch(0, cursor.position(), 0, &mut ids);
                         let proof = BatchProof::of(cursor.epoch(), &ids[..valid]);
-                        internal::cursor::deliver(&mut cursor, &batch_sampler, &proof);
+                        cursor.deliver(&batch_sampler, &proof);
                     }
                     through_bytes(&cursor)
                 })
@@ -110,12 +105,8 @@ fn another_world_resumes_where_the_old_one_stopped() {
             let (mut total, mut seen) = (Proof::default(), Vec::new());
             for rank in 0..new {
                 let batch_sampler = batch_sampler(rank, new);
-                let mut cursor = internal::cursor::fit(
-                    *saved.get(rank as usize).unwrap_or(&saved[0]),
-                    &batch_sampler,
-                    DATA,
-                )
-                .unwrap();
+                let mut cursor =
+                    (*saved.get(rank as usize).unwrap_or(&saved[0])).fit(&batch_sampler, DATA).unwrap();
                 assert_eq!(cursor.position(), saved[0].position());
                 seen.extend(run(&batch_sampler, &mut cursor, 1, |_, _| {}));
                 total.merge(cursor.proof());
@@ -147,10 +138,10 @@ fn a_run_whose_last_step_borrows_samples_resumes_after_every_step_on_any_world()
             let saved: Vec<_> = (0..world)
                 .map(|rank| {
                     let sampler = sampler(len, batch, rank, world);
-                    let (mut cursor, mut ids) = (internal::cursor::new(&sampler, DATA), Vec::new());
+                    let (mut cursor, mut ids) = (Cursor::new(&sampler, DATA), Vec::new());
                     for _ in 0..stop {
                         let valid = sampler.batch(0, cursor.position(), 0, &mut ids);
-                        internal::cursor::deliver(&mut cursor, &sampler, &BatchProof::of(0, &ids[..valid]));
+                        cursor.deliver(&sampler, &BatchProof::of(0, &ids[..valid]));
                     }
                     through_json(&through_bytes(&cursor))
                 })
@@ -160,17 +151,13 @@ fn a_run_whose_last_step_borrows_samples_resumes_after_every_step_on_any_world()
                 for rank in 0..other {
                     let sampler = sampler(len, size, rank, other);
                     let own = saved.get(rank as usize).unwrap_or(&saved[0]);
-                    let mut cursor =
-                        internal::cursor::fit(*own, &sampler, DATA).expect("a cursor between two steps");
+                    let mut cursor = (*own).fit(&sampler, DATA).expect("a cursor between two steps");
                     let mut ids = Vec::new();
-                    while !internal::cursor::is_at_end(&cursor, &sampler) {
+                    while !cursor.is_at_end(&sampler) {
                         let valid = sampler.batch(0, cursor.position(), 0, &mut ids);
                         assert!(!ids.is_empty());
-                        internal::cursor::deliver(&mut cursor, &sampler, &BatchProof::of(0, &ids[..valid]));
-                        assert!(
-                            internal::cursor::fit(cursor, &sampler, DATA).is_ok(),
-                            "{len} in {size} x {other}"
-                        );
+                        cursor.deliver(&sampler, &BatchProof::of(0, &ids[..valid]));
+                        assert!(cursor.fit(&sampler, DATA).is_ok(), "{len} in {size} x {other}");
                     }
                     total.merge(cursor.proof());
                 }
@@ -187,7 +174,7 @@ fn a_run_whose_last_step_borrows_samples_resumes_after_every_step_on_any_world()
 fn the_order_hash_distinguishes_orders() {
     let hash = |sampler| {
         let batch_sampler = batch_sampler_of(sampler, LastBatch::Keep, 0, 1);
-        let mut cursor = internal::cursor::new(&batch_sampler, DATA);
+        let mut cursor = Cursor::new(&batch_sampler, DATA);
         run(&batch_sampler, &mut cursor, 0, |_, _| {});
         assert!(cursor.proof().check(&Proof::expected(&batch_sampler, 0..1)).is_ok());
         cursor.order_hash()
@@ -197,11 +184,11 @@ fn the_order_hash_distinguishes_orders() {
 }
 
 fn advanced(batch_sampler: &BatchSampler, steps: usize) -> Cursor {
-    let (mut cursor, mut ids) = (internal::cursor::new(batch_sampler, DATA), Vec::new());
+    let (mut cursor, mut ids) = (Cursor::new(batch_sampler, DATA), Vec::new());
     for _ in 0..steps {
         let valid = batch_sampler.batch(0, cursor.position(), 0, &mut ids);
         let proof = BatchProof::of(cursor.epoch(), &ids[..valid]);
-        internal::cursor::deliver(&mut cursor, batch_sampler, &proof);
+        cursor.deliver(batch_sampler, &proof);
     }
     cursor
 }
@@ -251,11 +238,11 @@ fn a_cursor_that_does_not_fit_is_rejected_with_what_to_do() {
     let own = batch_sampler(0, 2);
     let cursor = advanced(&own, 3);
     let refused = |cursor: Cursor, batch_sampler: &BatchSampler, data: u64, part: &str| {
-        let error = internal::cursor::fit(cursor, batch_sampler, data).expect_err(part);
+        let error = cursor.fit(batch_sampler, data).expect_err(part);
         assert_eq!(error.kind(), ErrorKind::Cursor);
         assert!(error.message().contains(part), "{error}\nlacks: {part}");
     };
-    assert!(internal::cursor::fit(cursor, &own, DATA).is_ok());
+    assert!(cursor.fit(&own, DATA).is_ok());
     refused(cursor, &own, DATA + 1, "another data set");
     refused(cursor, &batch_sampler_of(Sampler::Sequential, LastBatch::Keep, 0, 2), DATA, "another order");
     let seeded = BatchSampler::new(BatchSamplerOptions { seed: 8, ..own.options().clone() }).unwrap();
@@ -288,7 +275,7 @@ fn a_cursor_that_does_not_fit_is_rejected_with_what_to_do() {
         "at offset 9 of a shard, but a data set has no",
     );
     assert!(
-        internal::cursor::fit(edited(position, r#""position":50"#), &own, DATA).is_ok(),
+        edited(position, r#""position":50"#).fit(&own, DATA).is_ok(),
         "the end of the epoch is a boundary"
     );
 }
@@ -307,14 +294,14 @@ fn a_cursor_whose_random_numbers_belong_to_samples_is_refused_by_its_version() {
         let older = of_version(version, &advanced(&own, 3));
         // It is read, so that the record of a run can be shown.
         for older in [older, through_bytes(&older), older.ignore_fingerprint()] {
-            let said = internal::cursor::fit(older, &own, DATA).unwrap_err();
+            let said = older.fit(&own, DATA).unwrap_err();
             let wanted = format!(
                 "the cursor has version {version}, of an earlier feedline whose random numbers belong to \
                  samples; those of version 5 belong to draws: finish the run with the feedline that saved \
                  the cursor, or start a new run"
             );
             assert_eq!((said.kind(), said.message()), (ErrorKind::Cursor, wanted.as_str()));
-            assert!(internal::cursor::fit_source(older, &own, DATA).unwrap_err().message() == wanted);
+            assert!(older.fit_source(&own, DATA).unwrap_err().message() == wanted);
         }
     }
 }
@@ -324,7 +311,7 @@ fn the_refusal_of_other_data_says_what_differs() {
     let own = batch_sampler(0, 2);
     let cursor = advanced(&own, 3);
     let refused = |cursor: Cursor, batch_sampler: &BatchSampler| {
-        let error = internal::cursor::fit(cursor, batch_sampler, DATA + 1).unwrap_err();
+        let error = cursor.fit(batch_sampler, DATA + 1).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Cursor);
         error.message().to_owned()
     };
@@ -342,20 +329,16 @@ fn the_refusal_of_other_data_says_what_differs() {
 fn a_cursor_that_ignores_the_fingerprint_resumes_with_another_one_once() {
     let own = batch_sampler(0, 2);
     let saved = advanced(&own, 3);
-    let fitted = internal::cursor::fit(saved.ignore_fingerprint(), &own, DATA + 1).unwrap();
+    let fitted = saved.ignore_fingerprint().fit(&own, DATA + 1).unwrap();
     assert_eq!((fitted.position(), fitted.proof()), (saved.position(), saved.proof()));
-    assert!(
-        internal::cursor::fit(fitted, &own, DATA + 1).is_ok()
-            && internal::cursor::fit(fitted, &own, DATA).is_err(),
-        "ignored once"
-    );
+    assert!(fitted.fit(&own, DATA + 1).is_ok() && fitted.fit(&own, DATA).is_err(), "ignored once");
     let longer = BatchSampler::new(BatchSamplerOptions { len: 51, ..own.options().clone() }).unwrap();
-    assert!(internal::cursor::fit(saved.ignore_fingerprint(), &longer, DATA + 1).is_err(), "another length");
+    assert!(saved.ignore_fingerprint().fit(&longer, DATA + 1).is_err(), "another length");
     let seeded = BatchSampler::new(BatchSamplerOptions { seed: 8, ..own.options().clone() }).unwrap();
-    assert!(internal::cursor::fit(saved.ignore_fingerprint(), &seeded, DATA + 1).is_err(), "another seed");
+    assert!(saved.ignore_fingerprint().fit(&seeded, DATA + 1).is_err(), "another seed");
     // No saved form keeps it.
-    assert!(internal::cursor::fit(through_bytes(&saved.ignore_fingerprint()), &own, DATA + 1).is_err());
-    assert!(internal::cursor::fit(through_json(&saved.ignore_fingerprint()), &own, DATA + 1).is_err());
+    assert!(through_bytes(&saved.ignore_fingerprint()).fit(&own, DATA + 1).is_err());
+    assert!(through_json(&saved.ignore_fingerprint()).fit(&own, DATA + 1).is_err());
 }
 
 #[test]
@@ -364,14 +347,14 @@ fn a_run_can_resume_with_another_batch_size_and_last_batch_policy() {
     let options =
         BatchSamplerOptions { batch: 7, last_batch: LastBatch::Pad, ..batch_sampler(0, 1).options().clone() };
     let other = BatchSampler::new(options).unwrap();
-    let mut next = internal::cursor::fit(cursor, &other, DATA).unwrap();
+    let mut next = cursor.fit(&other, DATA).unwrap();
     let mut ids = Vec::new();
     let valid = other.batch(0, next.position(), 0, &mut ids);
     let proof = BatchProof::of(next.epoch(), &ids[..valid]);
-    internal::cursor::deliver(&mut next, &other, &proof);
+    next.deliver(&other, &proof);
     assert_eq!(next.position(), 12 + 7);
-    assert!(internal::cursor::fit(through_bytes(&next), &other, DATA).is_ok(), "19 is one batch after 12");
-    assert!(next.proof().check(&internal::proof::expected_part(&other, 0, 0..19)).is_ok());
+    assert!(through_bytes(&next).fit(&other, DATA).is_ok(), "19 is one batch after 12");
+    assert!(next.proof().check(&Proof::expected_part(&other, 0, 0..19)).is_ok());
 }
 
 #[test]

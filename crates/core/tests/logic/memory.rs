@@ -1,7 +1,6 @@
 //! A data set of 10^10 samples takes no more memory than one of 10. The only test of its binary, because it
 //! measures the process.
 
-use feedline_core::internal;
 use feedline_core::{BatchProof, BatchSampler, BatchSamplerOptions, Cursor, LastBatch, Sampler, World};
 
 /// The peak memory of this process in KiB, if the system reports it.
@@ -25,7 +24,7 @@ fn ten_billion_samples_are_iterated_from_the_middle_in_constant_memory() {
             world: World::new(3, 8).unwrap(),
         };
         let batch_sampler = BatchSampler::new(options).unwrap();
-        let mut cursor = internal::cursor::new(&batch_sampler, 1);
+        let mut cursor = Cursor::new(&batch_sampler, 1);
         let mut ids = Vec::with_capacity(512);
         let address = ids.as_ptr();
         let middle = len / 4096 / 2;
@@ -36,7 +35,7 @@ fn ten_billion_samples_are_iterated_from_the_middle_in_constant_memory() {
             assert_eq!(ids.as_ptr(), address, "the vector was not reallocated");
             assert!(ids.iter().all(|&id| id < len && seen.insert(id)));
             let proof = BatchProof::of(cursor.epoch(), &ids);
-            internal::cursor::deliver(&mut cursor, &batch_sampler, &proof);
+            cursor.deliver(&batch_sampler, &proof);
         }
         assert_eq!(cursor.to_bytes().len(), Cursor::BYTES);
     }

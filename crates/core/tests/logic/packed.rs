@@ -1,6 +1,5 @@
 //! Packed windows: each item of each document once per epoch, in whole documents, with next to no padding.
 
-use feedline_core::internal;
 use feedline_core::{
     CheckOptions, Context, Cost, DType, Dataset, Error, ErrorKind, Layout, Long, Packed, PackedBuilder,
     PackedOptions, Random, ReadError, Row, Sampler, Spec, check_dataset, from_fn,
@@ -46,7 +45,7 @@ fn pack(lengths: &[u32], options: PackedOptions) -> Result<Packed, Error> {
 fn batch(packed: &Packed, epoch: u64, windows: &[u64]) -> (Vec<i32>, Vec<u32>, Vec<u32>, Vec<u32>) {
     let layout = Layout::new(packed.spec(), windows.len()).unwrap();
     let mut slab = vec![0xC5; layout.bytes()];
-    let mut rows = internal::rows::new(&layout, &mut slab, windows.len());
+    let mut rows = feedline_core::Rows::new(&layout, &mut slab, windows.len());
     packed.read_many(windows, &mut rows, &mut Context::new(0, epoch)).unwrap();
     drop(rows);
     let mut extents = Vec::new();
@@ -144,9 +143,9 @@ fn segments_number_the_documents_of_a_window_from_one() {
     let packed = Packed::in_order(documents(&lengths), "item", &lengths, 8).unwrap();
     let layout = Layout::new(packed.spec(), 2).unwrap();
     let mut slab = vec![0xC5; layout.bytes()];
-    let mut rows = internal::rows::new(&layout, &mut slab, 2);
+    let mut rows = feedline_core::Rows::new(&layout, &mut slab, 2);
     packed.read_many(&[0, 1], &mut rows, &mut Context::new(0, 0)).unwrap();
-    internal::rows::check_written(&mut rows).unwrap();
+    rows.check_written().unwrap();
     let segment = packed.spec().index_of("segment").unwrap();
     assert_eq!(*rows.row(0).field_mut::<u32>(segment).unwrap(), [1, 1, 1, 2, 2, 2, 2, 2]);
     assert_eq!(*rows.row(1).field_mut::<u32>(segment).unwrap(), [1, 1, 1, 1, 2, 2, 3, 0]);
@@ -199,7 +198,7 @@ fn what_cannot_be_packed_is_refused() {
     let changed = Packed::new(documents(&[3, 4]), "item", &[3, 5], options(9)).unwrap();
     let layout = Layout::new(changed.spec(), 1).unwrap();
     let mut slab = vec![0; layout.bytes()];
-    let mut rows = internal::rows::new(&layout, &mut slab, 1);
+    let mut rows = feedline_core::Rows::new(&layout, &mut slab, 1);
     let error = changed.read(0, &mut rows.row(0), &mut Context::new(0, 0)).unwrap_err();
     assert!(error.to_string().contains("document 1: it has 4 items, its length was given as 5"), "{error}");
 }
@@ -219,8 +218,8 @@ fn each_document_of_a_window_has_random_numbers_of_its_own() {
         let packed = Packed::new(set, "item", &[2; 12], options(8)).unwrap();
         let layout = Layout::new(packed.spec(), 3).unwrap();
         let mut slab = vec![0_u64; layout.bytes() / 8];
-        let mut rows = internal::rows::new(&layout, bytemuck::cast_slice_mut(&mut slab), 3);
-        let mut context = internal::context::with_draws(Context::new(0, 0), &[5, 0, 9]);
+        let mut rows = feedline_core::Rows::new(&layout, bytemuck::cast_slice_mut(&mut slab), 3);
+        let mut context = Context::new(0, 0).with_draws(&[5, 0, 9]);
         packed.read_many(&[0, 1, 0], &mut rows, &mut context).unwrap();
         drop(rows);
         let mut items: Vec<u64> = slab[layout.offset(0) / 8..][..24].to_vec();
@@ -258,9 +257,9 @@ fn windows_of(builder: PackedBuilder) -> Windows {
     let layout = Layout::new(packed.spec(), 1).unwrap();
     let mut slab = vec![0_u64; layout.bytes() / 8];
     for window in 0..packed.len() {
-        let mut rows = internal::rows::new(&layout, bytemuck::cast_slice_mut(&mut slab), 1);
+        let mut rows = feedline_core::Rows::new(&layout, bytemuck::cast_slice_mut(&mut slab), 1);
         packed.read(window, &mut rows.row(0), &mut Context::new(0, 0)).unwrap();
-        internal::rows::check_written(&mut rows).unwrap();
+        rows.check_written().unwrap();
         let mut row = rows.row(0);
         all.0.extend_from_slice(row.field_mut(0).unwrap());
         all.1.extend_from_slice(row.field_mut(1).unwrap());
@@ -376,7 +375,7 @@ fn fields_that_do_not_go_together_are_refused_by_name() {
     let packed = Packed::builder(uneven, &[2, 2], 4).field("ids").field("mask").build().unwrap();
     let layout = Layout::new(packed.spec(), 1).unwrap();
     let mut slab = vec![0_u64; layout.bytes() / 8];
-    let mut rows = internal::rows::new(&layout, bytemuck::cast_slice_mut(&mut slab), 1);
+    let mut rows = feedline_core::Rows::new(&layout, bytemuck::cast_slice_mut(&mut slab), 1);
     let error = packed.read(0, &mut rows.row(0), &mut Context::new(0, 0)).unwrap_err();
     assert!(
         error.to_string().contains("document 1: its field \"mask\" has 3 items, \"ids\" has 2"),
@@ -402,9 +401,9 @@ fn windows_without_padding_are_batches_of_up_to_so_many_items_with_their_costs()
     let layout = Layout::new(packed.spec(), 2).unwrap();
     let mut slab = vec![0_u64; layout.bytes() / 8];
     let slab: &mut [u8] = bytemuck::cast_slice_mut(&mut slab);
-    let mut rows = internal::rows::new(&layout, slab, 2);
+    let mut rows = feedline_core::Rows::new(&layout, slab, 2);
     packed.read_many(&[0, 1], &mut rows, &mut Context::new(0, 0)).unwrap();
-    internal::rows::check_written(&mut rows).unwrap();
+    rows.check_written().unwrap();
     drop(rows);
     let mut extents = Vec::new();
     layout.finish(slab, 2, &mut extents).unwrap();
@@ -453,7 +452,7 @@ fn the_ranks_of_a_step_have_nearly_equal_work() {
     // Fixed batches of as many documents, padded to their longest: work is the padded square.
     let per_batch = lengths.len().div_ceil(costs.len());
     let mut order = vec![0; lengths.len()];
-    internal::sampler::fill(&Sampler::Shuffle, lengths.len() as u64, 5, 0, 0, &mut order);
+    Sampler::Shuffle.fill(lengths.len() as u64, 5, 0, 0, &mut order);
     let (mut fixed, mut held, mut room) = (Vec::new(), 0_u64, 0_u64);
     for batch in order.chunks(per_batch) {
         let longest = batch.iter().map(|id| u64::from(lengths[*id as usize])).max().unwrap();
@@ -473,7 +472,7 @@ fn the_ranks_of_a_step_have_nearly_equal_work() {
 /// Over the whole steps of `ranks` batches: the mean and the worst ratio of the largest cost to the mean one.
 fn imbalance(sampler: &Sampler, costs: &[u32], ranks: usize) -> (f64, f64) {
     let mut ids = vec![0; costs.len()];
-    internal::sampler::fill(sampler, costs.len() as u64, 5, 0, 0, &mut ids);
+    sampler.fill(costs.len() as u64, 5, 0, 0, &mut ids);
     let of = |step: &[u64]| {
         let costs: Vec<f64> = step.iter().map(|id| f64::from(costs[*id as usize])).collect();
         costs.iter().copied().fold(0.0, f64::max) * ranks as f64 / costs.iter().sum::<f64>()

@@ -1,6 +1,5 @@
 //! Windows of a source's documents equal the windows of `Packed`, group by group, from any offset.
 
-use feedline_core::internal;
 use feedline_core::source::{self, MAX_OFFSET};
 use feedline_core::{
     Context, DType, Dataset, Layout, Long, Next, Packed, PackedBuilder, PackedSource, PackedSourceBuilder,
@@ -70,7 +69,7 @@ impl Source for Documents {
 
     fn decode(&self, record: &[u8], row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
         let document = u64::from_le_bytes(record.try_into().unwrap());
-        let (_, offset) = source::place(internal::context::current(context).unwrap().1);
+        let (_, offset) = source::place(context.current().unwrap().1);
         assert_eq!(offset, document * self.stride, "the id of a document has its offset");
         write(document, self.lengths[document as usize], row)
     }
@@ -92,7 +91,7 @@ fn rows(spec: &Spec, count: usize, mut write: impl FnMut(usize, &mut Row<'_, '_>
     let layout = Layout::new(spec, 1).unwrap();
     let row = |number: usize| {
         let mut slab = vec![0xC5; layout.bytes()];
-        let mut rows = internal::rows::new(&layout, &mut slab, 1);
+        let mut rows = feedline_core::Rows::new(&layout, &mut slab, 1);
         write(number, &mut rows.row(0));
         drop(rows);
         let mut extents = Vec::new();
@@ -227,7 +226,7 @@ fn what_cannot_be_packed_is_an_error_that_names_the_document() {
     let layout = Layout::new(damaged.spec(), 1).unwrap();
     for record in [&[][..], &[1, 0, 0], &[2, 0, 0, 0, 1, 0, 0, 0], &[1, 0, 0, 0, 9, 0, 0, 0, 1]] {
         let mut slab = vec![0; layout.bytes()];
-        let mut rows = internal::rows::new(&layout, &mut slab, 1);
+        let mut rows = feedline_core::Rows::new(&layout, &mut slab, 1);
         let error = damaged.decode(record, &mut rows.row(0), &mut Context::new(0, 0)).unwrap_err();
         assert!(error.to_string().contains("shorter than its documents"), "{error}");
     }

@@ -1,6 +1,5 @@
 //! The proof must detect a single duplicate, loss or replacement.
 
-use feedline_core::internal;
 use feedline_core::{
     BatchProof, BatchSampler, BatchSamplerOptions, ErrorKind, LastBatch, Proof, Sampler, World,
 };
@@ -45,7 +44,7 @@ fn the_merged_proof_of_all_ranks_is_the_expected_one() {
                     for epoch in 2..5 {
                         for step in 0..batch_sampler.steps(epoch, 0) {
                             let valid = batch_sampler.batch(epoch, 0, step, &mut ids);
-                            internal::proof::add_all(&mut proof, epoch, &ids[..valid]);
+                            proof.add_all(epoch, &ids[..valid]);
                         }
                     }
                     all.merge(&proof);
@@ -61,11 +60,11 @@ fn the_merged_proof_of_all_ranks_is_the_expected_one() {
 #[test]
 fn the_expected_proof_excludes_skipped_samples() {
     let mut batch_sampler = batch_sampler(Sampler::Shuffle, 100, 5, LastBatch::Keep, 0, 1);
-    internal::batch_sampler::skip(&mut batch_sampler, 0, 3..7).unwrap();
+    batch_sampler.skip(0, 3..7).unwrap();
     let (mut proof, mut ids) = (Proof::default(), Vec::new());
     for step in 0..batch_sampler.steps(0, 0) {
         let valid = batch_sampler.batch(0, 0, step, &mut ids);
-        internal::proof::add_all(&mut proof, 0, &ids[..valid]);
+        proof.add_all(0, &ids[..valid]);
     }
     assert_eq!(proof.count(), 80);
     assert!(proof.check(&Proof::expected(&batch_sampler, 0..1)).is_ok());
@@ -76,10 +75,10 @@ fn the_expected_proof_is_the_sum_over_all_samples() {
     for len in [1, 511, 512, 513, 5000] {
         let batch_sampler = batch_sampler(Sampler::Shuffle, len, 4, LastBatch::Keep, 0, 1);
         let mut one_by_one = Proof::default();
-        (0..len).for_each(|id| internal::proof::add(&mut one_by_one, 6, id));
+        (0..len).for_each(|id| one_by_one.add(6, id));
         assert_eq!(Proof::expected(&batch_sampler, 6..7), one_by_one);
-        let mut by_parts = internal::proof::expected_part(&batch_sampler, 6, 0..len / 3);
-        by_parts.merge(&internal::proof::expected_part(&batch_sampler, 6, len / 3..len));
+        let mut by_parts = Proof::expected_part(&batch_sampler, 6, 0..len / 3);
+        by_parts.merge(&Proof::expected_part(&batch_sampler, 6, len / 3..len));
         assert_eq!(by_parts, one_by_one);
     }
 }
@@ -90,24 +89,20 @@ fn the_expected_proof_can_be_added_up_from_parts_of_two_worlds() {
         batch_sampler(Sampler::Shuffle, 103, 5, LastBatch::Drop, 0, 4),
         batch_sampler(Sampler::Shuffle, 103, 5, LastBatch::Drop, 0, 2),
     );
-    let change = internal::batch_sampler::position_after(&four, 0, 0, 1);
-    let mut expected = internal::proof::expected_part(&four, 0, 0..change);
-    expected.merge(&internal::proof::expected_part(
-        &two,
-        0,
-        change..internal::batch_sampler::end(&two, 0, change),
-    ));
-    assert_eq!((change, internal::batch_sampler::end(&two, 0, change), expected.count()), (40, 100, 100));
-    assert_eq!(expected, internal::proof::expected_part(&four, 0, 0..100));
+    let change = four.position_after(0, 0, 1);
+    let mut expected = Proof::expected_part(&four, 0, 0..change);
+    expected.merge(&Proof::expected_part(&two, 0, change..two.end(0, change)));
+    assert_eq!((change, two.end(0, change), expected.count()), (40, 100, 100));
+    assert_eq!(expected, Proof::expected_part(&four, 0, 0..100));
 }
 
 #[test]
 fn the_error_says_how_many_samples_are_wrong() {
     let mut expected = Proof::default();
-    internal::proof::add_all(&mut expected, 0, &[1, 2, 3]);
+    expected.add_all(0, &[1, 2, 3]);
     let message = |ids: &[u64]| {
         let mut proof = Proof::default();
-        internal::proof::add_all(&mut proof, 0, ids);
+        proof.add_all(0, ids);
         let error = proof.check(&expected).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Data);
         error.message().to_owned()
@@ -121,10 +116,10 @@ fn the_error_says_how_many_samples_are_wrong() {
 #[test]
 fn an_exchange_between_epochs_is_detected() {
     let (mut right, mut wrong) = (Proof::default(), Proof::default());
-    internal::proof::add_all(&mut right, 0, &[1, 2, 3]);
-    internal::proof::add_all(&mut right, 1, &[4, 5, 6]);
-    internal::proof::add_all(&mut wrong, 0, &[1, 2, 6]);
-    internal::proof::add_all(&mut wrong, 1, &[4, 5, 3]);
+    right.add_all(0, &[1, 2, 3]);
+    right.add_all(1, &[4, 5, 6]);
+    wrong.add_all(0, &[1, 2, 6]);
+    wrong.add_all(1, &[4, 5, 3]);
     assert!(wrong.check(&right).is_err());
 }
 
@@ -142,7 +137,7 @@ proptest! {
         let (at, by) = (at.index(ids.len()), by.index(ids.len()));
         let proof_of = |ids: &[u64]| {
             let mut proof = Proof::default();
-            internal::proof::add_all(&mut proof, epoch, ids);
+            proof.add_all(epoch, ids);
             proof
         };
         let right = proof_of(&ids);
@@ -168,7 +163,7 @@ proptest! {
 #[test]
 fn proofs_survive_json() {
     let mut proof = Proof::default();
-    internal::proof::add_all(&mut proof, u64::MAX, &[u64::MAX, 0, 1]);
+    proof.add_all(u64::MAX, &[u64::MAX, 0, 1]);
     let text = serde_json::to_string(&proof).unwrap();
     assert_eq!(serde_json::from_str::<Proof>(&text).unwrap(), proof);
     assert_eq!(serde_json::to_string(&Proof::default()).unwrap(), r#"{"count":0,"sum":"0x0"}"#);

@@ -2,15 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use feedline_core::internal;
 use feedline_core::sampler::{MAX_LEN, custom::NO_SAMPLE};
 use feedline_core::{ErrorKind, Sampler};
 use proptest::prelude::*;
 
 fn epoch(sampler: &Sampler, len: u64, seed: u64, epoch: u64) -> Vec<u64> {
-    internal::sampler::check(sampler, len).unwrap();
-    let mut ids = vec![0; internal::sampler::len(sampler, len) as usize];
-    internal::sampler::fill(sampler, len, seed, epoch, 0, &mut ids);
+    sampler.check(len).unwrap();
+    let mut ids = vec![0; sampler.len(len) as usize];
+    sampler.fill(len, seed, epoch, 0, &mut ids);
     ids
 }
 
@@ -53,9 +52,9 @@ proptest! {
             let start = from.index(whole.len());
             let end = start + run.index(whole.len() - start + 1);
             let mut piece = vec![0; end - start];
-            internal::sampler::fill(&sampler, len, seed, number, start as u64, &mut piece);
+            sampler.fill(len, seed, number, start as u64, &mut piece);
             prop_assert_eq!(&piece, &whole[start..end], "{:?}", sampler);
-            prop_assert_eq!(internal::sampler::id(&sampler, len, seed, number, start as u64), whole[start]);
+            prop_assert_eq!(sampler.id(len, seed, number, start as u64), whole[start]);
             prop_assert!(whole.iter().all(|&id| id < len));
         }
     }
@@ -70,7 +69,7 @@ proptest! {
         let block_shuffle = Sampler::block(block, window).unwrap();
         let bucketed = Sampler::bucketed(&labels(len), block, window).unwrap();
         for sampler in [Sampler::Sequential, Sampler::Shuffle, block_shuffle, bucketed] {
-            prop_assert!(internal::sampler::is_permutation(&sampler));
+            prop_assert!(sampler.is_permutation());
             let ids = sorted(epoch(&sampler, len, seed, 3));
             prop_assert_eq!(ids, (0..len).collect::<Vec<_>>(), "{:?}", sampler);
         }
@@ -142,10 +141,10 @@ fn many_blocks_in_one_call_are_those_of_single_positions() {
     for (len, block, window) in [(10_007, 100, 250), (1000, 3, 1), (777, 2, 1000)] {
         let sampler = Sampler::block(block, window).unwrap();
         let mut ids = vec![0; len as usize];
-        internal::sampler::fill(&sampler, len, 7, 1, 0, &mut ids);
+        sampler.fill(len, 7, 1, 0, &mut ids);
         for (position, &id) in (0..).zip(&ids) {
             let mut one = [0];
-            internal::sampler::fill(&sampler, len, 7, 1, position, &mut one);
+            sampler.fill(len, 7, 1, position, &mut one);
             assert_eq!(one, [id], "position {position} of {len} in blocks of {block}");
         }
     }
@@ -227,7 +226,7 @@ fn draws_without_replacement_do_not_repeat_and_follow_the_weights() {
 fn balanced_rounds_contain_each_class_and_passes_each_member() {
     let labels = [0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 2];
     let sampler = Sampler::balanced(&labels, 3).unwrap();
-    assert_eq!(internal::sampler::len(&sampler, 11), 21, "three classes, the largest has 7");
+    assert_eq!(sampler.len(11), 21, "three classes, the largest has 7");
     let ids = epoch(&sampler, 11, 7, 0);
     for round in ids.chunks(3) {
         let classes: BTreeSet<u32> = round.iter().map(|&id| labels[id as usize]).collect();
@@ -272,42 +271,31 @@ fn invalid_arguments_are_rejected_with_the_index() {
         (Sampler::weighted_without_replacement(&[f64::NAN]).map(drop), "weight 0 is NaN"),
         (Sampler::weighted_without_replacement(&[1.0, f64::NEG_INFINITY]).map(drop), "weight 1 is -inf"),
         (Sampler::weighted_without_replacement(&[0.0]).map(drop), "all 1 weights are zero"),
+        (Sampler::weighted(&[1.0, 1.0]).and_then(|sampler| sampler.check(3)), "2 weights for 3 samples"),
         (
-            Sampler::weighted(&[1.0, 1.0]).and_then(|sampler| internal::sampler::check(&sampler, 3)),
-            "2 weights for 3 samples",
-        ),
-        (
-            Sampler::weighted_without_replacement(&[1.0, 1.0])
-                .and_then(|sampler| internal::sampler::check(&sampler, 1)),
+            Sampler::weighted_without_replacement(&[1.0, 1.0]).and_then(|sampler| sampler.check(1)),
             "2 weights for 1 samples",
         ),
         (Sampler::bucketed(&[1, 1], 0, 1).map(drop), "the batch size is 0"),
         (Sampler::bucketed(&[1, 1], 1, 0).map(drop), "the number of batches per bucket is 0"),
-        (
-            Sampler::bucketed(&[1, 1], 1, 1).and_then(|sampler| internal::sampler::check(&sampler, 3)),
-            "2 lengths for 3 samples",
-        ),
-        (
-            Sampler::balanced(&[0, 1], 2).and_then(|sampler| internal::sampler::check(&sampler, 3)),
-            "2 labels for 3 samples",
-        ),
+        (Sampler::bucketed(&[1, 1], 1, 1).and_then(|sampler| sampler.check(3)), "2 lengths for 3 samples"),
+        (Sampler::balanced(&[0, 1], 2).and_then(|sampler| sampler.check(3)), "2 labels for 3 samples"),
         (Sampler::balanced(&[0, 1, 3], 3).map(drop), "label 2 is 3: with 3 classes, labels are below 3"),
         (Sampler::balanced(&[0, 2, 2], 3).map(drop), "class 1 has no samples"),
         (Sampler::balanced(&[0, 0], u32::MAX).map(drop), "some class has no samples"),
         (Sampler::balanced(&[], 0).map(drop), "0 classes"),
         (Sampler::subset(vec![], Sampler::Shuffle).map(drop), "lists no ids"),
         (
-            Sampler::subset(vec![1, 99, 100], Sampler::Shuffle)
-                .and_then(|sampler| internal::sampler::check(&sampler, 100)),
+            Sampler::subset(vec![1, 99, 100], Sampler::Shuffle).and_then(|sampler| sampler.check(100)),
             "id 2 of the subset is 100",
         ),
         (
             Sampler::subset(vec![1, 2], Sampler::weighted(&[1.0]).unwrap())
-                .and_then(|sampler| internal::sampler::check(&sampler, 100)),
+                .and_then(|sampler| sampler.check(100)),
             "1 weights for 2 samples",
         ),
-        (internal::sampler::check(&Sampler::Shuffle, 0), "the data set is empty"),
-        (internal::sampler::check(&Sampler::Shuffle, MAX_LEN + 1), "the maximum is 2^63"),
+        (Sampler::Shuffle.check(0), "the data set is empty"),
+        (Sampler::Shuffle.check(MAX_LEN + 1), "the maximum is 2^63"),
         (Sampler::Shuffle.draws(5).map(drop), "draws are for weighted and balanced"),
         (Sampler::weighted(&[1.0]).unwrap().draws(0).map(drop), "0 draws per epoch"),
         (
@@ -336,13 +324,9 @@ fn digests_distinguish_samplers() {
         Sampler::subset(vec![2, 1], Sampler::Shuffle).unwrap(),
         Sampler::subset(vec![2, 1], Sampler::Sequential).unwrap(),
     ]);
-    let digests: BTreeSet<u64> =
-        samplers.iter().map(|sampler| internal::sampler::digest(sampler, 10)).collect();
+    let digests: BTreeSet<u64> = samplers.iter().map(|sampler| sampler.digest(10)).collect();
     assert_eq!(digests.len(), samplers.len());
-    assert_ne!(
-        internal::sampler::digest(&Sampler::Shuffle, 10),
-        internal::sampler::digest(&Sampler::Shuffle, 11)
-    );
+    assert_ne!(Sampler::Shuffle.digest(10), Sampler::Shuffle.digest(11));
 }
 
 #[test]
@@ -358,16 +342,13 @@ fn an_epoch_has_the_sampler_of_its_span() {
         };
         assert_eq!(epoch(&sampler, 4, 9, number), epoch(&of, 4, 9, number), "epoch {number}");
     }
-    assert!(internal::sampler::repeats(&sampler) && !internal::sampler::is_permutation(&sampler));
+    assert!(sampler.repeats() && !sampler.is_permutation());
     let spans = |at| Sampler::by_epoch([(0, Sampler::Sequential), (at, Sampler::Shuffle)]).unwrap();
-    assert!(
-        internal::sampler::is_permutation(&spans(1))
-            && internal::sampler::digest(&spans(1), 4) != internal::sampler::digest(&spans(2), 4)
-    );
+    assert!(spans(1).is_permutation() && spans(1).digest(4) != spans(2).digest(4));
     assert_eq!(format!("{:?}", spans(2)), "ByEpoch(Sequential from epoch 0, Shuffle from epoch 2)");
     let bucketed = Sampler::bucketed(&[1, 2, 3, 4], 2, 1).unwrap();
     let bucketed = Sampler::by_epoch([(0, Sampler::Shuffle), (1, bucketed)]).unwrap();
-    assert_eq!(internal::sampler::bucketed_batch(&bucketed), Some(2));
+    assert_eq!(bucketed.bucketed_batch(), Some(2));
     for (spans, why) in [
         (vec![], "the first sampler of by_epoch is not for epoch 0"),
         (vec![(1, Sampler::Shuffle)], "the first sampler of by_epoch is not for epoch 0"),
@@ -380,15 +361,12 @@ fn an_epoch_has_the_sampler_of_its_span() {
         assert!(error.kind() == ErrorKind::Config && error.to_string().contains(why), "{error}");
     }
     let uneven = Sampler::by_epoch([(0, easy().draws(3).unwrap()), (4, Sampler::Shuffle)]).unwrap();
-    let error = internal::sampler::check(&uneven, 4).unwrap_err().to_string();
+    let error = uneven.check(4).unwrap_err().to_string();
     assert!(
         error
             .contains("from epoch 4 has 4 samples per epoch, and that from epoch 0 has 3: set both by draws")
     );
-    assert!(
-        internal::sampler::check(&spans(1), 0).is_err() && internal::sampler::check(&sampler, 5).is_err(),
-        "each is checked"
-    );
+    assert!(spans(1).check(0).is_err() && sampler.check(5).is_err(), "each is checked");
 }
 
 #[test]
@@ -397,14 +375,13 @@ fn a_custom_sampler_has_the_order_of_its_function_and_the_digest_of_its_name() {
     let sampler = reversed("reversed", 8);
     assert_eq!(epoch(&sampler, 10, 1, 0), [9, 8, 7, 6, 5, 4, 3, 2]);
     let mut part = [0; 2];
-    internal::sampler::fill(&sampler, 10, 1, 0, 3, &mut part);
+    sampler.fill(10, 1, 0, 3, &mut part);
     assert_eq!(part, [6, 5]);
-    assert!(internal::sampler::repeats(&sampler) && !internal::sampler::is_permutation(&sampler));
+    assert!(sampler.repeats() && !sampler.is_permutation());
     assert_eq!(format!("{sampler:?}"), "Custom(\"reversed\", 8 samples per epoch)");
-    let digests = [sampler, reversed("Reversed", 8), reversed("reversed", 7)]
-        .map(|one| internal::sampler::digest(&one, 10));
+    let digests = [sampler, reversed("Reversed", 8), reversed("reversed", 7)].map(|one| one.digest(10));
     assert_eq!(BTreeSet::from(digests).len(), 3);
-    assert_eq!(digests[0], internal::sampler::digest(&reversed("reversed", 8), 10));
+    assert_eq!(digests[0], reversed("reversed", 8).digest(10));
     for (name, draws) in [("", 1), ("none", 0), ("many", MAX_LEN + 1)] {
         assert_eq!(Sampler::custom(name, draws, |_, at| at).unwrap_err().kind(), ErrorKind::Config);
     }

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use feedline_backend::{Address, Gather, GatherField};
-use feedline_core::internal;
 use feedline_core::{DType, Dataset, Error, ErrorKind, Layout, Result, StableDataset, StridedColumn};
 
 use crate::Device;
@@ -62,17 +61,17 @@ impl StridedColumns {
         let mut fields = Vec::new();
         for index in 0..dataset.spec().fields().len() {
             let column = column(dataset, index)?;
-            let bytes: *const [u8] = internal::column::bytes(&column);
+            let bytes: *const [u8] = column.bytes();
             let block = blocks.iter().position(|&block| std::ptr::eq(block, bytes)).unwrap_or_else(|| {
                 blocks.push(bytes);
                 blocks.len() - 1
             });
             fields.push(Field {
                 block,
-                first: internal::column::first(&column),
-                stride: internal::column::stride(&column),
-                rows: internal::column::rows(&column),
-                row_bytes: internal::column::row_bytes(&column),
+                first: column.first(),
+                stride: column.stride(),
+                rows: column.rows(),
+                row_bytes: column.row_bytes(),
             });
         }
         let layout = Layout::new(dataset.spec(), capacity)?;
@@ -340,20 +339,18 @@ fn column(dataset: &StableDataset, index: usize) -> Result<StridedColumn<'_>> {
         return Err(refuse("varies in length: only rows of one size can be read in place".to_owned()));
     }
     let column = dataset.column(index).ok_or_else(|| refuse("has no column".to_owned()))?;
-    if internal::column::row_bytes(&column) != field.row_bytes()
-        || (internal::column::rows(&column) as u64) < len
-    {
+    if column.row_bytes() != field.row_bytes() || (column.rows() as u64) < len {
         return Err(refuse(format!(
             "has a column of {} rows of {} bytes, the set has {len} rows of {}",
-            internal::column::rows(&column),
-            internal::column::row_bytes(&column),
+            column.rows(),
+            column.row_bytes(),
             field.row_bytes()
         )));
     }
     // The device reads the rows directly, so no worker can check them.
-    let row_of = |id| internal::column::row(&column, id).unwrap_or_default();
+    let row_of = |id| column.row(id).unwrap_or_default();
     if field.dtype() == DType::Bool
-        && let Some(id) = (0..len).find(|&id| !internal::dtype::accepts(DType::Bool, row_of(id)))
+        && let Some(id) = (0..len).find(|&id| !DType::Bool.accepts(row_of(id)))
     {
         return Err(refuse(format!("is bool, and sample {id} has a byte that is neither 0 nor 1")));
     }

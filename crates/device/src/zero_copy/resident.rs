@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use feedline_backend::{Address, Priority, fits_launch};
-use feedline_core::internal::{self, on_threads};
 use feedline_core::layout::ALIGN;
-use feedline_core::{Context, Dataset, Error, ErrorKind, Layout, Result, Spec, StableDataset, catch_panic};
+use feedline_core::{
+    Context, Dataset, Error, ErrorKind, Layout, Result, Spec, StableDataset, catch_panic, on_threads,
+};
 use feedline_slots::Ring;
 
 use crate::device_core::Core;
@@ -254,22 +255,21 @@ impl<'a> Load<'a> {
     }
 
     fn read(&self, ids: &[u64], slab: &mut [u8], context: &mut Context) -> Result<()> {
-        let mut rows = internal::rows::new(&self.layout, slab, ids.len());
-        internal::rows::poison(&mut rows);
+        let mut rows = feedline_core::Rows::new(&self.layout, slab, ids.len());
+        rows.poison();
         let read = catch_panic("the data set panicked", || {
-            internal::rows::read_by(&mut rows, |rows| self.dataset.read_many(ids, rows, context))
+            rows.read_by(|rows| self.dataset.read_many(ids, rows, context))
         });
         let at = |error: Error, index: usize| {
             let Some(&id) = ids.get(index) else { return error };
             let path = catch_panic("the path of a sample", || self.dataset.path(id)).ok().flatten();
             path.map_or(error.clone(), |path| error.at_path(path)).at_sample(id)
         };
-        let read = read
-            .map_err(|error| at(error, internal::context::current(context).map_or(0, |(index, _)| index)))?;
+        let read = read.map_err(|error| at(error, context.current().map_or(0, |(index, _)| index)))?;
         read.map_err(|(index, error)| {
             at(Error::new(ErrorKind::Sample, "cannot read a sample").with_source(error), index)
         })?;
-        if internal::context::varies(context) {
+        if context.varies() {
             let why = "its samples differ between epochs, because its read uses random numbers or the epoch";
             return Err(Error::new(ErrorKind::Config, why));
         }

@@ -17,9 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use feedline_backend::{Span, StreamId, Task, TypedSpan};
 use feedline_core::{DType, Element, Result, World};
-use feedline_device::{
-    BackendKind, Buffer, Event, Input, Output, Priority, Stream, View, ViewMut, internal, submit,
-};
+use feedline_device::{BackendKind, Buffer, Event, Input, Output, Priority, Stream, View, ViewMut, submit};
 
 use crate::{Group, config};
 use host::Hosts;
@@ -271,7 +269,7 @@ impl<'v> Overlap<'_, 'v> {
                 #[cfg(feature = "nccl")]
                 Transport::Gpus(communicator) => {
                     // A recorded step uses the communicator as long as its graph lives.
-                    internal::keep_with_graph(&inner.compute, || inner.clone());
+                    inner.compute.keep_with_graph(|| inner.clone());
                     communicator.call(&inner.stream, call, inputs, outputs)
                 }
                 Transport::Alone => inner.on_hosts(name, call, None, inputs, outputs),
@@ -299,7 +297,7 @@ impl<'v> Overlap<'_, 'v> {
 impl Drop for Overlap<'_, '_> {
     fn drop(&mut self) {
         if let Err(error) = self.join() {
-            internal::report(&self.inner.compute.device(), error);
+            self.inner.compute.device().report(error);
         }
     }
 }
@@ -312,7 +310,7 @@ impl Drop for Inner {
             && !communicator.has_failed()
             && let Err(error) = self.stream.synchronize()
         {
-            internal::report(&self.compute.device(), error);
+            self.compute.device().report(error);
         }
     }
 }

@@ -5,7 +5,7 @@ use feedline_device::Device;
 
 use super::LoaderBuilder;
 use crate::Loader;
-use crate::decode::{WorkerPool, Workers, worker_count};
+use crate::decode::{WorkerPool, Workers};
 use crate::numa::{Node, node_of};
 
 impl<T: ?Sized> LoaderBuilder<T> {
@@ -47,7 +47,7 @@ impl<T: ?Sized> LoaderBuilder<T> {
         if devices.is_empty() {
             return Err(refuse("there are no devices: give build_each one or more"));
         }
-        worker_count(self.options.workers)?;
+        self.options.workers.threads()?;
         let too_many = || refuse("the world is too large: it has 2^32 devices or more");
         let count = u32::try_from(devices.len()).map_err(|_| too_many())?;
         let size = self.options.world.size().checked_mul(count).ok_or_else(too_many)?;

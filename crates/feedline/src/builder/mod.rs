@@ -15,7 +15,6 @@ use crate::trace::Trace;
 
 pub(crate) use self::options::LoaderOptions;
 use self::options::Order;
-pub use self::record::{replaying, sample_path};
 
 mod devices;
 mod options;
@@ -350,27 +349,32 @@ impl<T: ?Sized> LoaderBuilder<T> {
     }
 }
 
-/// Declares that samples are read under one lock, so that the report names it as the limit.
-pub fn under_one_lock<T: ?Sized>(mut builder: LoaderBuilder<T>) -> LoaderBuilder<T> {
-    builder.options.is_under_one_lock = true;
-    builder
-}
+/// # For loaders
+///
+/// What the Python package, the bridges and the readers of records call. It may change in any release.
+impl<T: ?Sized> LoaderBuilder<T> {
+    /// Declares that samples are read under one lock, so that the report names it as the limit.
+    pub fn under_one_lock(mut self) -> Self {
+        self.options.is_under_one_lock = true;
+        self
+    }
 
-/// Declares that the lanes decode on the CPU too, so that the report does not advise it.
-pub fn lanes_use_cpu<T: ?Sized>(mut builder: LoaderBuilder<T>) -> LoaderBuilder<T> {
-    builder.options.lanes_use_cpu = true;
-    builder
-}
+    /// Declares that `threads` decode threads ask one worker process, so that the report counts processes.
+    pub fn threads_per_worker(mut self, threads: usize) -> Self {
+        self.options.threads_per_worker = threads.max(1);
+        self
+    }
 
-/// Declares that `threads` decode threads ask one worker process, so that the report counts processes.
-pub fn threads_per_worker<T: ?Sized>(mut builder: LoaderBuilder<T>, threads: usize) -> LoaderBuilder<T> {
-    builder.options.threads_per_worker = threads.max(1);
-    builder
-}
+    /// This builder as one of either kind of data: only the shared options can be set.
+    pub fn either(self) -> LoaderBuilder<()> {
+        LoaderBuilder { options: self.options, data: PhantomData }
+    }
 
-/// This builder as one of either kind of data: only the shared options can be set.
-pub fn either<T: ?Sized>(builder: LoaderBuilder<T>) -> LoaderBuilder<()> {
-    LoaderBuilder { options: builder.options, data: PhantomData }
+    /// Declares that the lanes decode on the CPU too, so that the report does not advise it.
+    pub fn lanes_use_cpu(mut self) -> Self {
+        self.options.lanes_use_cpu = true;
+        self
+    }
 }
 
 impl<T: ?Sized> Clone for LoaderBuilder<T> {

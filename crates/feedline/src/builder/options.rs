@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use feedline_core::internal::{self, named};
+use feedline_core::compose::check_nesting;
 use feedline_core::{
-    BadSamples, BatchSampler, Dataset, Error, ErrorKind, LastBatch, Layout, Result, Sampler, World,
+    BadSamples, BatchSampler, Dataset, Error, ErrorKind, LastBatch, Layout, Result, Sampler, World, named,
 };
 use feedline_device::Device;
 use feedline_device::slot::MAX_SLOTS;
@@ -14,7 +14,7 @@ use feedline_device::slot::MAX_SLOTS;
 use super::plan::RaggedForm;
 use super::record::Recording;
 use crate::decode::filler::BatchFiller;
-use crate::decode::{Input, MapBatch, WorkerPool, Workers, worker_count};
+use crate::decode::{Input, MapBatch, WorkerPool, Workers};
 use crate::device_map::DeviceMap;
 use crate::trace::Trace;
 use crate::transfer_mode::against_zero_copy;
@@ -134,16 +134,16 @@ impl LoaderOptions {
             let why = format!("{depth} is {slots}: it must be below {MAX_SLOTS}; a few slots are enough");
             return Err(Error::new(ErrorKind::Config, why));
         }
-        worker_count(self.workers)?;
+        self.workers.threads()?;
         let spec = self.spec()?;
         let layout = Layout::new(&spec, self.batch_size)?;
         let mapped = self.device_map.as_ref().map(|map| map.layout(&spec, self.batch_size)).transpose()?;
-        internal::bad_samples::check_policy(self.bad_samples)?;
+        self.bad_samples.check()?;
         let sampler = self.sampler()?;
         self.check_buckets(&sampler)?;
         let batch_sampler = match &self.input {
             Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => {
-                internal::check_nesting("a loader", dataset.nesting())?;
+                check_nesting("a loader", dataset.nesting())?;
                 self.batch_sampler(dataset.len(), sampler)?
             }
             Input::Source(source) => self.shard_plan(source.shards(), sampler)?,
@@ -189,7 +189,7 @@ impl LoaderOptions {
     /// padding.
     fn check_buckets(&self, sampler: &Sampler) -> Result<()> {
         let (batch, ranks) = (self.batch_size as u64, u64::from(self.world.size()));
-        let Some(bucketed) = internal::sampler::bucketed_batch(sampler) else { return Ok(()) };
+        let Some(bucketed) = sampler.bucketed_batch() else { return Ok(()) };
         let step = batch.saturating_mul(ranks);
         if batch == 0 || [batch, step].contains(&bucketed) || matches!(self.input, Input::Source(_)) {
             return Ok(());

@@ -1,16 +1,14 @@
 //! Derives batches, slots and pool from the options of a builder.
 
-use feedline_core::internal::source::RecordOrder;
-use feedline_core::internal::{self, named};
 use feedline_core::{
-    BatchSampler, BatchSamplerOptions, Error, ErrorKind, Fingerprint, LastBatch, Layout, Pad, Result,
-    Sampler, Spec,
+    BatchSampler, BatchSamplerOptions, Error, ErrorKind, Fingerprint, LastBatch, Layout, Pad, RecordOrder,
+    Result, Sampler, Spec, named,
 };
 
 use super::options::refuse;
 use super::{LoaderBuilder, LoaderOptions};
 use crate::decode::filler::DataDescription;
-use crate::decode::{CACHED, Input, MAX_WORKERS, WorkerPool, Workers, worker_count};
+use crate::decode::{CACHED, Input, MAX_WORKERS, WorkerPool, Workers};
 use crate::transfer_mode::ChosenMode;
 
 /// Bytes of all device slots together, for batches so small that many slots fit.
@@ -74,7 +72,7 @@ impl LoaderOptions {
     /// million per second each: one is enough if rows cross the bus.
     pub(crate) fn start_pool(&self, mode: &ChosenMode) -> Result<WorkerPool> {
         let workers = match mode {
-            ChosenMode::Resident => Workers::Count(worker_count(self.workers)?.min(RESIDENT_WORKERS)),
+            ChosenMode::Resident => Workers::Count(self.workers.threads()?.min(RESIDENT_WORKERS)),
             ChosenMode::ZeroCopy => Workers::Count(1),
             _ => self.workers,
         };
@@ -93,8 +91,8 @@ impl LoaderOptions {
     pub(super) fn spec(&self) -> Result<Spec> {
         let spec = self.input.spec().clone();
         self.forms.iter().try_fold(spec, |spec, (field, form)| match *form {
-            RaggedForm::Pad(pad) => internal::spec::padded(spec, field, pad),
-            RaggedForm::MaxPerBatch(items) => internal::spec::max_per_batch(spec, field, items),
+            RaggedForm::Pad(pad) => spec.padded(field, pad),
+            RaggedForm::MaxPerBatch(items) => spec.max_per_batch(field, items),
         })
     }
 
@@ -102,7 +100,7 @@ impl LoaderOptions {
         let mut batch_sampler =
             BatchSampler::new(self.plan_options(len, sampler, self.batch_size, self.last_batch))?;
         for (epoch, steps) in &self.skips {
-            internal::batch_sampler::skip(&mut batch_sampler, *epoch, steps.clone())?;
+            batch_sampler.skip(*epoch, steps.clone())?;
         }
         Ok(batch_sampler)
     }
@@ -136,9 +134,9 @@ impl LoaderOptions {
         let batch_sampler = BatchSampler::new(self.plan_options(shards, sampler, 1, LastBatch::Keep))?;
         let records =
             RecordOrder { split: self.splits_shards, buffer_bytes: self.shuffle_buffer.unwrap_or(0) };
-        let batch_sampler = internal::batch_sampler::with_records(batch_sampler, records);
-        internal::source::check(&batch_sampler)?;
-        let (shards, ranks) = (internal::batch_sampler::positions(&batch_sampler), self.world.size());
+        let batch_sampler = batch_sampler.with_records(records);
+        batch_sampler.check_source()?;
+        let (shards, ranks) = (batch_sampler.positions(), self.world.size());
         if shards < u64::from(ranks) && !self.splits_shards {
             let what = if shards == 1 { "1 shard" } else { &format!("{shards} shards") };
             return refuse(format!(
@@ -194,7 +192,7 @@ impl LoaderOptions {
 
     /// The number of decode threads. 1 for invalid options, which are refused later.
     fn workers_or_one(&self) -> usize {
-        self.pool.as_ref().map_or_else(|| worker_count(self.workers).unwrap_or(1), WorkerPool::workers)
+        self.pool.as_ref().map_or_else(|| self.workers.threads().unwrap_or(1), WorkerPool::workers)
     }
 
     /// Host slots: one more than on the device, so that decoding continues while every device slot is taken.

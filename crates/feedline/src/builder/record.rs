@@ -3,9 +3,8 @@
 use std::ops::Range;
 use std::path::Path;
 
-use feedline_core::internal::source::RecordOrder;
 use feedline_core::source::place;
-use feedline_core::{BadSamples, BatchSampler, Dataset, Layout, Result};
+use feedline_core::{BadSamples, BatchSampler, Dataset, Layout, RecordOrder, Result};
 
 use super::{LoaderBuilder, LoaderOptions};
 use crate::TransferMode;
@@ -61,28 +60,29 @@ impl<T: ?Sized> LoaderBuilder<T> {
     }
 }
 
-/// The file of sample `id`, if known.
-pub fn sample_path<T: ?Sized>(builder: &LoaderBuilder<T>, id: u64) -> Option<&Path> {
-    match &builder.options.input {
-        Input::Dataset(set) | Input::ZeroCopy(set, _) => set.path(id),
-        Input::Source(source) => source.path(place(id).0),
+/// # For loaders
+///
+/// What the crate feedline-record calls. It may change in any release.
+impl<T: ?Sized> LoaderBuilder<T> {
+    /// The file of sample `id`, if known.
+    pub fn sample_path(&self, id: u64) -> Option<&Path> {
+        match &self.options.input {
+            Input::Dataset(set) | Input::ZeroCopy(set, _) => set.path(id),
+            Input::Source(source) => source.path(place(id).0),
+        }
     }
-}
 
-/// Makes the batches of a recorded run again: `records` is the order of a source's records, and `skips` are
-/// the steps that were skipped, by epoch. Batches are staged, without a device map. The rows of every batch
-/// are hashed, and nothing is recorded.
-pub fn replaying<T: ?Sized>(
-    mut builder: LoaderBuilder<T>,
-    records: RecordOrder,
-    skips: Vec<(u64, Range<u64>)>,
-) -> LoaderBuilder<T> {
-    let options = &mut builder.options;
-    options.splits_shards = records.split;
-    options.shuffle_buffer = Some(records.buffer_bytes).filter(|&bytes| bytes > 0);
-    options.skips = skips;
-    options.transfer_mode = TransferMode::Staged;
-    options.device_map = None;
-    options.recording.hashes = true;
-    builder
+    /// Makes the batches of a recorded run again: `records` is the order of a source's records, and `skips`
+    /// are the steps that were skipped, by epoch. Batches are staged, without a device map. The rows of every
+    /// batch are hashed, and nothing is recorded.
+    pub fn replaying(mut self, records: RecordOrder, skips: Vec<(u64, Range<u64>)>) -> Self {
+        let options = &mut self.options;
+        options.splits_shards = records.split;
+        options.shuffle_buffer = Some(records.buffer_bytes).filter(|&bytes| bytes > 0);
+        options.skips = skips;
+        options.transfer_mode = TransferMode::Staged;
+        options.device_map = None;
+        options.recording.hashes = true;
+        self
+    }
 }

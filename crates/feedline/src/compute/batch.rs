@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use feedline_core::internal;
 use feedline_core::ragged::Form;
 use feedline_core::{BatchInfo, Element, Error, ErrorKind, Extent, Layout, Result, Spec, Stage};
 use feedline_device::slot::{Loaded, Reader};
@@ -32,7 +31,7 @@ impl Batch {
     #[track_caller]
     pub fn wait_on(self, stream: &Stream) -> Result<Ready> {
         let step = self.step();
-        let place = |error: Error| internal::error::at(error, Stage::Compute, step);
+        let place = |error: Error| error.at_stage(Stage::Compute).at_batch(step);
         let reader = self.loaded.wait_on(stream).map_err(place)?;
         Ok(Ready::new(reader, self.layout))
     }
@@ -44,13 +43,18 @@ impl Batch {
     }
 }
 
-/// The description of the batch.
-/// Whether the copy of `batch` has finished; never blocks.
+/// # For loaders
 ///
-/// # Errors
-/// A device failure.
-pub fn is_copied(batch: &Batch) -> Result<bool> {
-    batch.loaded.is_copied()
+/// What tests call. It may change in any release.
+impl Batch {
+    /// The description of the batch.
+    /// Whether the copy of `batch` has finished; never blocks.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn is_copied(&self) -> Result<bool> {
+        self.loaded.is_copied()
+    }
 }
 
 impl std::ops::Deref for Batch {
@@ -239,7 +243,7 @@ impl Ready {
             return refuse(format!("is {}, not {}", field.dtype(), T::DTYPE));
         }
         let extent = self.extents.get(place).copied().unwrap_or_default();
-        let elements = extent.items * internal::spec::item_bytes(field) / size_of::<T>();
+        let elements = extent.items * field.item_bytes() / size_of::<T>();
         let values = self.reader.view(self.layout.values(index).start, elements)?;
         Ok((values, index, extent, ragged.form()))
     }

@@ -78,18 +78,23 @@ impl Ready {
     }
 }
 
-/// The elements of a view of `batch`, read in place. For the host device. Blocks until the batch has arrived,
-/// not for other work on its stream: a batch can only be read.
+/// # For loaders
 ///
-/// # Errors
-/// `Config` on a device with memory of its own, and for a view of another batch; a device failure.
-pub fn read_in_place<'a, T: Element>(batch: &'a Ready, view: &View<'_, T>) -> Result<&'a [T]> {
-    let bytes = batch.reader.host_bytes()?;
-    // On the host an address is a pointer.
-    let first = view.address().0.checked_sub(bytes.as_ptr().addr() as u64);
-    let part = first.and_then(|first| bytes.get(first as usize..)?.get(..view.len() * size_of::<T>()));
-    part.and_then(|part| bytemuck::try_cast_slice(part).ok())
-        .ok_or_else(|| Error::new(ErrorKind::Config, "the view is one of another batch"))
+/// What the bridges call. It may change in any release.
+impl Ready {
+    /// The elements of a view of `batch`, read in place. For the host device. Blocks until the batch has
+    /// arrived, not for other work on its stream: a batch can only be read.
+    ///
+    /// # Errors
+    /// `Config` on a device with memory of its own, and for a view of another batch; a device failure.
+    pub fn read_in_place<T: Element>(&self, view: &View<'_, T>) -> Result<&[T]> {
+        let bytes = self.reader.host_bytes()?;
+        // On the host an address is a pointer.
+        let first = view.address().0.checked_sub(bytes.as_ptr().addr() as u64);
+        let part = first.and_then(|first| bytes.get(first as usize..)?.get(..view.len() * size_of::<T>()));
+        part.and_then(|part| bytemuck::try_cast_slice(part).ok())
+            .ok_or_else(|| Error::new(ErrorKind::Config, "the view is one of another batch"))
+    }
 }
 
 /// A batch on the host: its fields are slices. Dropping it releases its slot.
@@ -121,7 +126,7 @@ impl HostBatch {
     /// # Errors
     /// As [`field`](Self::field), for an index that the spec does not have.
     pub fn field_at<T: Element>(&self, index: usize) -> Result<&[T]> {
-        read_in_place(&self.ready, &self.ready.field_at(index)?)
+        self.ready.read_in_place(&self.ready.field_at(index)?)
     }
 
     /// The ragged field `name`: the items of all rows, and `rows + 1` offsets; see [`Ready::ragged`].
@@ -130,7 +135,7 @@ impl HostBatch {
     /// As [`Ready::ragged`].
     pub fn ragged<T: Element>(&self, name: &str) -> Result<(&[T], &[u32])> {
         let ragged = self.ready.ragged::<T>(name)?;
-        Ok((read_in_place(&self.ready, &ragged.values)?, read_in_place(&self.ready, &ragged.offsets)?))
+        Ok((self.ready.read_in_place(&ragged.values)?, self.ready.read_in_place(&ragged.offsets)?))
     }
 
     /// Items of the longest row of the ragged field `name`, or the largest summand of running sums; see
@@ -148,7 +153,7 @@ impl HostBatch {
     /// As [`Ready::padded`].
     pub fn padded<T: Element>(&self, name: &str) -> Result<(&[T], &[u32])> {
         let padded = self.ready.padded::<T>(name)?;
-        Ok((read_in_place(&self.ready, &padded.values)?, read_in_place(&self.ready, &padded.lengths)?))
+        Ok((self.ready.read_in_place(&padded.values)?, self.ready.read_in_place(&padded.lengths)?))
     }
 
     /// The fields of a sample.

@@ -12,6 +12,6 @@ mod replay;
 #[cfg(test)]
 mod tests;
 
-pub use batch::{Batch, PaddedView, RaggedView, Ready, is_copied};
-pub use host::{HostBatch, read_in_place};
+pub use batch::{Batch, PaddedView, RaggedView, Ready};
+pub use host::HostBatch;
 pub use replay::Replay;

@@ -1,7 +1,6 @@
 //! A training step as one launch: recorded once per device slot, whose address is fixed, and replayed.
 
 use feedline_core::{Error, ErrorKind, Result};
-use feedline_device::internal::records_graphs;
 use feedline_device::{Address, Graph, Stream};
 
 use crate::Ready;
@@ -73,7 +72,7 @@ impl Replay {
         if is_new {
             self.seen.push(rows);
         }
-        if is_new || !records_graphs(&self.stream) || self.recordings.len() == MAX_RECORDINGS {
+        if is_new || !self.stream.records_graphs() || self.recordings.len() == MAX_RECORDINGS {
             return step();
         }
         let mut graph = feedline_device::record_graph(&self.stream, Some(&batch.reader), step)?;

@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use feedline_core::internal;
 use feedline_core::{
     BadSamples, BatchInfo, BatchSampler, Dataset, Error, ErrorKind, Layout, Result, Rows, Stage, Substituted,
     catch_panic, timeline::now,
@@ -124,7 +123,7 @@ impl Decoder {
     /// `rows`, for a read that copies long rows as suits the number of workers.
     pub(super) fn to_write<'a>(&self, rows: Rows<'a>) -> Rows<'a> {
         let streams = self.workers() <= STREAMING_WORKERS;
-        internal::rows::copied_by(rows, if streams { stream_rows } else { copy_rows })
+        rows.copied_by(if streams { stream_rows } else { copy_rows })
     }
 
     /// Shares `split` with other workers. Reuses the memory of a batch that nobody works on any more.
@@ -184,16 +183,14 @@ impl Decoder {
     /// The hash of the rows of a batch, if its step is to be hashed.
     pub(super) fn content_of(&self, lease: &FillLease<Pinned, HostInfo>) -> Option<ContentHash> {
         let info = &lease.info().batch;
-        self.content.filter(|hash| {
-            hash.is_due(internal::batch_sampler::step_of(&self.batch_sampler, info.start) + info.step)
-        })
+        self.content.filter(|hash| hash.is_due(self.batch_sampler.step_of(info.start) + info.step))
     }
 
     /// Pads or sums the ragged fields of a batch, as the spec requires.
     fn finish_ragged(&self, lease: &mut FillLease<Pinned, HostInfo>) -> Result<()> {
         let (bytes, HostInfo { batch: info, .. }) = lease.parts_mut();
         self.layout.finish(bytes, info.ids.len(), &mut info.extents).map_err(|(row, error)| {
-            let error = internal::error::at(error, Stage::Decode, info.step);
+            let error = error.at_stage(Stage::Decode).at_batch(info.step);
             info.ids.get(row).map_or(error.clone(), |&id| error.at_sample(id))
         })
     }

@@ -8,7 +8,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use feedline_core::internal;
 use feedline_core::{BatchProof, Error, ErrorKind, ReadError, Result, Rows, catch_panic, timeline::now};
 use feedline_slots::Monitor;
 
@@ -98,7 +97,7 @@ impl Reserved<'_> {
         let Some(fill) = self.0.take() else { return Err(Error::new(ErrorKind::Unavailable, "no filler")) };
         let mut outcome = None;
         let filled = catch_panic("the filler panicked", || {
-            internal::rows::read_by(rows, |rows| {
+            rows.read_by(|rows| {
                 outcome = Some(fill(request, rows).map_err(|error| (0, error))?);
                 Ok(())
             })
@@ -215,8 +214,8 @@ fn write(
 ) -> Result<FillOutcome> {
     let (bytes, host_info) = batch.lease.parts_mut();
     let (info, data) = (&host_info.batch, filling.describe(decoder));
-    let mut rows = internal::rows::new(&decoder.layout, bytes, info.ids.len());
-    internal::rows::poison(&mut rows);
+    let mut rows = Rows::new(&decoder.layout, bytes, info.ids.len());
+    rows.poison();
     let request = FillRequest {
         data,
         info,

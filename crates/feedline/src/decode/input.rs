@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use feedline_core::internal;
 use feedline_core::{
     BatchSampler, Context, DType, Dataset, Fingerprint, LastBatch, Prefetched, ReadError, Result, Row, Rows,
     Source, Spec, StableDataset,
@@ -112,7 +111,7 @@ impl Dataset for RestOfSet {
         if id >= self.kept {
             return self.dataset.read(id, row, context);
         }
-        clear_bools(&mut internal::row::as_rows_mut(row));
+        clear_bools(&mut row.as_rows_mut());
         Ok(())
     }
 
@@ -127,12 +126,10 @@ impl Dataset for RestOfSet {
         for run in ids.chunk_by(|&a, &b| (a < self.kept) == (b < self.kept)) {
             let range = first..first + run.len();
             if run.first().is_none_or(|&id| id < self.kept) {
-                clear_bools(&mut internal::rows::part(rows, range.clone()));
+                clear_bools(&mut rows.part(range.clone()));
             } else {
-                let read = internal::context::delegate(context, first, run, |context| {
-                    internal::rows::read_by(&mut internal::rows::part(rows, range.clone()), |rows| {
-                        self.dataset.read_many(run, rows, context)
-                    })
+                let read = context.delegate(first, run, |context| {
+                    rows.part(range.clone()).read_by(|rows| self.dataset.read_many(run, rows, context))
                 });
                 read.map_err(|(index, error)| (first + index, error))?;
             }

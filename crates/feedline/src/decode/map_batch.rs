@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use feedline_core::internal;
 use feedline_core::random::key;
 use feedline_core::{
     BatchInfo, BatchSampler, Context, Element, Error, ErrorKind, Field, Layout, ReadError, Result, Rows,
@@ -67,7 +66,7 @@ impl<'a> FilledBatch<'a> {
     pub fn ragged_mut<T: Element>(&mut self, name: &str, row: usize) -> Result<&mut [T]> {
         let (index, _) = self.typed::<T>(name)?;
         // Cannot fail, as above.
-        internal::rows::written_bytes_mut(&mut self.rows, row, index).map(bytemuck::cast_slice_mut)
+        self.rows.written_bytes_mut(row, index).map(bytemuck::cast_slice_mut)
     }
 
     /// Replaces all rows of the ragged field called `name`, whose lengths may change: for example, replaces
@@ -134,29 +133,29 @@ impl MapBatch {
     ) -> Result<()> {
         let info = &host_info.batch;
         let Some(&first) = info.ids.first() else { return Ok(()) };
-        let mut batch = FilledBatch { rows: internal::rows::filled(layout, bytes, info.ids.len()), info };
+        let mut batch = FilledBatch { rows: Rows::filled(layout, bytes, info.ids.len()), info };
         let context = Context::new(batch_sampler.options().seed, info.epoch);
         let at = position(batch_sampler, info);
         // Publishes the batch, in case the hook never returns.
         worker.begin(info.step, first);
         let mapped = worker.read(context, &[], |context| {
             catch_panic("map_batch panicked", || {
-                internal::context::with_stream(context, STREAM, |context| {
+                context.with_stream(STREAM, |context| {
                     context.begin(0, at);
-                    let place = internal::rows::place(&batch.rows);
+                    let place = batch.rows.place();
                     (self.0)(&mut batch, context)?;
-                    if internal::rows::place(&batch.rows) != place {
+                    if batch.rows.place() != place {
                         return Err("it has put other rows in the place of those of the batch".into());
                     }
                     // Fails if the hook replaced a row but not the rows after it.
-                    internal::rows::check_written(&mut batch.rows).map_err(|(_, error)| error.into())
+                    batch.rows.check_written().map_err(|(_, error)| error.into())
                 })
             })
         });
         let failed = |error: ReadError| Error::new(ErrorKind::Sample, "map_batch failed").with_source(error);
         mapped
             .and_then(|mapped| mapped.map_err(failed))
-            .map_err(|error| internal::error::at(error, Stage::Decode, info.step))
+            .map_err(|error| error.at_stage(Stage::Decode).at_batch(info.step))
     }
 }
 
@@ -165,8 +164,7 @@ pub(crate) fn position(batch_sampler: &BatchSampler, info: &BatchInfo) -> u64 {
     match info.source_position {
         Some(after) if after.taken == 0 => key(&[after.position, after.offset]),
         Some(after) => key(&[after.position, after.offset, after.taken]),
-        None => internal::batch_sampler::position(batch_sampler, info.epoch, info.start, info.step, 0)
-            .unwrap_or(0),
+        None => batch_sampler.position(info.epoch, info.start, info.step, 0).unwrap_or(0),
     }
 }
 

@@ -38,6 +38,6 @@ pub(crate) use input::Input;
 pub use map_batch::FilledBatch;
 pub(crate) use map_batch::{MapBatch, position};
 pub(crate) use pool::ActiveWorkers;
-pub use pool::{MAX_WORKERS, WorkerPool, Workers, worker_count};
+pub use pool::{MAX_WORKERS, WorkerPool, Workers};
 pub(crate) use split::CACHED;
 pub use split::piece_rows;

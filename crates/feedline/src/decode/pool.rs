@@ -41,27 +41,6 @@ pub enum Workers {
     Count(usize),
 }
 
-/// The number of threads of `workers` on this machine.
-///
-/// # Errors
-/// `Config` for a count of zero, or above [`MAX_WORKERS`].
-pub fn worker_count(workers: Workers) -> Result<usize> {
-    match workers {
-        Workers::Count(0) | Workers::AutoUpTo(0) => {
-            Err(Error::new(ErrorKind::Config, "workers is 0: at least one thread must decode"))
-        }
-        Workers::Count(count) | Workers::AutoUpTo(count) if count > MAX_WORKERS => Err(Error::new(
-            ErrorKind::Config,
-            format!("workers is {count}: at most {MAX_WORKERS}; a few per core are enough"),
-        )),
-        Workers::Count(count) | Workers::AutoUpTo(count) => Ok(count),
-        Workers::PerCore | Workers::Auto => {
-            let cores = std::thread::available_parallelism().map_or(1, usize::from);
-            Ok(if cores > 2 { cores - 1 } else { cores }.min(MAX_WORKERS))
-        }
-    }
-}
-
 /// Threads that decode batches, called `fl-decode-N`.
 ///
 /// A loader starts its own pool unless [`LoaderBuilder::pool`](crate::LoaderBuilder::pool) gives it one.
@@ -127,7 +106,7 @@ impl WorkerPool {
     }
 
     pub(crate) fn start(workers: Workers, stack: Option<usize>) -> Result<Self> {
-        let count = worker_count(workers)?;
+        let count = workers.threads()?;
         if let Some(bytes) = stack.filter(|&bytes| bytes < MIN_STACK) {
             let why = format!("worker_stack is {bytes} bytes: give at least {MIN_STACK}, or leave it out");
             return Err(Error::new(ErrorKind::Config, why));
@@ -274,5 +253,31 @@ fn work(queue: &Arc<Queue<Decoder, Job, Split>>, activity: &Activity, index: usi
 impl std::fmt::Debug for WorkerPool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "WorkerPool({} workers)", self.workers())
+    }
+}
+
+/// # For loaders
+///
+/// What a loader and benches call. It may change in any release.
+impl Workers {
+    /// The number of threads of `workers` on this machine.
+    ///
+    /// # Errors
+    /// `Config` for a count of zero, or above [`MAX_WORKERS`].
+    pub fn threads(self) -> Result<usize> {
+        match self {
+            Workers::Count(0) | Workers::AutoUpTo(0) => {
+                Err(Error::new(ErrorKind::Config, "workers is 0: at least one thread must decode"))
+            }
+            Workers::Count(count) | Workers::AutoUpTo(count) if count > MAX_WORKERS => Err(Error::new(
+                ErrorKind::Config,
+                format!("workers is {count}: at most {MAX_WORKERS}; a few per core are enough"),
+            )),
+            Workers::Count(count) | Workers::AutoUpTo(count) => Ok(count),
+            Workers::PerCore | Workers::Auto => {
+                let cores = std::thread::available_parallelism().map_or(1, usize::from);
+                Ok(if cores > 2 { cores - 1 } else { cores }.min(MAX_WORKERS))
+            }
+        }
     }
 }

@@ -7,7 +7,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use feedline_core::internal;
 use feedline_core::sampler::custom::NO_SAMPLE;
 use feedline_core::{Context, Dataset, Prefetched, catch_panic, timeline::now};
 
@@ -188,10 +187,7 @@ impl Prefetch {
     ) -> Prefetched {
         let start = now();
         let watch = worker.begin(request.step, ids.first().copied().unwrap_or_default());
-        let context = internal::context::watched(
-            Context::new(decoder.batch_sampler.options().seed, request.epoch),
-            watch,
-        );
+        let context = Context::new(decoder.batch_sampler.options().seed, request.epoch).watched(watch);
         let outcome = worker.read(context, &[], |context| {
             catch_panic("the data set panicked in prefetch", || dataset.prefetch(ids, context))
         });

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use feedline_core::bad_samples::{ATTEMPTS, substitute};
-use feedline_core::internal;
 use feedline_core::sampler::custom::NO_SAMPLE;
 use feedline_core::source::place;
 use feedline_core::{
@@ -34,18 +33,13 @@ impl Reader<'_> {
     /// nanoseconds that other processes spent reading.
     pub(super) fn read_piece(&self, rows: Rows<'_>, worker: &Worker<'_>) -> Result<u64> {
         let info = &self.host_info.batch;
-        let Some(&first) = info.ids.get(internal::rows::first(&rows)) else { return Ok(0) };
+        let Some(&first) = info.ids.get(rows.first()) else { return Ok(0) };
         let _span = enter!("decode", info);
         let watch = worker.begin(info.step, first);
         let context = Context::new(self.decoder.batch_sampler.options().seed, info.epoch);
-        let draws = &self.host_info.draws()[internal::rows::first(&rows)..][..rows.len()];
-        let context = internal::context::ended_by(
-            internal::context::watched(context, watch),
-            self.decoder.stop.clone(),
-        );
-        worker.read(context, draws, |context| {
-            self.read(rows, context).map(|()| internal::context::elsewhere_ns(context))
-        })
+        let draws = &self.host_info.draws()[rows.first()..][..rows.len()];
+        let context = context.watched(watch).ended_by(self.decoder.stop.clone());
+        worker.read(context, draws, |context| self.read(rows, context).map(|()| context.elsewhere_ns()))
     }
 
     /// Reads the samples of `rows`.
@@ -54,14 +48,13 @@ impl Reader<'_> {
     /// `Sample` for a sample that cannot be read, `Panic` when the data set panics; both with stage,
     /// batch, sample and path.
     fn read(&self, mut rows: Rows<'_>, context: &mut Context) -> Result<()> {
-        internal::rows::poison(&mut rows);
-        let ids = &self.host_info.batch.ids[internal::rows::first(&rows)..][..rows.len()];
+        rows.poison();
+        let ids = &self.host_info.batch.ids[rows.first()..][..rows.len()];
         let read = catch_unwind(AssertUnwindSafe(|| self.read_or_substitute(ids, &mut rows, context)));
         read.unwrap_or_else(|panic| {
             // If no sample is current, the panic came from a bulk read. The first id of the range is then the
             // best guess.
-            let id =
-                internal::context::current(context).map_or_else(|| ids.first().copied(), |(_, id)| Some(id));
+            let id = context.current().map_or_else(|| ids.first().copied(), |(_, id)| Some(id));
             let why = format!("the data set panicked: {}", panic_text(panic));
             Err(self.locate(Error::new(ErrorKind::Panic, why), id))
         })
@@ -69,14 +62,14 @@ impl Reader<'_> {
 
     /// Reads in bulk. If bad samples are tolerated, continues row by row after the first one.
     fn read_or_substitute(&self, ids: &[u64], rows: &mut Rows<'_>, context: &mut Context) -> Result<()> {
-        let read = internal::rows::read_by(rows, |rows| self.read_many(ids, rows, context));
+        let read = rows.read_by(|rows| self.read_many(ids, rows, context));
         let Err((bad, error)) = read else { return Ok(()) };
         if self.decoder.bad_samples == BadSamples::Fail || bad >= ids.len() {
             return Err(self.locate(unreadable(error), ids.get(bad).copied()));
         }
         self.substitute(ids[bad], error, bad, rows, context)?;
         for (index, &id) in ids.iter().enumerate().skip(bad + 1) {
-            if let Err(error) = self.read_one(id, internal::rows::first(rows) + index, index, rows, context) {
+            if let Err(error) = self.read_one(id, rows.first() + index, index, rows, context) {
                 self.substitute(id, error, index, rows, context)?;
             }
         }
@@ -93,8 +86,8 @@ impl Reader<'_> {
         context: &mut Context,
     ) -> Result<(), ReadError> {
         let mut row = rows.row(index);
-        internal::row::poison(&mut row);
-        internal::context::sample(context, index, id, |context| self.read_sample(id, own, &mut row, context))
+        row.poison();
+        context.sample(index, id, |context| self.read_sample(id, own, &mut row, context))
     }
 
     /// Reads another sample into row `index` of `rows`, in place of `id`.
@@ -106,7 +99,7 @@ impl Reader<'_> {
         rows: &mut Rows<'_>,
         context: &mut Context,
     ) -> Result<()> {
-        let row = internal::rows::first(rows) + index;
+        let row = rows.first() + index;
         if is_over_budget(&*error) {
             return Err(self.locate(unreadable(error), Some(id)));
         }
@@ -140,7 +133,7 @@ impl Reader<'_> {
 
     /// Adds stage, batch, sample and path to `error`. The data set's `path` may panic too.
     fn locate(&self, error: Error, id: Option<u64>) -> Error {
-        let error = internal::error::at(error, Stage::Decode, self.host_info.batch.step);
+        let error = error.at_stage(Stage::Decode).at_batch(self.host_info.batch.step);
         let Some(id) = id else { return error };
         let error = error.at_sample(id);
         match catch_unwind(AssertUnwindSafe(|| self.path(id))) {
@@ -163,12 +156,13 @@ impl Reader<'_> {
         if let Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) = self.input {
             return (**dataset).read_many(ids, rows, context);
         }
-        let first = internal::rows::first(rows);
+        let first = rows.first();
         for (index, &id) in ids.iter().enumerate() {
-            internal::context::sample(context, index, id, |context| {
-                self.read_sample(id, first + index, &mut rows.row(index), context)
-            })
-            .map_err(|error| (index, error))?;
+            context
+                .sample(index, id, |context| {
+                    self.read_sample(id, first + index, &mut rows.row(index), context)
+                })
+                .map_err(|error| (index, error))?;
         }
         Ok(())
     }
@@ -181,7 +175,7 @@ impl Reader<'_> {
         row: &mut Row<'_, '_>,
         context: &mut Context,
     ) -> Result<(), ReadError> {
-        internal::row::read_by(row, |row| match self.input {
+        row.read_by(|row| match self.input {
             Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => (**dataset).read(id, row, context),
             Input::Source(source) => source.decode(&self.host_info.records.bytes[own], row, context),
         })
@@ -197,7 +191,7 @@ impl Reader<'_> {
         match self.input {
             Input::Dataset(_) | Input::ZeroCopy(..) => {
                 let position = self.host_info.draws()[row];
-                (internal::batch_sampler::substitute(batch_sampler, info.epoch, position, attempt), row)
+                (batch_sampler.substitute(info.epoch, position, attempt), row)
             }
             Input::Source(_) => {
                 let (ids, seed) = (&records.ids, batch_sampler.options().seed);

@@ -16,7 +16,6 @@ use feedline_testkit::fixtures::streams::Generator;
 use feedline_testkit::fixtures::{self, Fine};
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
 
-use super::worker_count;
 use super::*;
 use crate::job::{Delivery, HostInfo, Job, Message, Request, Requests, SourceReader};
 
@@ -230,18 +229,18 @@ fn a_reading_names_worker_batch_sample_and_time() {
 #[test]
 fn worker_counts_outside_the_limits_are_refused() {
     for count in [0, MAX_WORKERS + 1, usize::MAX] {
-        let error = worker_count(Workers::Count(count)).unwrap_err();
+        let error = Workers::Count(count).threads().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config);
         assert!(error.to_string().contains(&count.to_string()), "{error}");
         assert_eq!(WorkerPool::new(Workers::Count(count)).unwrap_err().kind(), ErrorKind::Config);
-        assert!(worker_count(Workers::AutoUpTo(count)).unwrap_err().to_string().contains(&count.to_string()));
+        assert!(Workers::AutoUpTo(count).threads().unwrap_err().to_string().contains(&count.to_string()));
     }
     assert_eq!(
-        [1, 3, MAX_WORKERS].map(|count| worker_count(Workers::Count(count)).unwrap()),
+        [1, 3, MAX_WORKERS].map(|count| Workers::Count(count).threads().unwrap()),
         [1, 3, MAX_WORKERS]
     );
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    assert!((1..=cores).contains(&worker_count(Workers::PerCore).unwrap()));
+    assert!((1..=cores).contains(&Workers::PerCore.threads().unwrap()));
 }
 
 #[test]

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use feedline_core::internal;
 use feedline_core::sampler::custom::NO_SAMPLE;
 use feedline_core::source::Next;
 use feedline_core::{
@@ -172,12 +171,12 @@ impl<'a> Worker<'a> {
         draws: &[u64],
         read: impl FnOnce(&mut Context) -> Result<T>,
     ) -> Result<T> {
-        let context = internal::context::with_scratch(context, self.scratch.take());
-        let mut context = internal::context::with_draws(context, draws);
+        let context = context.with_scratch(self.scratch.take());
+        let mut context = context.with_draws(draws);
         let result = read(&mut context);
         self.activity.step.store(IDLE, Ordering::Relaxed);
         if !result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Panic) {
-            self.scratch.set(internal::context::into_scratch(context));
+            self.scratch.set(context.into_scratch());
         }
         result
     }
@@ -286,21 +285,20 @@ impl Job {
         let BatchInfo { epoch, step, start, .. } = *info;
         info.valid = batch_sampler.batch(epoch, start, step, &mut info.ids);
         let Some(row) = info.ids.iter().position(|&id| id == NO_SAMPLE) else { return Ok(()) };
-        let position =
-            internal::batch_sampler::position(batch_sampler, epoch, start, step, row).unwrap_or_default();
+        let position = batch_sampler.position(epoch, start, step, row).unwrap_or_default();
         let why = format!(
             "the sampler {:?} gives no sample of the data set at position {position} of epoch {epoch}: \
              return ids below {}",
             batch_sampler.options().sampler,
             batch_sampler.options().len
         );
-        Err(internal::error::at(Error::new(ErrorKind::Config, why), Stage::Decode, step))
+        Err(Error::new(ErrorKind::Config, why).at_stage(Stage::Decode).at_batch(step))
     }
 
     /// Writes the draws of the batch into its info.
     pub(super) fn draw(&mut self, batch_sampler: &BatchSampler) {
         let HostInfo { batch: info, draws, .. } = self.lease.info_mut();
-        internal::batch_sampler::draws(batch_sampler, info.epoch, info.start, info.step, draws);
+        batch_sampler.draws(info.epoch, info.start, info.step, draws);
     }
 
     /// Reads the records of a source. Returns the job if its batch can be decoded; otherwise the delivery in
@@ -353,7 +351,7 @@ impl Job {
         let Self { mut lease, .. } = self;
         let (bytes, host_info) = lease.parts_mut();
         let substituted = Mutex::new(std::mem::take(&mut host_info.batch.substituted));
-        let rows_of_batch = decoder.to_write(internal::rows::new(&decoder.layout, bytes, rows));
+        let rows_of_batch = decoder.to_write(feedline_core::Rows::new(&decoder.layout, bytes, rows));
         let reader = Reader { decoder, input: decoder.input()?, host_info, substituted: &substituted };
         let start = now();
         let elsewhere = reader.read_piece(rows_of_batch, worker)?;

@@ -3,12 +3,10 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use feedline_core::internal;
 use feedline_core::timeline::now;
 use feedline_core::{
     BatchInfo, BatchSampler, Error, ErrorKind, Extent, Field, Layout, Result, Stage, catch_panic,
 };
-use feedline_device::internal::report;
 use feedline_device::slot::{Loaded, SlotRing, WriteLease};
 use feedline_device::{Device, Event, Pinned, Stream};
 use feedline_slots::ReadyLease;
@@ -146,7 +144,7 @@ impl Lanes {
         // The closure may own device memory, and dropping it waits for the stream.
         let dropped = catch_panic("the device map panicked when it was dropped", || drop(lane));
         if let Err(error) = dropped {
-            report(&self.work.device, error);
+            self.work.device.report(error);
         }
     }
 
@@ -180,7 +178,7 @@ impl Lanes {
                 Ok(slot) => return Some(Task { number, arrived, slot, taken, begun: now() }),
                 Err(error) if error.kind() == ErrorKind::Stopped => return None,
                 Err(error) => {
-                    self.outbox.put(number, Err(internal::error::at_stage(error, Stage::DeviceMap)));
+                    self.outbox.put(number, Err(error.at_stage(Stage::DeviceMap)));
                     return None;
                 }
             }
@@ -195,7 +193,7 @@ impl Lanes {
         let mapped = mapped.and_then(|mapped| mapped);
         let mapped = mapped.map_err(|error| {
             let stage = error.stage().unwrap_or(Stage::DeviceMap);
-            internal::error::at(error, stage, step)
+            error.at_stage(stage).at_batch(step)
         });
         let is_usable = mapped.is_ok();
         self.outbox.put(number, mapped.map(|mapped| Some(Delivery::Copied(mapped)))) && is_usable

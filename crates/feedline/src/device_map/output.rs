@@ -1,6 +1,5 @@
 //! The fields that a lane writes.
 
-use feedline_core::internal;
 use feedline_core::random::key;
 use feedline_core::{BatchInfo, BatchSampler, Element, Error, ErrorKind, Field, Layout, Random, Result};
 use feedline_device::ViewMut;
@@ -67,7 +66,7 @@ impl<'a> Output<'a> {
         }
         let offsets = self.slot.view_mut(self.layout.offset(index), (rows + 1) * size_of::<u32>())?;
         let values = self.layout.values(index).start;
-        Ok([offsets, self.slot.view_mut(values, items * internal::spec::item_bytes(field))?])
+        Ok([offsets, self.slot.view_mut(values, items * field.item_bytes())?])
     }
 
     /// Random numbers for the batch of `info`.

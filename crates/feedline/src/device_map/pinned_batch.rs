@@ -1,6 +1,5 @@
 //! A filled batch in its pinned slot, and the batch on the device that a lane makes from it.
 
-use feedline_core::internal;
 use feedline_core::ragged::Form;
 use feedline_core::{BatchInfo, Element, Extent, Field, Layout, Random, Result, Spec};
 use feedline_device::slot::PinnedSlot;
@@ -145,7 +144,7 @@ impl<'a> PinnedBatch<'a> {
             return Err(refuse(field, "is not ragged: read it by field"));
         };
         let Extent { items, .. } = self.info.extents.get(place).copied().unwrap_or_default();
-        let elements = items * internal::spec::item_bytes(field) / size_of::<T>();
+        let elements = items * field.item_bytes() / size_of::<T>();
         Ok((index, self.elements(self.layout.values(index).start, elements), ragged.form()))
     }
 

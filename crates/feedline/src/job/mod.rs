@@ -14,9 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use feedline_core::internal::source::SourcePosition;
 use feedline_core::timeline::now;
-use feedline_core::{BatchInfo, Error, ErrorKind, Result, Timeline};
+use feedline_core::{BatchInfo, Error, ErrorKind, Result, SourcePosition, Timeline};
 use feedline_device::Pinned;
 use feedline_device::slot::Loaded;
 use feedline_slots::{FillLease, Mailbox, ReadyLease, WAKE_UP};

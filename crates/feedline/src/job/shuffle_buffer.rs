@@ -5,10 +5,9 @@
 //! reading one block again. While one block is delivered the next one is read, a record for each that is
 //! delivered.
 
-use feedline_core::internal::source::SourcePosition;
 use feedline_core::random::key;
 use feedline_core::source::Next;
-use feedline_core::{Error, ErrorKind, Random, Result};
+use feedline_core::{Error, ErrorKind, Random, Result, SourcePosition};
 
 use super::Records;
 

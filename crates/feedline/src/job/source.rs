@@ -3,12 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use feedline_core::internal::source::RecordOrder;
-use feedline_core::internal::{self, source::SourcePosition};
 use feedline_core::source::{MAX_OFFSET, Next};
 use feedline_core::{
-    BatchSampler, Error, ErrorKind, LastBatch, ReadError, Result, Shard, Source, Stage, World, catch_panic,
-    panic_text,
+    BatchSampler, Error, ErrorKind, LastBatch, ReadError, RecordOrder, Result, Shard, Source, SourcePosition,
+    Stage, World, catch_panic, panic_text,
 };
 
 use super::shuffle_buffer::ShuffleBuffer;
@@ -45,11 +43,11 @@ struct RecordReader {
 impl SourceReader {
     /// A reader that opens shards in the order of `shards`, for batches of `batch` samples.
     pub(crate) fn new(shards: &BatchSampler, batch: usize, last_batch: LastBatch) -> Self {
-        let RecordOrder { split, buffer_bytes } = internal::batch_sampler::records(shards);
+        let RecordOrder { split, buffer_bytes } = shards.records();
         let seed = shards.options().seed;
         let buffer = (buffer_bytes > 0).then(|| ShuffleBuffer::new(seed, buffer_bytes));
         let (shards, split) = match split {
-            true => (internal::batch_sampler::on_one_rank(shards), shards.options().world),
+            true => (shards.on_one_rank(), shards.options().world),
             false => (shards.clone(), World::single()),
         };
         let (source_position, ids) = (SourcePosition::default(), Vec::new());
@@ -108,7 +106,7 @@ impl SourceReader {
                     buffer.next(records, &mut read, &is_wanted)
                 }
             };
-            match next.map_err(|error| internal::error::at_batch(error, info.step))? {
+            match next.map_err(|error| error.at_batch(info.step))? {
                 Next::Record => {}
                 Next::Later => return Ok(Next::Later),
                 Next::End => at_end = true,
@@ -148,7 +146,7 @@ impl RecordReader {
             let Some((shard, reader)) = &mut self.open else { return Ok((Next::End, 0)) };
             let (shard, offset) = (*shard, reader.offset());
             let refuse = |why: String| unreadable(source, shard, offset, why.into());
-            let id = internal::source::id(shard, offset)
+            let id = feedline_core::record_id(shard, offset)
                 .ok_or_else(|| refuse(format!("an offset must be below {MAX_OFFSET}")))?;
             watch.store(id, Ordering::Relaxed);
             record.clear();
@@ -204,12 +202,7 @@ impl RecordReader {
     }
 
     fn go_to_next_shard(&mut self) {
-        let position = internal::batch_sampler::position_after(
-            &self.shards,
-            self.epoch,
-            self.source_position.position,
-            0,
-        );
+        let position = self.shards.position_after(self.epoch, self.source_position.position, 0);
         self.source_position = SourcePosition { position, offset: 0, taken: 0 };
     }
 }
@@ -246,7 +239,7 @@ fn unreadable(source: &dyn Source, shard: u64, offset: u64, why: ReadError) -> E
 }
 
 fn locate(source: &dyn Source, shard: u64, error: Error) -> Error {
-    let error = internal::error::at_stage(error, Stage::Decode);
+    let error = error.at_stage(Stage::Decode);
     match catch_unwind(AssertUnwindSafe(|| source.path(shard))) {
         Ok(Some(path)) => error.at_path(path),
         Ok(None) => error,

@@ -5,8 +5,7 @@ use std::iter::FusedIterator;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
-use feedline_core::internal::{self, named};
-use feedline_core::{Error, ErrorKind, Result};
+use feedline_core::{Error, ErrorKind, Result, named};
 use feedline_device::slot::Held;
 
 use super::Loader;
@@ -133,6 +132,28 @@ impl<'a> Epoch<'a> {
     }
 }
 
+/// # For loaders
+///
+/// What the Python package calls. It may change in any release.
+impl Epoch<'_> {
+    /// Fails if batches hold every slot, so that no batch can arrive: for callers of
+    /// [`next_timeout`](Epoch::next_timeout) that have their own time limit.
+    ///
+    /// # Errors
+    /// `SlotsHeld`, unless another thread seems to work with the batches; with `on_any_thread`, even then.
+    pub fn check_slots(&self, on_any_thread: bool) -> Result<()> {
+        self.loader.check_slots(on_any_thread)
+    }
+
+    /// Refuses `call` on a worker of the loader's own pool. Call it before ending the epoch.
+    ///
+    /// # Errors
+    /// `Config`.
+    pub fn check_thread(&self, call: &str) -> Result<()> {
+        self.loader.check_thread(call)
+    }
+}
+
 impl Loader {
     /// The next batch of the current request. Blocks for at most `limit`.
     pub(crate) fn receive(&mut self, limit: Option<Duration>) -> Result<TryNext> {
@@ -189,7 +210,7 @@ impl Loader {
                         *at = at.next_epoch();
                     }
                     // Sources have no custom sampler.
-                    internal::batch_sampler::check_again(&self.batch_sampler, &batch, &mut self.ids_again)?;
+                    self.batch_sampler.check_again(&batch, &mut self.ids_again)?;
                     self.progress.count(&batch, &self.batch_sampler)?;
                     return Ok(TryNext::Batch(batch));
                 }
@@ -273,23 +294,6 @@ impl Loader {
         );
         Error::new(ErrorKind::SlotsHeld, why)
     }
-}
-
-/// Fails if batches hold every slot, so that no batch can arrive: for callers of
-/// [`next_timeout`](Epoch::next_timeout) that have their own time limit.
-///
-/// # Errors
-/// `SlotsHeld`, unless another thread seems to work with the batches; with `on_any_thread`, even then.
-pub fn check_slots(epoch: &Epoch<'_>, on_any_thread: bool) -> Result<()> {
-    epoch.loader.check_slots(on_any_thread)
-}
-
-/// Refuses `call` on a worker of the loader's own pool. Call it before ending the epoch.
-///
-/// # Errors
-/// `Config`.
-pub fn check_thread(epoch: &Epoch<'_>, call: &str) -> Result<()> {
-    epoch.loader.check_thread(call)
 }
 
 impl Iterator for Epoch<'_> {

@@ -4,13 +4,11 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, never};
-use feedline_core::internal::{self, source::SourcePosition};
 use feedline_core::{
     BadSampleReport, BatchSampler, BatchSamplerOptions, Cursor, Dataset, Error, ErrorKind, LastBatch, Layout,
-    Result, Sampler, Source,
+    Result, Sampler, Source, SourcePosition,
 };
 use feedline_device::Device;
-use feedline_device::internal::report;
 use feedline_device::slot::{Held, SlotRing};
 
 use crate::builder::LoaderBuilder;
@@ -26,7 +24,7 @@ use crate::tune::Tuner;
 mod epoch;
 mod start;
 
-pub use epoch::{Epoch, TryNext, check_slots, check_thread};
+pub use epoch::{Epoch, TryNext};
 
 /// Loads batches of a data set or a source: decodes and copies them while the caller computes.
 ///
@@ -155,6 +153,16 @@ impl Loader {
     }
 }
 
+/// # For loaders
+///
+/// What bridges and tests call. It may change in any release.
+impl Loader {
+    /// The memory layout of a batch as it is copied, before a device map.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+}
+
 impl Loader {
     /// The batches of `epoch`, in order.
     ///
@@ -197,7 +205,7 @@ impl Loader {
         self.running.check_process()?;
         self.check_thread("resume")?;
         self.check_epoch(cursor.epoch())?;
-        let fit = if self.is_source { internal::cursor::fit_source } else { internal::cursor::fit };
+        let fit = if self.is_source { Cursor::fit_source } else { Cursor::fit };
         let fitted = fit(cursor, &self.batch_sampler, self.fingerprint);
         self.progress.set_cursor(fitted.map_err(|error| self.of_shuffle_at_once(cursor).unwrap_or(error))?);
         self.continue_epoch()
@@ -210,7 +218,7 @@ impl Loader {
             return None;
         }
         let at_once = BatchSamplerOptions { sampler: Sampler::Shuffle, ..options.clone() };
-        internal::cursor::fit(cursor, &BatchSampler::new(at_once).ok()?, self.fingerprint).ok()?;
+        cursor.fit(&BatchSampler::new(at_once).ok()?, self.fingerprint).ok()?;
         let why = "the cursor belongs to another order of the samples: the run that saved it shuffled all \
                    samples at once, and this one shuffles them by blocks; to go on with that run";
         Some(Error::new(ErrorKind::Cursor, format!("{why}, {}", shuffle_at_once())))
@@ -228,7 +236,7 @@ impl Loader {
     /// The batches from the cursor to the end of its epoch.
     fn continue_epoch(&mut self) -> Result<Epoch<'_>> {
         let cursor = self.cursor();
-        let (epoch, at) = (cursor.epoch(), internal::cursor::source_position(&cursor));
+        let (epoch, at) = (cursor.epoch(), cursor.source_position());
         let paused = self.ledger.begin(epoch, self.slots.take_host_waits());
         if let Some((tuner, _)) = &mut self.tuning {
             tuner.paused(paused);
@@ -280,10 +288,7 @@ impl Loader {
     /// [`Epoch::steps`] is less where [`skip`](LoaderBuilder::skip) leaves out steps, and after
     /// [`resume`](Self::resume).
     pub fn steps_per_epoch(&self) -> Option<u64> {
-        let (positions, per_step) = (
-            internal::batch_sampler::positions(&self.batch_sampler),
-            internal::batch_sampler::global_batch(&self.batch_sampler),
-        );
+        let (positions, per_step) = (self.batch_sampler.positions(), self.batch_sampler.global_batch());
         let steps = match self.batch_sampler.options().last_batch {
             LastBatch::Drop => positions / per_step,
             LastBatch::Keep | LastBatch::Pad => positions.div_ceil(per_step),
@@ -401,16 +406,11 @@ impl Drop for Loader {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::Forked => self.abandon(),
             Err(error) => {
-                report(&self.device, error);
+                self.device.report(error);
                 self.running.leak_busy_slots();
             }
         }
     }
-}
-
-/// The memory layout of a batch as it is copied, before a device map.
-pub fn layout(loader: &Loader) -> &Layout {
-    &loader.layout
 }
 
 impl std::fmt::Debug for Loader {

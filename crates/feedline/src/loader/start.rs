@@ -4,9 +4,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
-use feedline_core::internal;
 use feedline_core::{BatchSampler, Dataset, Error, ErrorKind, Layout, Result, Sampler};
-use feedline_device::internal::report;
 use feedline_device::slot::{Held, SlotRing};
 use feedline_device::zero_copy::StridedColumns;
 use feedline_device::{BackendKind, Device, Pinned, Priority, Stream};
@@ -84,7 +82,7 @@ impl Loader {
             prefetch: Default::default(),
             splits: Default::default(),
             on_end: Box::new(move |dropped| {
-                dropped.unwrap_or_else(|error| report(&owner, error));
+                dropped.unwrap_or_else(|error| owner.report(error));
                 ended();
             }),
         });
@@ -117,7 +115,7 @@ impl Loader {
         lanes.map_or(Ok(()), |lanes| lanes.start(&mut running))?;
         let record = recorder.as_ref().map_or_else(Weak::new, Arc::downgrade);
         let (cursor, unreleased) =
-            (internal::cursor::new(&batch_sampler, fingerprint), slots.unreleased().clone());
+            (feedline_core::Cursor::new(&batch_sampler, fingerprint), slots.unreleased().clone());
         let reporter = ledger.reporter().clone();
         Ok(Self {
             progress: Progress::new(

@@ -7,7 +7,6 @@ use std::hash::BuildHasher;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use feedline_core::internal;
 use feedline_core::{Cursor, Error, ErrorKind, Fingerprint, Result};
 
 use super::Checkpoint;
@@ -75,7 +74,7 @@ impl Checkpoint {
 
     fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = [MAGIC, &self.cursor.to_bytes()].concat();
-        internal::bad_samples::write_to(&self.bad_sample_report, &mut bytes);
+        self.bad_sample_report.write_to(&mut bytes);
         let checksum = Fingerprint::new().bytes(&bytes).value();
         bytes.extend(checksum.to_le_bytes());
         bytes
@@ -91,7 +90,7 @@ impl Checkpoint {
             return Err(damaged());
         }
         let cursor = Cursor::from_bytes(cursor)?;
-        let bad_sample_report = internal::bad_samples::read_from(report).ok_or_else(damaged)?;
+        let bad_sample_report = feedline_core::BadSampleReport::read_from(report).ok_or_else(damaged)?;
         Ok(Self { cursor, bad_sample_report })
     }
 }

@@ -8,11 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-use feedline_core::internal::{self, source::SourcePosition};
 use feedline_core::{
-    BadSampleReport, BadSamples, BatchProof, BatchSampler, Cursor, Error, ErrorKind, Result, Stage,
+    BadSampleReport, BadSamples, BatchProof, BatchSampler, Cursor, Error, ErrorKind, Result, SourcePosition,
+    Stage,
 };
-use feedline_device::internal::check_stream;
 use feedline_device::{Device, Stream};
 
 use crate::Batch;
@@ -199,7 +198,7 @@ impl Progress {
     /// # Ok::<(), feedline::Error>(())
     /// ```
     pub fn checkpoint(&self, compute: &Stream) -> Result<Checkpoint> {
-        check_stream(&self.device, compute)?;
+        self.device.check_stream(compute)?;
         // This comes before the wait, so that no work queued for a batch after this point is missed.
         let saved = self.released()?;
         compute.synchronize()?;
@@ -207,7 +206,7 @@ impl Progress {
         if saved.cursor != after.cursor {
             let why = "a batch was delivered on another thread while the checkpoint waited: take checkpoints \
                        on the thread of the training loop, between two batches";
-            return Err(internal::error::at_stage(Error::new(ErrorKind::BatchHeld, why), Stage::Compute));
+            return Err(Error::new(ErrorKind::BatchHeld, why).at_stage(Stage::Compute));
         }
         Ok(saved)
     }
@@ -222,7 +221,7 @@ impl Progress {
             let why = format!(
                 "cannot take a checkpoint while {held} delivered {batches}: queue the work and drop it first"
             );
-            return Err(internal::error::at_stage(Error::new(ErrorKind::BatchHeld, why), Stage::Compute));
+            return Err(Error::new(ErrorKind::BatchHeld, why).at_stage(Stage::Compute));
         }
         // A resumed run must find every step before its cursor in the record.
         self.recorder.upgrade().map_or(Ok(()), |writer| lock(&writer).flush())?;
@@ -230,7 +229,7 @@ impl Progress {
     }
 
     pub(crate) fn begin(&self, epoch: u64) {
-        internal::cursor::begin(&mut self.lock().cursor, epoch);
+        self.lock().cursor.begin(epoch);
     }
 
     pub(crate) fn set_cursor(&self, cursor: Cursor) {
@@ -247,12 +246,12 @@ impl Progress {
 
     /// Whether `batch_sampler` has no step left in the epoch.
     pub(crate) fn is_at_end(&self, batch_sampler: &BatchSampler) -> bool {
-        internal::cursor::is_at_end(&self.lock().cursor, batch_sampler)
+        self.lock().cursor.is_at_end(batch_sampler)
     }
 
     /// Moves the cursor to `source_position`, the end of the source's epoch.
     pub(crate) fn end_epoch(&self, source_position: SourcePosition) {
-        internal::cursor::reach(&mut self.lock().cursor, source_position, &BatchProof::default());
+        self.lock().cursor.reach(source_position, &BatchProof::default());
     }
 
     /// Counts a batch that is about to be delivered, and checks the bad samples against the budget.
@@ -262,36 +261,28 @@ impl Progress {
     /// written; the cursor does not count the batch.
     pub(crate) fn count(&self, batch: &Batch, batch_sampler: &BatchSampler) -> Result<()> {
         let Checkpoint { cursor, bad_sample_report } = &mut *self.lock();
-        internal::bad_samples::delivered(bad_sample_report, batch.len() as u64);
+        bad_sample_report.delivered(batch.len() as u64);
         for substituted in batch.substituted() {
             for (number, failure) in substituted.failures.iter().enumerate() {
                 let path = failure.path.clone();
                 if number == 0 {
                     let (own, substitute) = (failure.sample, substituted.substitute);
-                    internal::bad_samples::replaced(
-                        bad_sample_report,
-                        batch.epoch(),
-                        own,
-                        substitute,
-                        path,
-                        &failure.cause,
-                    );
+                    bad_sample_report.replaced(batch.epoch(), own, substitute, path, &failure.cause);
                 } else {
-                    internal::bad_samples::failed(bad_sample_report, failure.sample, path, &failure.cause);
+                    bad_sample_report.failed(failure.sample, path, &failure.cause);
                 }
             }
         }
         // The check allocates, so it runs only if there are bad samples.
         if !bad_sample_report.samples().is_empty() {
-            internal::bad_samples::check(bad_sample_report, self.bad_samples)
-                .map_err(|error| internal::error::at_batch(error, batch.step()))?;
+            bad_sample_report.check(self.bad_samples).map_err(|error| error.at_batch(batch.step()))?;
         }
         let info = &**batch;
         debug_assert_eq!(info.proof, BatchProof::of(cursor.epoch(), &info.ids[..info.valid]));
         let before = *cursor;
         match info.source_position {
-            Some(source_position) => internal::cursor::reach(cursor, source_position, &info.proof),
-            None => internal::cursor::deliver(cursor, batch_sampler, &info.proof),
+            Some(source_position) => cursor.reach(source_position, &info.proof),
+            None => cursor.deliver(batch_sampler, &info.proof),
         }
         if let Some(writer) = self.recorder.upgrade()
             && let Err(error) = lock(&writer).step(&before, info, cursor)
@@ -307,9 +298,14 @@ impl Progress {
     }
 }
 
-/// The service times of the last batches, up to 256, the oldest first.
-pub fn service_times(progress: &Progress) -> Vec<ServiceTimes> {
-    progress.reporter.samples()
+/// # For loaders
+///
+/// What the crate feedline-report calls. It may change in any release.
+impl Progress {
+    /// The service times of the last batches, up to 256, the oldest first.
+    pub fn service_times(&self) -> Vec<ServiceTimes> {
+        self.reporter.samples()
+    }
 }
 
 impl std::fmt::Debug for Progress {

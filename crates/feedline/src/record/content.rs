@@ -1,6 +1,5 @@
 //! The hash of a batch's rows, computed by the worker that finishes the batch.
 
-use feedline_core::internal;
 use feedline_core::spec::MAX_FIELDS;
 use feedline_core::{BatchContent, Dataset, Layout};
 use twox_hash::XxHash3_64;
@@ -55,12 +54,7 @@ impl ContentHash {
         for (row, &id) in ids.iter().enumerate() {
             content.add(
                 row,
-                row_hash(
-                    columns
-                        .iter()
-                        .flatten()
-                        .map(|column| internal::column::row(column, id).unwrap_or_default()),
-                ),
+                row_hash(columns.iter().flatten().map(|column| column.row(id).unwrap_or_default())),
             );
         }
         Some(content)

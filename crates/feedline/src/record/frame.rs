@@ -13,8 +13,7 @@
 //! Numbers are little-endian. A frame that a kill has cut is the last one, and has a wrong checksum, so it is
 //! not read.
 
-use feedline_core::internal::{self, source::SourcePosition};
-use feedline_core::{BatchContent, Cursor};
+use feedline_core::{BatchContent, Cursor, SourcePosition};
 use twox_hash::XxHash3_64;
 
 /// The first bytes of a record.
@@ -94,9 +93,7 @@ impl<'a> Frame<'a> {
                 to.extend([STEP, if content.is_some() { HAS_CONTENT } else { 0 }]);
                 to.extend(substitutes.to_le_bytes());
                 to.extend(order.to_le_bytes());
-                internal::content::parts(&content.unwrap_or_default())
-                    .iter()
-                    .for_each(|part| to.extend(part.to_le_bytes()));
+                content.unwrap_or_default().parts().iter().for_each(|part| to.extend(part.to_le_bytes()));
             }
             Self::Header(json) => payload(to, HEADER, &[json]),
             Self::Begin { number, cursor } => {
@@ -133,7 +130,7 @@ impl<'a> Frame<'a> {
             STEP => Self::Step {
                 order: u64_at(body, 4)?,
                 content: (body[1] & HAS_CONTENT != 0)
-                    .then_some(internal::content::from_parts([u64_at(body, 12)?, u64_at(body, 20)?])),
+                    .then_some(BatchContent::from_parts([u64_at(body, 12)?, u64_at(body, 20)?])),
                 substitutes: u16::from_le_bytes([body[2], body[3]]),
             },
             HEADER => Self::Header(rest),

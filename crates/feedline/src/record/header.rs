@@ -4,7 +4,6 @@ use std::fs::Metadata;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use feedline_core::internal;
 use feedline_core::{
     Dataset, Error, ErrorKind, LastBatch, Result, Sampler, Source, Spec, ragged::Form, random::DRAWS_VERSION,
 };
@@ -27,14 +26,12 @@ pub(super) fn describe(options: &RecordOptions, run: &Run<'_>, content: &str) ->
         Input::Dataset(set) | Input::ZeroCopy(set, _) => (Some(set.len()), None, files(&**set)),
         Input::Source(source) => (None, Some(source.shards()), shard_files(&**source)),
     };
-    let order = internal::batch_sampler::records(batch_sampler);
+    let order = batch_sampler.records();
     // Steps are counted as if none were skipped, like the steps of a run.
     let per_step = sampling.batch as u64 * u64::from(world);
     let steps = match run.last_batch {
-        LastBatch::Drop => internal::batch_sampler::positions(batch_sampler) / per_step,
-        LastBatch::Keep | LastBatch::Pad => {
-            internal::batch_sampler::positions(batch_sampler).div_ceil(per_step)
-        }
+        LastBatch::Drop => batch_sampler.positions() / per_step,
+        LastBatch::Keep | LastBatch::Pad => batch_sampler.positions().div_ceil(per_step),
     };
     let skips: Vec<_> =
         run.skips.iter().map(|(epoch, steps)| json!([epoch, steps.start, steps.end])).collect();
@@ -49,7 +46,7 @@ pub(super) fn describe(options: &RecordOptions, run: &Run<'_>, content: &str) ->
         "files": files,
         "spec": spec(layout.spec()),
         "sampler": sampler(&sampling.sampler),
-        "sampler_digest": hex(internal::batch_sampler::digest(batch_sampler)),
+        "sampler_digest": hex(batch_sampler.digest()),
         "seed": sampling.seed,
         "draws_version": DRAWS_VERSION,
         "batch": run.batch_size,
@@ -217,11 +214,11 @@ fn spec(spec: &Spec) -> Value {
                 Form::Rows => json!("rows"),
                 Form::Cumulative => json!("cumulative"),
                 Form::Padded(pad) => {
-                    let (multiple, element) = internal::pad::parts(&pad);
+                    let (multiple, element) = pad.parts();
                     json!({"multiple_of": multiple, "fill": element})
                 }
             };
-            let stated = internal::spec::stated_per_batch(ragged);
+            let stated = ragged.stated_per_batch();
             json!({"max": ragged.max_per_sample(), "max_per_batch": stated, "form": form})
         });
         json!({"name": field.name(), "dtype": field.dtype().name(), "shape": field.shape(), "ragged": ragged})

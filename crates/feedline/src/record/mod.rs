@@ -36,6 +36,16 @@ pub(crate) mod header;
 pub(crate) mod read;
 mod writer;
 
+/// # For loaders
+///
+/// The files of a record, for the crate feedline-record: frames, headers, and what was read of them. It may
+/// change in any release.
+pub mod file {
+    pub use super::frame::{Frame, MAGIC, STEP_BYTES, Substitute};
+    pub use super::header::{absolute, changed_files, file_name, file_state, files};
+    pub use super::read::{Note, RankRecord, Segment, Step};
+}
+
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -4,8 +4,7 @@ use std::io::ErrorKind as Io;
 use std::ops::Range;
 use std::path::Path;
 
-use feedline_core::internal::{named, source::SourcePosition};
-use feedline_core::{BatchContent, Cursor, Error, ErrorKind, Result};
+use feedline_core::{BatchContent, Cursor, Error, ErrorKind, Result, SourcePosition, named};
 use serde_json::Value;
 
 use super::frame::{Frame, MAGIC, Substitute, is_cut};

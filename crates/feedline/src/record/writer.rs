@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use feedline_core::internal::{self, source::SourcePosition};
-use feedline_core::{BatchInfo, Cursor, Error, ErrorKind, Result};
+use feedline_core::{BatchInfo, Cursor, Error, ErrorKind, Result, SourcePosition};
 use serde_json::Value;
 
 use super::frame::{Frame, MAGIC, Substitute};
@@ -167,7 +166,7 @@ impl Writer {
             return 0;
         }
         let per_epoch = self.header["steps_per_epoch"].as_u64().unwrap_or(0);
-        let epoch = internal::cursor::at(*cursor, cursor.epoch(), SourcePosition::default());
+        let epoch = (*cursor).at(cursor.epoch(), SourcePosition::default());
         let before = cursor.epoch().saturating_mul(per_epoch);
         before.saturating_add(step_at(0, &epoch, cursor, &self.header).unwrap_or(0))
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use feedline_core::internal::named;
+use feedline_core::named;
 
 use serde::{Deserialize, Serialize};
 
@@ -167,17 +167,6 @@ pub struct Report {
 }
 
 impl Account {
-    /// An account from `from` on, in nanoseconds.
-    pub(crate) fn new(epoch: u64, from: u64) -> Self {
-        Self { epoch, from, until: from, ..Self::default() }
-    }
-
-    /// Charges the next `ns` nanoseconds to `cause`.
-    pub(crate) fn charge(&mut self, cause: Cause, ns: u64) {
-        self.causes[cause as usize] += ns;
-        self.until += ns;
-    }
-
     /// Adds the time of `other`, by cause.
     pub(super) fn merge(&mut self, other: &Self) {
         self.causes.iter_mut().zip(other.causes).for_each(|(mine, theirs)| *mine += theirs);
@@ -223,6 +212,22 @@ impl Account {
     /// or blocked until a batch had arrived. Waits for its own work on the device do not count.
     pub fn wait_share(&self) -> f64 {
         Cause::ALL.into_iter().filter(|cause| cause.is_wait_for_data()).map(|cause| self.share(cause)).sum()
+    }
+}
+
+/// # For loaders
+///
+/// What the loader and the crate feedline-report call. It may change in any release.
+impl Account {
+    /// An account from `from` on, in nanoseconds.
+    pub fn new(epoch: u64, from: u64) -> Self {
+        Self { epoch, from, until: from, ..Self::default() }
+    }
+
+    /// Charges the next `ns` nanoseconds to `cause`.
+    pub fn charge(&mut self, cause: Cause, ns: u64) {
+        self.causes[cause as usize] += ns;
+        self.until += ns;
     }
 }
 

@@ -189,7 +189,6 @@ pub(super) fn share(whole: u64, part: u64, rest: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use feedline_core::internal;
 
     use super::*;
 
@@ -280,7 +279,7 @@ mod tests {
 
     #[test]
     fn a_wait_sums_to_its_length_for_stamps_in_any_order() {
-        let mut random = internal::random::for_draw(7, 0, 0);
+        let mut random = feedline_core::Random::for_draw(7, 0, 0);
         for _ in 0..10_000 {
             let mut stamp = || random.below(1000);
             let timeline = Timeline {

@@ -16,6 +16,16 @@ mod ledger;
 #[cfg(feature = "metrics")]
 mod metrics;
 
+/// # For loaders
+///
+/// How waits are charged, for the model of the pipeline in the crate feedline-report. It may change in any
+/// release.
+pub mod waits {
+    pub use super::account::{add_batch, in_epochs, mean};
+    pub use super::charge::Charger;
+    pub use crate::decode::piece_rows;
+}
+
 pub use crate::decode::MAX_WORKERS;
 pub use crate::loader::MemoryUse;
 pub use crate::transfer_mode::ChosenMode;

@@ -7,7 +7,7 @@
 //! | times of device events on the host's clock | `device_clock.rs` |
 //! | the work of a stream, by events | `stream.rs` |
 
-pub(crate) mod content;
+pub mod content;
 mod device_clock;
 mod stream;
 

@@ -22,7 +22,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
-use feedline_core::internal;
 use feedline_core::timeline::now;
 use feedline_core::{Error, ErrorKind, Result, Stage, panic_text};
 use feedline_device::slot::{Loaded, SlotRing, WriteLease};
@@ -363,7 +362,7 @@ impl Run<'_> {
         let _span = enter!("queue the copy", &filled.info().batch);
         // The infos are swapped, so that the memory of both is reused.
         std::mem::swap(slot.info_mut(), &mut filled.info_mut().batch);
-        let place = |error: Error| internal::error::at(error, Stage::Transfer, step);
+        let place = |error: Error| error.at_stage(Stage::Transfer).at_batch(step);
         let rows = slot.info_mut().ids.len();
         let is_timed = self.timed.begin(stream, &mut slot, at).map_err(place)?;
         let loaded = match columns {

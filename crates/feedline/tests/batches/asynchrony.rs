@@ -71,7 +71,7 @@ fn assert_in_order(events: &[(&str, &Event)]) {
 }
 
 fn wait_until_arrived(batch: &Batch) {
-    wait_until("the copy has finished", || feedline::internal::is_copied(batch).unwrap());
+    wait_until("the copy has finished", || batch.is_copied().unwrap());
 }
 
 #[test]

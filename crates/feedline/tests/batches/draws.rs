@@ -15,7 +15,6 @@ use feedline::{
     BadSamples, Context, Cursor, DType, Dataset, HostLoader, LastBatch, Loader, LoaderBuilder, Mix,
     ReadError, Result, Row, Sampler, Spec, Workers, World, from_fn,
 };
-use feedline_core::internal;
 use feedline_testkit::fixtures::{failing, slow};
 
 use crate::common::{alone, alone_in_parts};
@@ -59,9 +58,7 @@ impl<D: Dataset> Dataset for Pairs<D> {
         let mut slab = vec![0_u64; layout.bytes() / 8];
         let bytes = bytemuck::cast_slice_mut(&mut slab);
         let ids = [id, (id + 1) % self.len()];
-        self.inner
-            .read_many(&ids, &mut internal::rows::new(&layout, bytes, 2), context)
-            .map_err(|(_, error)| error)?;
+        self.inner.read_many(&ids, &mut Rows::new(&layout, bytes, 2), context).map_err(|(_, error)| error)?;
         let [one, other]: [&[u64]; 2] = [&slab[..3], &slab[3..6]];
         assert_eq!(one[0], other[0], "both are read for one draw");
         row.field_mut::<i64>(0)?.copy_from_slice(&[one[0] as i64, one[1] as i64, other[1] as i64]);
@@ -249,10 +246,7 @@ impl BatchFiller for Reads {
 
     fn reserve(&self, _: Duration) -> Option<Fill<'_>> {
         Some(Box::new(|request: &FillRequest<'_>, rows: &mut Rows<'_>| {
-            let mut context = internal::context::with_draws(
-                Context::new(request.data.seed, request.epoch()),
-                request.draws,
-            );
+            let mut context = Context::new(request.data.seed, request.epoch()).with_draws(request.draws);
             self.0.read_many(request.ids(), rows, &mut context).map_err(|(_, error)| error)?;
             let mut content = BatchContent::new();
             for (row, bytes) in rows.column_mut(0).chunks(24).enumerate() {
@@ -291,7 +285,7 @@ fn the_numbers_of_a_draw_are_those_of_its_key() {
         let set: Arc<dyn Dataset> = Arc::new(noise(LEN));
         for (sampler, _) in samplers() {
             for (draw, (_, noise)) in alone_on_one_rank(builder(&set, &sampler).batch_size(6)) {
-                assert_eq!(noise[1] as u64, internal::random::for_draw(SEED, 1, draw).next_u64());
+                assert_eq!(noise[1] as u64, feedline_core::Random::for_draw(SEED, 1, draw).next_u64());
             }
         }
     });

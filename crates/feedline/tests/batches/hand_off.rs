@@ -49,7 +49,7 @@ impl SlowReader {
 fn assert_held_back(next: &feedline::Batch) {
     let start = Instant::now();
     while start.elapsed() < WINDOW {
-        assert!(!feedline::internal::is_copied(next).unwrap(), "the slot was overwritten under a reader");
+        assert!(!next.is_copied().unwrap(), "the slot was overwritten under a reader");
         std::thread::yield_now();
     }
 }
@@ -83,7 +83,7 @@ fn two_readers(first_is_slow: bool, drop_first_first: bool) {
         let next = batches.next().unwrap().unwrap();
         assert_held_back(&next);
         slow.finish();
-        wait_until("the next batch arrives", || feedline::internal::is_copied(&next).unwrap());
+        wait_until("the next batch arrives", || next.is_copied().unwrap());
         assert_intact(&fine(), &next.wait_on(&branch).unwrap());
     });
 }
@@ -254,7 +254,7 @@ fn every_copy_waits_for_the_kernels_of_the_batch_before() {
                 for batch in loader.epoch(epoch).unwrap() {
                     let batch = batch.unwrap();
                     if let Some(slow) = slow.take() {
-                        assert!(!feedline::internal::is_copied(&batch).unwrap());
+                        assert!(!batch.is_copied().unwrap());
                         slow.finish();
                     }
                     let batch = batch.wait_on(compute).unwrap();

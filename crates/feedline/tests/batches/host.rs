@@ -104,19 +104,16 @@ fn a_view_is_read_in_place_from_its_own_batch_only() {
             let mut batches = loader.epoch(0).unwrap().map(|batch| batch.unwrap().wait_on(&compute).unwrap());
             let (first, second) = (batches.next().unwrap(), batches.next().unwrap());
             for batch in [&first, &second] {
-                let ids = feedline::internal::read_in_place(batch, &batch.field("id").unwrap()).unwrap();
-                let bytes = feedline::internal::read_in_place(batch, &batch.field("bytes").unwrap()).unwrap();
+                let ids = batch.read_in_place(&batch.field("id").unwrap()).unwrap();
+                let bytes = batch.read_in_place(&batch.field("bytes").unwrap()).unwrap();
                 assert_rows(&fine(), 0, batch.ids(), ids, bytes);
             }
-            let error =
-                feedline::internal::read_in_place(&first, &second.field::<i64>("id").unwrap()).unwrap_err();
+            let error = first.read_in_place(&second.field::<i64>("id").unwrap()).unwrap_err();
             assert_eq!(
                 (error.kind(), error.message()),
                 (ErrorKind::Config, "the view is one of another batch")
             );
-            assert!(
-                feedline::internal::read_in_place(&second, &first.field::<u8>("bytes").unwrap()).is_err()
-            );
+            assert!(second.read_in_place(&first.field::<u8>("bytes").unwrap()).is_err());
         }
     });
 }
@@ -231,8 +228,7 @@ fn a_host_loader_has_the_bytes_of_its_batches_however_late_their_copies_are() {
     alone(|| {
         for seed in 0..10 {
             let device = late(seed);
-            let mut loader =
-                feedline::internal::build_host_on(builder(fine()).shuffle().seed(seed), &device).unwrap();
+            let mut loader = builder(fine()).shuffle().seed(seed).build_host_on(&device).unwrap();
             let mut steps = 0;
             for epoch in 0..2 {
                 for batch in loader.epoch(epoch).unwrap() {

@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use crate::common::{LONG, alone, assert_intact};
 use feedline::{Cursor, Device, Loader, LoaderBuilder, Sampler, Workers, World};
-use feedline_core::internal;
 use feedline_testkit::Census;
 use feedline_testkit::fixtures::Fine;
 
@@ -41,7 +40,7 @@ fn cursor_at(loader: &Loader, position: u64) -> Cursor {
 /// The `count` samples from position `first` on, from the definition of the sampler.
 fn ids_at(sampler: &Sampler, epoch: u64, first: u64, count: u64) -> Vec<u64> {
     let mut ids = vec![0; count as usize];
-    internal::sampler::fill(sampler, LEN, SEED, epoch, first, &mut ids);
+    sampler.fill(LEN, SEED, epoch, first, &mut ids);
     ids
 }
 
@@ -83,7 +82,7 @@ fn a_huge_data_set_is_iterated_from_the_middle_in_constant_memory() {
             assert_eq!(delivered.position(), position);
             assert_eq!(
                 delivered.proof(),
-                &internal::proof::expected_part(loader.batch_sampler(), 0, middle..position)
+                &feedline_core::Proof::expected_part(loader.batch_sampler(), 0, middle..position)
             );
         }
     });

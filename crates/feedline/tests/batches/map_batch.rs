@@ -175,8 +175,7 @@ fn the_hook_sees_substitutes_padding_and_batches_of_a_source() {
         };
         let tolerant = BadSamples::Substitute { budget: Budget::Count(1) };
         let builder = Loader::builder(failing(fine(), [2])).batch_size(60).epochs(1).bad_samples(tolerant);
-        let builder =
-            note(feedline::internal::either(builder.last_batch(LastBatch::Pad).workers(Workers::Count(1))));
+        let builder = note(builder.last_batch(LastBatch::Pad).workers(Workers::Count(1)).either());
         let mut loader = builder.build_host().expect("a loader");
         let batches: Vec<_> =
             loader.epoch(0).expect("an epoch").map(|batch| batch.expect("a batch")).collect();
@@ -189,7 +188,7 @@ fn the_hook_sees_substitutes_padding_and_batches_of_a_source() {
 
         let source = Generator::new([3, 10]).expect("a source");
         let builder = Loader::source_builder(source).batch_size(5).epochs(1).workers(Workers::Count(1));
-        let builder = note(feedline::internal::either(builder));
+        let builder = note(builder.either());
         let mut loader = builder.build_host().expect("a loader");
         assert_eq!(loader.epoch(0).expect("an epoch").filter(Result::is_ok).count(), 3);
         assert_eq!(

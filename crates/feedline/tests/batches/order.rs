@@ -155,7 +155,7 @@ fn a_field_of_every_type_arrives() {
         let compute = device.stream().unwrap();
         let mut loader =
             Loader::builder(Wide::new(30).unwrap()).batch_size(7).shuffle().seed(1).build(&device).unwrap();
-        let fields = feedline::internal::layout(&loader).spec().fields().to_vec();
+        let fields = loader.layout().spec().fields().to_vec();
         for batch in loader.epoch(0).unwrap() {
             let batch = batch.unwrap().wait_on(&compute).unwrap();
             macro_rules! check {

@@ -13,7 +13,6 @@ use feedline::dataset::Random;
 use feedline::{
     BadSamples, Cursor, Device, LastBatch, Loader, LoaderBuilder, Pad, Ready, Sampler, Workers, World,
 };
-use feedline_core::internal;
 use feedline_device::host::Host;
 use feedline_device::{Memory, launch_host};
 use feedline_sim::SimHandle;
@@ -111,8 +110,7 @@ impl Case {
             // Substitutes and padding repeat samples, even the longest.
             let repeats = !self.bad.is_empty() || self.last_batch == LastBatch::Pad;
             let together = if repeats { longest * self.batch } else { items.iter().take(self.batch).sum() };
-            let padded =
-                pad.map(|multiple| internal::pad::width(Pad::multiple_of(multiple), longest) * self.batch);
+            let padded = pad.map(|multiple| Pad::multiple_of(multiple).width(longest) * self.batch);
             max = max.max(padded.unwrap_or(together));
         }
         max
@@ -172,7 +170,7 @@ fn check_field(case: &Case, ready: &Ready, field: usize, wrong: &Wrong) {
         }
         Some(multiple) => {
             let pad = pad_of(name, multiple);
-            let width = internal::pad::width(pad, items.iter().copied().max().unwrap_or(0)) * item;
+            let width = pad.width(items.iter().copied().max().unwrap_or(0)) * item;
             let filler = if field == Uneven::BYTES { vec![0, 0] } else { 0xABCDu16.to_ne_bytes().to_vec() };
             let padded = rows.iter().flat_map(|row| {
                 let rest = filler.iter().copied().cycle().take(width - row.len());

@@ -269,8 +269,7 @@ fn samples_on_the_device_are_read_once_and_the_others_in_every_epoch() {
             let builder = builder.transfer_mode(TransferMode::Resident).resident_budget(budget);
             let mut loader = builder.build(&device).expect("a loader");
             let copies = count.snapshot().of(Op::CopyToDevice);
-            let kept_bytes =
-                loader.memory_use().device_bytes - 3 * feedline::internal::layout(&loader).bytes() as u64;
+            let kept_bytes = loader.memory_use().device_bytes - 3 * loader.layout().bytes() as u64;
             assert!(kept_bytes <= budget as u64, "{kept_bytes} bytes of {budget}");
             for epoch in 0..3 {
                 assert_eq!(loader.epoch(epoch).expect("an epoch").filter(Result::is_ok).count(), 13);
@@ -304,10 +303,7 @@ fn every_sample_is_read_once_and_batches_cost_one_gather() {
             let copies = count.snapshot().of(Op::CopyToDevice);
             // Fields of 8 and 33 bytes, each aligned to 256 bytes, and the slots.
             let kept = (8 * LEN).next_multiple_of(256) + (33 * LEN).next_multiple_of(256);
-            assert_eq!(
-                loader.memory_use().device_bytes,
-                kept + 3 * feedline::internal::layout(&loader).bytes() as u64
-            );
+            assert_eq!(loader.memory_use().device_bytes, kept + 3 * loader.layout().bytes() as u64);
             assert_eq!(loader.memory_use().device_bytes, device.stats().device_bytes.get());
             assert_eq!(
                 loader.memory_use().pinned_bytes,

@@ -6,7 +6,6 @@ use crate::common::{alone, alone_in_parts};
 use crate::iterable::{LENS, SEED, archive, epoch, everywhere, generator, options, rows};
 use crate::restoring::Restored;
 use feedline::{Device, LastBatch, Loader, LoaderBuilder, Sampler, Source, World, source};
-use feedline_core::internal;
 use feedline_testkit::fixtures::streams::Generator;
 use feedline_testkit::restore::{From, MIXES, Pipeline};
 use feedline_testkit::{Watchdog, watchdog};
@@ -130,7 +129,7 @@ fn a_buffer_mixes_records_and_many_shards_bring_it_near_a_full_shuffle() {
         // Records have 28 bytes on average, and 40 are counted besides.
         let buffer = RECORDS / 2 * 68;
         let mut ids = vec![0; RECORDS as usize];
-        internal::sampler::fill(&Sampler::Shuffle, RECORDS, SEED, 0, 0, &mut ids);
+        Sampler::Shuffle.fill(RECORDS, SEED, 0, 0, &mut ids);
         let full = chi_square(&ids, 8);
         println!("49 degrees of freedom, full shuffle: {full:.0}");
         assert!(full < 80.0);

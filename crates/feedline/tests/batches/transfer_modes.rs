@@ -69,7 +69,7 @@ pub(crate) fn batches_on(
 ) -> Result<(bool, Vec<Contents>)> {
     let compute = device.stream()?;
     let mut loader = builder.build(device)?;
-    let spec = feedline::internal::layout(&loader).spec().clone();
+    let spec = loader.layout().spec().clone();
     let mut all = Vec::new();
     for epoch in epochs {
         for batch in loader.epoch(epoch)? {
@@ -265,7 +265,7 @@ fn auto_gathers_over_a_coherent_link_whatever_the_order_and_the_workers() {
         };
         let staged = "staged: 16 workers keep up, and a gather would slow the kernels of a step";
         // A wrapper passes on the answers of the device below it.
-        for wrap in [feedline_device::with_backend as fn(_) -> _, feedline_device::internal::synchronous] {
+        for wrap in [feedline_device::with_backend as fn(_) -> _, feedline_device::Device::synchronous] {
             let of = |is_coherent| wrap(NullDevice::gpu(is_coherent));
             assert_eq!(modes(&of(false)), ["zero-copy", staged]);
             assert_eq!(modes(&of(true)), ["zero-copy", "zero-copy"]);

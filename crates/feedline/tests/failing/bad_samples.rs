@@ -11,7 +11,6 @@ use feedline::{
     BadSampleReport, BadSamples, Context, DType, Dataset, Device, Error, ErrorKind, LastBatch, Loader,
     LoaderBuilder, ReadError, Row, Sampler, Spec, World,
 };
-use feedline_core::internal;
 use feedline_core::random::splitmix64;
 use feedline_testkit::fixtures::Random;
 use feedline_testkit::restore::{self, From, MIXES, Mix, Pipeline, Step};
@@ -118,7 +117,7 @@ fn builder(files: Files, budget: Budget) -> LoaderBuilder {
 /// The sample order of an epoch, from the definition of the shuffle.
 fn order_of(epoch: u64) -> Vec<u64> {
     let mut ids = vec![0; LEN as usize];
-    internal::sampler::fill(&Sampler::Shuffle, LEN, SEED, epoch, 0, &mut ids);
+    Sampler::Shuffle.fill(LEN, SEED, epoch, 0, &mut ids);
     ids
 }
 

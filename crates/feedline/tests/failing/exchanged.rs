@@ -12,7 +12,6 @@ use feedline::{
     TransferMode, Workers,
 };
 use feedline_core::Layout;
-use feedline_core::internal;
 
 use crate::common::{alone, hush_planned_panics};
 
@@ -39,7 +38,7 @@ impl Liar {
 /// Other rows, in memory that is never freed.
 fn others(spec: &Spec) -> Rows<'static> {
     let layout: &'static Layout = Box::leak(Box::new(Layout::new(spec, LEN as usize).unwrap()));
-    internal::rows::new(layout, Box::leak(vec![0; layout.bytes()].into_boxed_slice()), LEN as usize)
+    Rows::new(layout, Box::leak(vec![0; layout.bytes()].into_boxed_slice()), LEN as usize)
 }
 
 fn write(id: u64, row: &mut Row<'_, '_>) -> Result<(), ReadError> {
@@ -78,8 +77,7 @@ impl Dataset for Liar {
         for (index, &id) in ids.iter().enumerate() {
             context.begin(index, id);
             let mut row = rows.row(index);
-            internal::row::read_by(&mut row, |row| self.read(id, row, context))
-                .map_err(|error| (index, error))?;
+            row.read_by(|row| self.read(id, row, context)).map_err(|error| (index, error))?;
         }
         Ok(())
     }

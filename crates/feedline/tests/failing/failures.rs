@@ -356,20 +356,17 @@ fn options_that_contradict_each_other_are_refused() {
     let pool = WorkerPool::new(Workers::Count(3)).unwrap();
     let device = Device::new_host();
     for (builder, words) in [
-        (feedline::internal::either(source(2).world(world(3))), ["2 shards", "3 ranks"]),
-        (feedline::internal::either(source(1).world(world(2))), ["1 shard ", "2 ranks"]),
+        (source(2).world(world(3)).either(), ["2 shards", "3 ranks"]),
+        (source(1).world(world(2)).either(), ["1 shard ", "2 ranks"]),
+        (source(2).shuffle_buffer(0).either(), ["shuffle_buffer is 0 bytes", "leave it out"]),
+        (set().sampler(buckets(6)).either(), ["batches of 6", "batch_size is 4"]),
+        (set().sampler(buckets(8)).either(), ["batches of 8", "batch_size is 4"]),
         (
-            feedline::internal::either(source(2).shuffle_buffer(0)),
-            ["shuffle_buffer is 0 bytes", "leave it out"],
-        ),
-        (feedline::internal::either(set().sampler(buckets(6))), ["batches of 6", "batch_size is 4"]),
-        (feedline::internal::either(set().sampler(buckets(8))), ["batches of 8", "batch_size is 4"]),
-        (
-            feedline::internal::either(set().sampler(buckets(12)).world(world(2))),
+            set().sampler(buckets(12)).world(world(2)).either(),
             ["batches of 12", "give it 4, or 8 if the 2 ranks"],
         ),
-        (feedline::internal::either(set().sampler(listed(2))), ["batches of 2", "batch_size is 4"]),
-        (feedline::internal::either(set().epochs(3).skip(3, 0..1)), ["epoch 3", "epochs is 3"]),
+        (set().sampler(listed(2)).either(), ["batches of 2", "batch_size is 4"]),
+        (set().epochs(3).skip(3, 0..1).either(), ["epoch 3", "epochs is 3"]),
     ] {
         let error = builder.build(&device).map(drop).expect_err(words[0]);
         assert_eq!(error.kind(), ErrorKind::Config, "{error}");
@@ -378,11 +375,11 @@ fn options_that_contradict_each_other_are_refused() {
     }
     // Options that agree with each other, and an option that another one implies.
     for builder in [
-        feedline::internal::either(set().sampler(buckets(4))),
-        feedline::internal::either(set().sampler(buckets(8)).world(world(2))),
-        feedline::internal::either(set().workers(Workers::Count(9)).pool(&pool)),
-        feedline::internal::either(set().epochs(3).skip(2, 0..1)),
-        feedline::internal::either(source(2).shuffle_shards().seed(3).world(world(2))),
+        set().sampler(buckets(4)).either(),
+        set().sampler(buckets(8)).world(world(2)).either(),
+        set().workers(Workers::Count(9)).pool(&pool).either(),
+        set().epochs(3).skip(2, 0..1).either(),
+        source(2).shuffle_shards().seed(3).world(world(2)).either(),
     ] {
         builder.build(&device).expect("a loader");
     }
@@ -412,7 +409,7 @@ fn the_last_order_and_the_last_seed_count() {
         let source = Loader::source_builder(Generator::new([3, 4, 5]).unwrap()).seed(5).shuffle_shards();
         let source = if let Some(sampler) = sampler { source.sampler(sampler) } else { source };
         let loader = source.build(&Device::new_host()).unwrap();
-        feedline_core::internal::batch_sampler::digest(loader.batch_sampler())
+        loader.batch_sampler().digest()
     };
     assert_eq!(of_shards(None), of_shards(Some(Sampler::Shuffle)));
     assert_ne!(of_shards(None), of_shards(Some(Sampler::Sequential)));

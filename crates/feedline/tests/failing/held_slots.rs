@@ -28,12 +28,12 @@ fn waits_with_limits_of_their_own_add_up_and_a_look_without_a_wait_never_fails()
             for keeps_all in [false, true] {
                 let mut loader = loader(device);
                 let mut batches = loader.epoch(0).unwrap();
-                assert!(feedline::internal::check_slots(&batches, true).is_ok());
+                assert!(batches.check_slots(true).is_ok());
                 let held: Vec<_> =
                     batches.by_ref().take(2).map(|batch| batch.unwrap().wait_on(compute)).collect();
                 // For a caller that checks by itself.
                 for on_any_thread in [false, true] {
-                    let error = feedline::internal::check_slots(&batches, on_any_thread).unwrap_err();
+                    let error = batches.check_slots(on_any_thread).unwrap_err();
                     assert_eq!(error.kind(), ErrorKind::SlotsHeld);
                 }
                 for limit in [Duration::ZERO, LIMIT / 8, LIMIT / 2, LIMIT / 8] {
@@ -114,7 +114,7 @@ fn a_thread_that_drops_batches_and_keeps_the_others_ends_the_wait() {
                     let mut batches = loader.epoch(0).unwrap();
                     let next = || batches.next().map(|batch| batch?.wait_on(compute));
                     assert_held(&kept_by_another_thread::<Ready>(dropped, None, next), "0.1");
-                    let mut loader = feedline::internal::build_host_on(builder(), device).unwrap();
+                    let mut loader = builder().build_host_on(device).unwrap();
                     let mut batches = loader.epoch(0).unwrap();
                     assert_held(
                         &kept_by_another_thread::<HostBatch>(dropped, None, || batches.next()),
@@ -259,8 +259,8 @@ fn a_loader_moved_to_another_thread_does_not_fail_for_batches_that_the_first_thr
             std::thread::scope(|scope| {
                 let (looked, wait) = sync_channel(1);
                 let rest = scope.spawn(move || {
-                    assert!(feedline::internal::check_slots(&batches, false).is_ok());
-                    assert!(feedline::internal::check_slots(&batches, true).is_err());
+                    assert!(batches.check_slots(false).is_ok());
+                    assert!(batches.check_slots(true).is_err());
                     looked.send(()).unwrap();
                     batches.map(|batch| drop(batch.unwrap())).count()
                 });

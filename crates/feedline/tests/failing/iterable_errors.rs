@@ -9,7 +9,6 @@ use feedline::{
     BadSamples, Cursor, Device, Error, ErrorKind, LastBatch, Loader, LoaderBuilder, Result, Sampler, Source,
     World, source,
 };
-use feedline_core::internal;
 use feedline_testkit::fixtures::Fine;
 use feedline_testkit::fixtures::streams::{Archive, Generator, Hooked, append, record};
 use feedline_testkit::restore::{self, From, MIXES, Pipeline};
@@ -130,7 +129,7 @@ fn errors_and_panics_in_a_source_are_delivered_after_the_batches_before_them() {
         assert_eq!(rows, 8);
         assert!(error.to_string().starts_with("cannot read shard 2 from offset 0 on: planned"), "{error}");
 
-        let torn = internal::source::id(2, 3).unwrap();
+        let torn = feedline_core::record_id(2, 3).unwrap();
         let undecoded = move |id| if id == torn { Err("planned".into()) } else { Ok(()) };
         let (rows, error) = until_error(builder(Hooked::new(generator()).before_decode(undecoded)));
         assert_eq!((rows, error.kind(), error.sample()), (12, ErrorKind::Sample, Some(torn)), "{error}");
@@ -209,9 +208,9 @@ fn offsets_that_do_not_grow_or_do_not_match_the_cursor_are_refused() {
 fn records_that_cannot_be_decoded_are_replaced_by_others_of_the_same_batch() {
     alone(|| {
         let bad = [
-            internal::source::id(0, 2).unwrap(),
-            internal::source::id(2, 4).unwrap(),
-            internal::source::id(2, 9).unwrap(),
+            feedline_core::record_id(0, 2).unwrap(),
+            feedline_core::record_id(2, 4).unwrap(),
+            feedline_core::record_id(2, 9).unwrap(),
         ];
         let with_bad_records = || {
             let decode = move |id| if bad.contains(&id) { Err("planned".into()) } else { Ok(()) };

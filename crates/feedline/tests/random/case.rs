@@ -6,7 +6,6 @@ use feedline::dataset::Random;
 use feedline::{
     Dataset, LastBatch, Loader, LoaderBuilder, Sampler, TransferMode, WorkerPool, Workers, World,
 };
-use feedline_core::internal;
 use feedline_testkit::fixtures::{Fine, Laid};
 
 /// The options that stay the same when a run resumes in another loader.
@@ -105,13 +104,13 @@ impl Case {
         let len = 1 + random.below(max);
         let data = pick(random, &[Data::Computed, Data::Records, Data::Columns]);
         let drawn = sampler(random, len);
-        let positions = internal::sampler::len(&drawn, len);
+        let positions = drawn.len(len);
         let world = World::new(0, 1 + random.below(4) as u32).unwrap();
         let world = World::new(random.below(world.size().into()) as u32, world.size()).unwrap();
         let batch = 1 + random.below(positions.min(40)) as usize;
         let global = batch as u64 * u64::from(world.size());
         // A bucketed sampler makes batches of the loader's size, or of the size of all ranks together.
-        let sampler = match internal::sampler::bucketed_batch(&drawn) {
+        let sampler = match drawn.bucketed_batch() {
             Some(1) => bucketed(len, batch as u64, random),
             Some(_) => bucketed(len, global, random),
             None => drawn,

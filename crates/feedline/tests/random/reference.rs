@@ -4,7 +4,6 @@
 use std::ops::Range;
 
 use feedline::{LastBatch, Sampler, World};
-use feedline_core::internal;
 
 /// The options that determine the batches of an epoch.
 #[derive(Debug)]
@@ -31,7 +30,7 @@ pub struct Expected {
 impl Reference<'_> {
     /// The samples of an epoch in order, without skipped ones.
     pub fn samples(&self, epoch: u64) -> Vec<u64> {
-        let positions = 0..internal::sampler::len(self.sampler, self.len);
+        let positions = 0..self.sampler.len(self.len);
         // The steps, as if there were no skips.
         let all: Vec<u64> = positions.clone().collect();
         let steps: Vec<u64> =
@@ -41,9 +40,7 @@ impl Reference<'_> {
             skips.any(|(_, skipped)| skipped.contains(&steps[position as usize]))
         };
         let samples = positions.filter(|&position| !is_skipped(position));
-        samples
-            .map(|position| internal::sampler::id(self.sampler, self.len, self.seed, epoch, position))
-            .collect()
+        samples.map(|position| self.sampler.id(self.len, self.seed, epoch, position)).collect()
     }
 
     /// The batches of `epoch` after its first `delivered` samples.

@@ -11,7 +11,6 @@ use feedline::report::ChosenMode;
 use feedline::{
     Batch, Cursor, Device, Epoch, Loader, LoaderBuilder, Ready, Sampler, Stream, TryNext, WorkerPool, Workers,
 };
-use feedline_core::internal;
 use feedline_device::host::Host;
 use feedline_device::launch_host;
 use feedline_sim::SimHandle;
@@ -180,7 +179,7 @@ fn check_order(case: &Case, epoch: u64) {
     if matches!(case.sampler, Sampler::Sequential) {
         assert!(ids.iter().copied().eq(0..case.len));
     }
-    if internal::sampler::is_permutation(&case.sampler) {
+    if case.sampler.is_permutation() {
         ids.sort_unstable();
         assert!(ids.into_iter().eq(0..case.len), "not every sample once");
     }

@@ -38,7 +38,7 @@ impl Pipeline for Restored {
     }
 
     fn run(&mut self, from: From, most: usize) -> Vec<Step> {
-        let spec = feedline::internal::layout(&self.loader).spec().clone();
+        let spec = self.loader.layout().spec().clone();
         let batches = match from {
             From::Epoch(epoch) => self.loader.epoch(epoch),
             From::Cursor(cursor) => self.loader.resume(cursor),

@@ -9,7 +9,6 @@ use std::time::Duration;
 use crate::common::{alone, assert_empty};
 use feedline::sampler::Proof;
 use feedline::{Checkpoint, Device, Error, ErrorKind, Loader, Ready, Result, Stream, Workers};
-use feedline_core::internal;
 use feedline_device::host::Host;
 use feedline_device::{Backend, launch_host};
 use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
@@ -50,7 +49,7 @@ fn step(
         std::thread::sleep(STEP);
         let mut model = model.lock().expect("a model");
         for &id in memory.input::<i64>(0) {
-            internal::proof::add(&mut model.seen, epoch, id as u64);
+            model.seen.add(epoch, id as u64);
             model.value = model.value.wrapping_mul(31).wrapping_add(id as u64);
         }
     })
@@ -201,17 +200,10 @@ fn a_lost_slot_does_not_prevent_checkpoints() {
 /// A checkpoint in the middle of an epoch, with bad samples: some of a file, some without one.
 fn with_bad_samples() -> Checkpoint {
     let (mut saved, _) = train(None, 3);
-    internal::bad_samples::delivered(&mut saved.bad_sample_report, 24);
+    saved.bad_sample_report.delivered(24);
     let path = std::path::PathBuf::from("d/\u{fc} 1.jpg");
-    internal::bad_samples::replaced(
-        &mut saved.bad_sample_report,
-        0,
-        3,
-        8,
-        Some(path),
-        "not a JPEG:\n no end",
-    );
-    internal::bad_samples::replaced(&mut saved.bad_sample_report, 0, 9, 1, None, "");
+    saved.bad_sample_report.replaced(0, 3, 8, Some(path), "not a JPEG:\n no end");
+    saved.bad_sample_report.replaced(0, 9, 1, None, "");
     saved
 }
 
@@ -229,14 +221,7 @@ fn a_checkpoint_in_a_file_is_the_one_that_was_saved() {
             use std::os::unix::ffi::OsStringExt;
             let mut saved = with_bad_samples();
             let path_of_no_text = std::ffi::OsString::from_vec(b"d/\xFF.jpg".to_vec()).into();
-            internal::bad_samples::replaced(
-                &mut saved.bad_sample_report,
-                0,
-                4,
-                2,
-                Some(path_of_no_text),
-                "torn",
-            );
+            saved.bad_sample_report.replaced(0, 4, 2, Some(path_of_no_text), "torn");
             saved.save(&path).unwrap();
             assert_eq!(Checkpoint::load(&path).unwrap(), saved);
         }

@@ -11,7 +11,6 @@ use crate::common::{alone, elements};
 use feedline::sampler::{BatchSampler, Proof};
 use feedline::{Cursor, Device, LastBatch, Loader, LoaderBuilder, Sampler, Workers, World};
 use feedline_core::BatchSamplerOptions;
-use feedline_core::internal;
 use feedline_testkit::fixtures::Fine;
 use serde_json::{Value, json};
 
@@ -163,7 +162,7 @@ fn builder(last_batch: LastBatch) -> LoaderBuilder {
 /// The samples of an epoch in global order, from the definition of the shuffle.
 fn order_of(epoch: u64) -> Vec<u64> {
     let mut ids = vec![0; LEN as usize];
-    internal::sampler::fill(&Sampler::Shuffle, LEN, SEED, epoch, 0, &mut ids);
+    Sampler::Shuffle.fill(LEN, SEED, epoch, 0, &mut ids);
     ids
 }
 
@@ -230,11 +229,7 @@ fn every_sample_is_delivered_once_over_the_ranks_of_any_world() {
                     );
                 }
                 let cursors: Vec<Cursor> = ranks.iter().map(|rank| rank.cursor).collect();
-                assert!(
-                    cursors
-                        .iter()
-                        .all(|cursor| internal::cursor::is_at_end(cursor, &batch_sampler(last_batch, world)))
-                );
+                assert!(cursors.iter().all(|cursor| cursor.is_at_end(&batch_sampler(last_batch, world))));
                 proof(&cursors).check(&Proof::expected(&batch_sampler(last_batch, world), 0..2)).unwrap();
             }
         }

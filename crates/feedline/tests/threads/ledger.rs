@@ -113,15 +113,16 @@ impl Case {
                 }
                 Ok(())
             });
-            return feedline::internal::either(Loader::source_builder(records));
+            return Loader::source_builder(records).either();
         }
         let (slept, fine) = (slept.clone(), Fine::new(BATCH * self.steps, 100).unwrap());
-        feedline::internal::either(Loader::builder(fixtures::Before::new(fine, move |id| {
+        (Loader::builder(fixtures::Before::new(fine, move |id| {
             if decode > 0 && id % BATCH == 0 {
                 slept.sleep(decode);
             }
             Ok(())
         })))
+        .either()
     }
 
     /// Runs an epoch. Returns the account, the wall time of the epoch in milliseconds, and the time in
@@ -292,7 +293,7 @@ fn the_waits_are_those_of_a_stopwatch_for_every_loader() {
         let builder = case.builder(&Sleep::default()).batch_size(BATCH as usize).depth(3).epochs(1);
         let builder = builder.workers(Workers::Count(1));
         if opens == Opens::Itself {
-            let mut loader = feedline::internal::build_host_on(builder, &device).unwrap();
+            let mut loader = builder.build_host_on(&device).unwrap();
             let progress = loader.progress();
             return stopwatch(loader.epoch(0).unwrap(), Ok, &progress);
         }

@@ -7,7 +7,6 @@ use feedline::dataset::StridedColumn;
 use feedline::{
     Context, Dataset, Device, Error, ErrorKind, Loader, ReadError, Result, Row, Spec, TransferMode,
 };
-use feedline_core::internal;
 use feedline_testkit::fixtures::{Fine, Laid};
 
 const LEN: u64 = 103;
@@ -48,14 +47,8 @@ impl Dataset for Shrinking {
 
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
         let column = self.laid.column(field)?;
-        StridedColumn::new(
-            internal::column::bytes(&column),
-            internal::column::first(&column),
-            internal::column::stride(&column),
-            LEFT as usize,
-            internal::column::row_bytes(&column),
-        )
-        .ok()
+        StridedColumn::new(column.bytes(), column.first(), column.stride(), LEFT as usize, column.row_bytes())
+            .ok()
     }
 }
 

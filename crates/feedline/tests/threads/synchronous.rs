@@ -4,7 +4,6 @@ use feedline::{Device, ErrorKind, Loader, Result, Stage, Workers};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use feedline_device::host::Host;
-use feedline_device::internal::synchronous;
 use feedline_device::{Backend, launch_host};
 use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
 use feedline_sim::{Sim, SimOptions};
@@ -42,7 +41,7 @@ fn sim() -> Sim {
 fn a_failed_task_is_returned_by_its_own_call_with_line_stage_and_batch() {
     let _one = crate::common::one_at_a_time();
     with_watchdog(LIMIT, || {
-        for device in [synchronous(Host::new()), synchronous(sim())] {
+        for device in [Device::synchronous(Host::new()), Device::synchronous(sim())] {
             let (at, error, line) = fail_in(&device, 5);
             assert_eq!((at, error.batch(), error.stage()), (5, Some(5), Some(Stage::Compute)), "{error}");
             assert_eq!(error.kind(), ErrorKind::DeviceLost);
@@ -86,7 +85,7 @@ impl Interceptor for BadCopy {
 fn a_failed_copy_names_the_transfer_its_batch_and_its_line() {
     let _one = crate::common::one_at_a_time();
     with_watchdog(LIMIT, || {
-        let device = synchronous(Intercepted::with(Host::new(), BadCopy::default()));
+        let device = Device::synchronous(Intercepted::with(Host::new(), BadCopy::default()));
         let builder = Loader::builder(Fine::new(32, 16).expect("a set")).batch_size(4);
         let mut loader = builder.build(&device).expect("a loader");
         let mut delivered = 0;

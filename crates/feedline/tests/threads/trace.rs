@@ -134,7 +134,7 @@ fn the_waits_in_the_table_are_those_of_the_report() {
             let builder = Loader::builder(Fine::new(80, 100).unwrap()).batch_size(BATCH).epochs(1);
             let builder = builder.trace(&trace);
             let report = if host {
-                let mut loader = feedline::internal::build_host_on(builder, &device).unwrap();
+                let mut loader = builder.build_host_on(&device).unwrap();
                 loader.epoch(0).unwrap().for_each(|batch| drop(batch.unwrap()));
                 loader.report()
             } else {
@@ -173,7 +173,7 @@ fn a_long_run_keeps_whole_batches_within_the_limit() {
         const LIMIT: usize = 200;
         let trace = Trace::with_limit(LIMIT);
         load(&trace, 500, None);
-        let spans = feedline::internal::trace::recorded(&trace).spans.len();
+        let spans = feedline::trace::content::recorded(&trace).spans.len();
         assert!(spans <= LIMIT && spans > LIMIT / 4, "{trace:?}");
         let steps: BTreeSet<_> =
             events(&trace, "X").iter().filter_map(|e| e["args"]["step"].as_u64()).collect();
@@ -295,7 +295,7 @@ fn the_overlap_in_the_trace_is_that_of_event_times(device: &Device, kernel_ns: u
     for batch in loader.epoch(0).unwrap() {
         let (batch, copied) = (batch.unwrap(), device.timing_event().unwrap());
         let looked = Instant::now();
-        let is_running = !feedline::internal::is_copied(&batch).unwrap();
+        let is_running = !batch.is_copied().unwrap();
         let arrived = batch.wait_on(&idle).unwrap();
         idle.record(&copied).unwrap();
         is_timed.push(is_running && looked.elapsed() < AT_ONCE);

@@ -110,7 +110,7 @@ fn replay_builder(entry: &Entry, mix: Mix) -> LoaderBuilder {
 
 /// The rows of each step of two epochs, each with its sample.
 fn rows(loader: &mut Restored) -> Vec<Vec<(u64, Vec<u8>)>> {
-    let spec = feedline::internal::layout(&loader.loader).spec().clone();
+    let spec = loader.loader.layout().spec().clone();
     let mut steps = Vec::new();
     for epoch in 0..2 {
         for batch in loader.loader.epoch(epoch).unwrap() {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use feedline::internal::record::{Frame, MAGIC, RankRecord};
+use feedline::record::file::{Frame, MAGIC, RankRecord};
 use feedline::{BadSamples, ErrorKind, InMemory, Loader, LoaderBuilder, Pad, World};
 use feedline_core::Budget;
 use feedline_record::{Run, safetensors};

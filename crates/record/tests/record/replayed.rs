@@ -224,15 +224,9 @@ fn a_run_continues_from_its_record_with_its_bad_samples() {
         let builders: [Box<dyn Fn() -> LoaderBuilder<()>>; 2] = [
             Box::new(|| {
                 let substitute = BadSamples::Substitute { budget: Budget::Count(4) };
-                feedline::internal::either(
-                    Loader::builder(bad()).shuffle().seed(9).bad_samples(substitute).batch_size(4),
-                )
+                Loader::builder(bad()).shuffle().seed(9).bad_samples(substitute).batch_size(4).either()
             }),
-            Box::new(|| {
-                feedline::internal::either(
-                    Loader::source_builder(source()).shuffle_buffer(1 << 13).batch_size(9),
-                )
-            }),
+            Box::new(|| Loader::source_builder(source()).shuffle_buffer(1 << 13).batch_size(9).either()),
         ];
         for (name, builder) in ["set", "source"].into_iter().zip(builders) {
             let folder = folder.path().join(name);
@@ -351,7 +345,7 @@ fn steps_that_are_done_again_in_another_way_replace_the_former_ones() {
         let run = Run::open(folder.path()).unwrap();
         assert_eq!((run.steps(), run.gaps()), (0..8, vec![]));
         let read =
-            feedline::internal::record::RankRecord::read(&folder.path().join("rank-0.rec")).unwrap().unwrap();
+            feedline::record::file::RankRecord::read(&folder.path().join("rank-0.rec")).unwrap().unwrap();
         eprintln!(
             "{} {:?}",
             read.headers.len(),

@@ -2,14 +2,13 @@
 
 use std::path::Path;
 
-use feedline::internal::record::{Frame, MAGIC, RankRecord, Substitute};
 use feedline::record::field_hash;
+use feedline::record::file::{Frame, MAGIC, RankRecord, Substitute};
 use feedline::record::{RecordOptions, Recorder};
 use feedline::{
     BadSamples, Device, ErrorKind, InMemory, LastBatch, Loader, LoaderBuilder, Pad, Result, Stream,
 };
-use feedline_core::internal::{self, source::SourcePosition};
-use feedline_core::{BatchContent, Budget, Random};
+use feedline_core::{BatchContent, Budget, Random, SourcePosition};
 use feedline_record::{Run, Verdict, field_values};
 use feedline_testkit::fixtures::streams::Generator;
 use feedline_testkit::fixtures::{Fine, Uneven};
@@ -39,10 +38,7 @@ fn the_content_of_a_batch_is_that_of_xxh3() {
         let set = set.ragged("b", [], 300, (0..5).map(|id| vec![5_u8; id * 70])).unwrap();
         record(Loader::builder(set).batch_size(5).pad("b", Pad::multiple_of(64)), dir.path(), 1).unwrap();
         let run = RankRecord::read(&dir.path().join("rank-0.rec")).unwrap().unwrap();
-        assert_eq!(
-            run.segments[0].steps[0].content.map(|content| internal::content::parts(&content)),
-            Some(GOLDEN)
-        );
+        assert_eq!(run.segments[0].steps[0].content.map(|content| content.parts()), Some(GOLDEN));
     });
 }
 
@@ -295,8 +291,7 @@ fn frames_in_any_order_and_with_any_numbers_are_read_or_refused() {
                         0 => own(header(&mut random)),
                         1 => own(shared.clone()),
                         2 => {
-                            let cursor = internal::cursor::at(
-                                golden.segments[0].cursor,
+                            let cursor = golden.segments[0].cursor.at(
                                 any(&mut random),
                                 SourcePosition { position: any(&mut random), ..Default::default() },
                             );

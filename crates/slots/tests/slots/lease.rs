@@ -6,7 +6,6 @@ use std::thread;
 use crate::common::{
     PAUSE, TestMemory, WATCHDOG, device_failure, keep, put_in_flight, quiet_panic, ring, within,
 };
-use feedline_core::internal;
 use feedline_core::{ErrorKind, Result};
 use feedline_slots::{Counts, FillLease, HeapMemory, HostMemory, Ring};
 
@@ -72,9 +71,7 @@ fn a_panicking_thread_releases_its_slot() {
 fn a_failed_submit_loses_the_slot() {
     let (ring, _gates) = ring::<()>(2);
     let ready = ring.acquire().expect("a free slot").ready();
-    let error = ready
-        .submit(|_, ()| Err::<(), _>(internal::error::at_batch(device_failure(), 7)))
-        .expect_err("injected");
+    let error = ready.submit(|_, ()| Err::<(), _>(device_failure().at_batch(7))).expect_err("injected");
     assert_eq!(
         (error.kind(), error.message(), error.batch()),
         (ErrorKind::Device, "injected failure", Some(7))

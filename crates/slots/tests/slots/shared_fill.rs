@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use feedline_core::internal;
 use feedline_core::{DType, ErrorKind, Layout, Spec};
 use feedline_slots::{HeapMemory, Ring, SharedFill};
 
@@ -31,7 +30,7 @@ fn workers_fill_all_rows_between_them_and_one_of_them_finishes() {
                         let range = claim.range();
                         rows.fetch_add(range.len(), Ordering::Relaxed);
                         let mut open = claim.rows();
-                        assert_eq!((internal::rows::first(&open), open.len()), (range.start, range.len()));
+                        assert_eq!((open.first(), open.len()), (range.start, range.len()));
                         let numbers = range.clone().flat_map(|row| (row as u16).to_le_bytes());
                         open.column_mut(0).iter_mut().zip(numbers).for_each(|(byte, number)| *byte = number);
                         open.column_mut(1).fill(range.start as u8);
@@ -92,8 +91,7 @@ fn claims_of_any_size_end_with_the_last_row() {
 #[test]
 fn rows_of_a_ragged_field_cannot_be_shared() {
     let spec = Spec::new().ragged("text", DType::U8, [], 1000).unwrap();
-    let layout =
-        Arc::new(Layout::new(&internal::spec::max_per_batch(spec, "text", 1000).unwrap(), ROWS).unwrap());
+    let layout = Arc::new(Layout::new(&spec.max_per_batch("text", 1000).unwrap(), ROWS).unwrap());
     let ring = Ring::<HeapMemory>::new(vec![HeapMemory::new(layout.bytes()).unwrap()]);
     let error = SharedFill::new(ring.acquire().unwrap(), layout, ROWS).unwrap_err();
     assert_eq!((error.kind(), ring.counts().free), (ErrorKind::Config, 1));

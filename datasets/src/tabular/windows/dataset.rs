@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use feedline_core::compose::Subset;
-use feedline_core::internal::named;
 use feedline_core::{
     Context, DType, Dataset, Error, ErrorKind, Fingerprint, Prefetched, ReadError, Result, Row, Rows, Spec,
+    named,
 };
 
 use super::index::{Index, Shape, Unsorted};

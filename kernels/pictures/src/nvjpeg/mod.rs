@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use self::library::{Functions, Image, Pointer, Status};
 use feedline_core::{Error, ErrorKind, Result};
-use feedline_device::{Backend, Stream, ViewMut, internal, submit};
+use feedline_device::{Backend, Stream, ViewMut, submit};
 use feedline_images::{Chroma, Size};
 
 /// `nvjpegBackend_t`: the JPEG engines of the chip, and a decoder in kernels.
@@ -254,7 +254,7 @@ impl Drop for Nvjpeg {
     fn drop(&mut self) {
         if let Err(error) = self.stream.synchronize() {
             // The device may still use the states, so they are leaked.
-            return internal::report(&self.stream.device(), error);
+            return self.stream.device().report(error);
         }
         let Functions { header_destroy, state_destroy, destroy, .. } = &self.calls;
         let states = self.states.iter().map(|(_, state)| (state_destroy, *state));

@@ -1,6 +1,5 @@
 //! Batches with their parameters, and their results on the host and on a device.
 
-use feedline_core::internal;
 use feedline_core::{DType, Element, Random};
 use feedline_device::{BackendKind, Buffer, Device, Stream};
 use feedline_images::device::{HostBatch, Labels, Value, WORDS, Written};
@@ -24,7 +23,7 @@ pub(super) struct Batch<I> {
 }
 
 pub(super) fn random_of(seed: u64, row: usize) -> Random {
-    internal::random::for_draw(seed, 1, row as u64)
+    Random::for_draw(seed, 1, row as u64)
 }
 
 pub(super) fn parameters(part: &DevicePart, sizes: &[Size], seed: u64) -> Vec<u32> {

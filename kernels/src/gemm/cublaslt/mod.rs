@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::cublaslt::{result, sys};
 use feedline_core::{DType, Error, ErrorKind, Result};
-use feedline_device::{Backend, Buffer, Event, Input, Output, Span, Stream, Submission, internal, submit};
+use feedline_device::{Backend, Buffer, Event, Input, Output, Span, Stream, Submission, submit};
 
 use self::plan::{Algo, Plan};
 use super::{Linear, Product};
@@ -47,7 +47,7 @@ pub(crate) struct Options {
 pub(crate) struct CublasLt {
     options: Options,
     workspace: Buffer<u8>,
-    /// The workspace of the side branch of [`fork_join`](feedline_device::internal::fork_join).
+    /// The workspace of the side branch of [`fork_join`](feedline_device::Stream::fork_join).
     side_workspace: Buffer<u8>,
     /// `None` for a product without an algorithm.
     plans: Mutex<HashMap<Key, Option<Plan>>>,
@@ -99,7 +99,7 @@ impl CublasLt {
         let read = [left, right, workspace, side, bias.unwrap_or(left)];
         let stream = self.workspace.stream();
         submit(stream, "a matrix product", &read, &[out], |to| {
-            internal::keep_with_graph(stream, || self.handle.clone());
+            stream.keep_with_graph(|| self.handle.clone());
             self.submit(product, shape, operands, bias_address, to)
         })
     }
@@ -278,7 +278,7 @@ impl Drop for Handle {
         });
         if let Err(error) = destroyed {
             // A product may still run: the handle is leaked.
-            internal::report(&self.stream.device(), error);
+            self.stream.device().report(error);
         }
     }
 }

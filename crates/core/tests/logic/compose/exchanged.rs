@@ -2,7 +2,6 @@
 //! written.
 
 use feedline_core::compose::Concat;
-use feedline_core::internal;
 use feedline_core::lengths;
 
 use super::*;
@@ -42,7 +41,7 @@ impl Liar {
     /// Rows in memory of their own.
     fn others(&self, len: usize) -> Rows<'static> {
         let layout: &'static Layout = Box::leak(Box::new(Layout::new(&self.spec, 16).expect("a layout")));
-        internal::rows::new(layout, Box::leak(vec![0; layout.bytes()].into_boxed_slice()), len)
+        feedline_core::Rows::new(layout, Box::leak(vec![0; layout.bytes()].into_boxed_slice()), len)
     }
 }
 
@@ -74,8 +73,7 @@ impl Dataset for Liar {
         for (index, &id) in ids.iter().enumerate().take(rows.len()) {
             context.begin(index, id);
             let mut row = rows.row(index);
-            internal::row::read_by(&mut row, |row| self.read(id, row, context))
-                .map_err(|error| (index, error))?;
+            row.read_by(|row| self.read(id, row, context)).map_err(|error| (index, error))?;
         }
         Ok(())
     }
@@ -116,10 +114,8 @@ fn rows_that_were_exchanged_pass_no_composition() {
                 let seen = |ids: &[u64]| {
                     let (layout, mut slab) = slab(&*set, ids.len());
                     let bytes = bytemuck::cast_slice_mut(&mut slab);
-                    let mut rows = internal::rows::new(&layout, bytes, ids.len());
-                    internal::rows::read_by(&mut rows, |rows| {
-                        set.read_many(ids, rows, &mut Context::new(SEED, 0))
-                    })
+                    let mut rows = feedline_core::Rows::new(&layout, bytes, ids.len());
+                    rows.read_by(|rows| set.read_many(ids, rows, &mut Context::new(SEED, 0)))
                 };
                 assert!(seen(&[1, 2, 3]).is_ok(), "{name}, {lie:?}, ragged: {is_ragged}");
                 let Err((_, error)) = seen(&[8, 9, 10]) else {

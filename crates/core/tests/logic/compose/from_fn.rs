@@ -1,5 +1,4 @@
 use feedline_core::from_fn;
-use feedline_core::internal;
 
 use super::*;
 
@@ -33,7 +32,7 @@ fn sizes_that_no_memory_holds_are_errors_not_aborts() {
     let mapped = wide().map(narrow.clone(), |_, _, _| Ok(())).expect("a set");
     let layout = Layout::new(&narrow, 2).expect("a layout");
     let mut slab = vec![0; layout.bytes()];
-    let mut rows = internal::rows::new(&layout, &mut slab, 2);
+    let mut rows = feedline_core::Rows::new(&layout, &mut slab, 2);
     let mut context = Context::new(0, 0);
     for error in [
         mapped.read(0, &mut rows.row(0), &mut context).unwrap_err(),

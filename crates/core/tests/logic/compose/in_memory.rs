@@ -1,4 +1,3 @@
-use feedline_core::internal;
 use feedline_core::{Dataset, InMemory};
 
 use super::*;
@@ -9,11 +8,7 @@ fn vectors_and_arrays_keep_the_contract_and_have_columns() {
     assert_keeps_the_contract(&set);
     assert_eq!(numbers(&read(&set, &[6, 0, 3], 0)), [46, 40, 43]);
     assert_eq!(column(&set), Some((40..47).collect()));
-    assert_eq!(
-        set.column(0).map(|column| internal::column::bytes(&column).as_ptr() as usize % 4096),
-        Some(0),
-        "whole pages"
-    );
+    assert_eq!(set.column(0).map(|column| column.bytes().as_ptr() as usize % 4096), Some(0), "whole pages");
     assert!(set.column(2).is_none());
     let arrays = InMemory::new().field("x", [2, 2], [[0_u8; 4]; 3].as_flattened()).expect("a field");
     assert_eq!((arrays.len(), arrays.spec().sample_bytes()), (3, 4));

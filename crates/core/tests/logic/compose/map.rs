@@ -1,4 +1,3 @@
-use feedline_core::internal;
 use feedline_core::{Context, DType, Dataset, ReadError, Row, Sample, Spec};
 
 use super::*;
@@ -41,7 +40,7 @@ fn a_map_declares_another_spec() {
     let sums = sums.expect("a map");
     let layout = feedline_core::Layout::new(&spec, 2).expect("a layout");
     let mut slab = vec![0_u64; layout.bytes() / 8];
-    let mut rows = internal::rows::new(&layout, bytemuck::cast_slice_mut(&mut slab), 2);
+    let mut rows = feedline_core::Rows::new(&layout, bytemuck::cast_slice_mut(&mut slab), 2);
     sums.read_many(&[3, 0], &mut rows, &mut Context::new(0, 0)).expect("samples");
     assert_eq!(rows.row(0).field_mut::<f32>(0).expect("a field"), [2.0; 3]);
     assert_eq!(rows.row(1).field_mut::<f32>(0).expect("a field"), [0.5; 3]);

@@ -25,7 +25,6 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use feedline_core::check::Samples;
-use feedline_core::internal;
 use feedline_core::{
     CheckOptions, Context, DType, Dataset, ErrorKind, Layout, ReadError, Result, Row, Rows, Spec,
     StridedColumn, check_dataset,
@@ -130,7 +129,7 @@ fn read(set: &dyn Dataset, ids: &[u64], epoch: u64) -> Vec<Seen> {
 fn try_read(set: &dyn Dataset, ids: &[u64], epoch: u64) -> Result<Vec<Seen>, (usize, ReadError)> {
     let (layout, mut slab) = slab(set, ids.len());
     let bytes = bytemuck::cast_slice_mut(&mut slab);
-    set.read_many(ids, &mut internal::rows::new(&layout, bytes, ids.len()), &mut Context::new(SEED, epoch))?;
+    set.read_many(ids, &mut Rows::new(&layout, bytes, ids.len()), &mut Context::new(SEED, epoch))?;
     Ok(seen(&layout, bytes, ids.len()))
 }
 
@@ -138,7 +137,7 @@ fn try_read(set: &dyn Dataset, ids: &[u64], epoch: u64) -> Result<Vec<Seen>, (us
 fn read_until(set: &dyn Dataset, ids: &[u64]) -> (Vec<Seen>, String) {
     let (layout, mut slab) = slab(set, ids.len());
     let bytes = bytemuck::cast_slice_mut(&mut slab);
-    let mut rows = internal::rows::new(&layout, bytes, ids.len());
+    let mut rows = Rows::new(&layout, bytes, ids.len());
     let (good, error) = set.read_many(ids, &mut rows, &mut Context::new(SEED, 0)).expect_err("a failure");
     drop(rows);
     (seen(&layout, bytes, good), error.to_string())
@@ -219,8 +218,6 @@ fn laid(first: i64, len: u64) -> feedline_core::InMemory {
 /// The numbers in the column of field 0.
 fn column(set: &dyn Dataset) -> Option<Vec<i64>> {
     let column: StridedColumn<'_> = set.column(0)?;
-    let row = |id| {
-        i64::from_le_bytes(internal::column::row(&column, id).expect("a row").try_into().expect("8 bytes"))
-    };
-    Some((0..internal::column::rows(&column) as u64).map(row).collect())
+    let row = |id| i64::from_le_bytes(column.row(id).expect("a row").try_into().expect("8 bytes"));
+    Some((0..column.rows() as u64).map(row).collect())
 }

@@ -1,6 +1,5 @@
 use std::collections::BTreeMap;
 
-use feedline_core::internal;
 use feedline_core::{Dataset, InMemory, from_fn};
 
 use super::*;
@@ -21,10 +20,11 @@ fn sessions(len: u64) -> impl Dataset {
 fn drawn(data: &dyn Dataset, epoch: u64, ids: &[u64]) -> Vec<(Vec<i32>, i64, Vec<i64>)> {
     let layout = Layout::new(data.spec(), ids.len()).unwrap();
     let mut slab = vec![0xEE; layout.bytes()];
-    let mut rows = internal::rows::new(&layout, &mut slab, ids.len());
+    let mut rows = feedline_core::Rows::new(&layout, &mut slab, ids.len());
     data.read_many(ids, &mut rows, &mut Context::new(3, epoch)).map_err(|(_, error)| error).unwrap();
     let row = |at: usize| {
-        let history = internal::rows::written_bytes_mut(&mut rows, at, 0)
+        let history = rows
+            .written_bytes_mut(at, 0)
             .unwrap()
             .as_chunks()
             .0
@@ -87,11 +87,9 @@ fn negatives_keep_the_contract_and_say_which_sample_has_all_items() {
     let data = item().negatives(&["item"], 2, 1, 7).expect("negatives");
     let layout = Layout::new(data.spec(), 3).unwrap();
     let mut slab = vec![0xEE; layout.bytes()];
-    let mut rows = internal::rows::new(&layout, &mut slab, 3);
+    let mut rows = feedline_core::Rows::new(&layout, &mut slab, 3);
     // Neither padding nor a number beyond the items is an item.
-    data.read_many(&[1, 2], &mut internal::rows::part(&mut rows, 0..2), &mut context)
-        .map_err(|(_, error)| error)
-        .unwrap();
+    data.read_many(&[1, 2], &mut rows.part(0..2), &mut context).map_err(|(_, error)| error).unwrap();
     assert_eq!(rows.row(0).field_mut::<i64>(1).unwrap(), [0, 0]);
     let (at, error) = data.read_many(&[2, 1, 0], &mut rows, &mut context).unwrap_err();
     assert!(at == 2 && error.to_string().contains("a sample has all 1 items"), "{error}");

@@ -4,7 +4,6 @@ use std::fs::{self, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
 
 use feedline_core::compose::Cached;
-use feedline_core::internal;
 use feedline_core::{InMemory, from_fn};
 
 use super::cached_file::Folder;
@@ -50,11 +49,11 @@ fn rows(set: &dyn Dataset, ids: &[u64]) -> Vec<[Vec<u8>; 3]> {
     let layout = Layout::new(set.spec(), ids.len()).expect("a layout");
     let mut slab = vec![0_u64; layout.bytes() / 8];
     let slab: &mut [u8] = bytemuck::cast_slice_mut(&mut slab);
-    let mut rows = internal::rows::new(&layout, slab, ids.len());
-    internal::rows::poison(&mut rows);
+    let mut rows = feedline_core::Rows::new(&layout, slab, ids.len());
+    rows.poison();
     let read = set.read_many(ids, &mut rows, &mut Context::new(SEED, 0));
     read.unwrap_or_else(|(index, error)| panic!("row {index}: {error}"));
-    internal::rows::check_written(&mut rows).expect("whole rows");
+    rows.check_written().expect("whole rows");
     drop(rows);
     let row = |row: usize| {
         let number = slab[layout.offset(1) + 8 * row..][..8].to_vec();
@@ -138,11 +137,11 @@ fn a_failure_passes_through_with_the_rows_before_it() {
     for hits in [0, 2] {
         let layout = Layout::new(cached.spec(), 4).expect("a layout");
         let mut slab = vec![0_u64; layout.bytes() / 8];
-        let mut rows = internal::rows::new(&layout, bytemuck::cast_slice_mut(&mut slab), 4);
+        let mut rows = feedline_core::Rows::new(&layout, bytemuck::cast_slice_mut(&mut slab), 4);
         let read = cached.read_many(&[2, 3, 4, 5], &mut rows, &mut Context::new(SEED, 0));
         let (index, error) = read.expect_err("a failure");
         assert!(index == 2 && error.to_string().contains("planned failure"), "{index}: {error}");
-        assert_eq!(internal::rows::check_written(&mut rows).expect_err("rows that are missing").0, 2);
+        assert_eq!(rows.check_written().expect_err("rows that are missing").0, 2);
         assert_eq!(cached.stats().hits, hits);
     }
 }
@@ -285,7 +284,7 @@ fn rows_in_memory_are_those_that_were_given() {
     let (good, why) = {
         let layout = Layout::new(set().spec(), 2).expect("a layout");
         let mut slab = vec![0_u64; layout.bytes() / 8];
-        let mut rows = internal::rows::new(&layout, bytemuck::cast_slice_mut(&mut slab), 2);
+        let mut rows = feedline_core::Rows::new(&layout, bytemuck::cast_slice_mut(&mut slab), 2);
         set().read_many(&[3, LEN], &mut rows, &mut Context::new(SEED, 0)).expect_err("no such sample")
     };
     assert!(good == 1 && why.to_string().contains("no sample 60"), "{why}");

@@ -1,7 +1,6 @@
 //! Parts whose ragged fields have different limits, and parts that differ in more.
 
 use feedline_core::compose::{Concat, Mix};
-use feedline_core::internal;
 use feedline_core::{InMemory, Packed, PackedOptions, Pad, from_fn};
 
 use super::*;
@@ -22,9 +21,9 @@ fn read_texts(set: &dyn Dataset, ids: &[u64]) -> Result<Vec<Vec<u8>>, (usize, Re
     let of_slab = |bytes: &[u8]| {
         (0..ids.len()).map(|row| layout.row_values(bytes, 0, row).to_vec()).collect::<Vec<_>>()
     };
-    set.read_many(ids, &mut internal::rows::new(&layout, bytes, ids.len()), &mut context)?;
+    set.read_many(ids, &mut feedline_core::Rows::new(&layout, bytes, ids.len()), &mut context)?;
     let together = of_slab(bytes);
-    let mut rows = internal::rows::new(&layout, bytes, ids.len());
+    let mut rows = feedline_core::Rows::new(&layout, bytes, ids.len());
     for (row, &id) in ids.iter().enumerate() {
         set.read(id, &mut rows.row(row), &mut context).map_err(|error| (row, error))?;
     }
@@ -141,10 +140,7 @@ fn the_property_that_differs_is_named() {
             Spec::new().ragged("text", DType::U8, [3], 4).and_then(|spec| spec.field("x", DType::F32, [2])),
             "its fields are in the order \"text\", \"x\" instead of \"x\", \"text\"",
         ),
-        (
-            internal::spec::padded(first(), "text", Pad::longest()),
-            "its field \"text\" has padded rows instead of rows",
-        ),
+        (first().padded("text", Pad::longest()), "its field \"text\" has padded rows instead of rows"),
     ]);
     for (spec, part) in all {
         let other = || empty(spec.clone().expect("a spec"));

@@ -1,5 +1,4 @@
 use feedline_core::compose::{Map, Zip};
-use feedline_core::internal;
 use feedline_core::{DType, Dataset, Spec};
 
 use super::*;
@@ -49,7 +48,7 @@ fn each_part_has_a_random_stream_of_its_own() {
     let layout = feedline_core::Layout::new(zip.spec(), 9).expect("a layout");
     let mut slab = vec![0_u64; layout.bytes() / 8];
     let ids: Vec<u64> = (0..9).collect();
-    let mut rows = internal::rows::new(&layout, bytemuck::cast_slice_mut(&mut slab), 9);
+    let mut rows = feedline_core::Rows::new(&layout, bytemuck::cast_slice_mut(&mut slab), 9);
     zip.read_many(&ids, &mut rows, &mut Context::new(SEED, 0)).expect("samples");
     let mut all = [rows.column_mut(0).to_vec(), rows.column_mut(1).to_vec()].concat();
     let (all, _) = all.as_chunks_mut::<8>();
@@ -76,10 +75,7 @@ fn columns_are_those_of_the_parts() {
     let labels = feedline_core::InMemory::new().field("label", [], vec![9_u8; 5]).expect("labels");
     let zip = laid(100, 5).zip(labels).expect("a zip");
     assert_eq!(column(&zip), Some(vec![100, 101, 102, 103, 104]));
-    assert_eq!(
-        zip.column(2).and_then(|labels| internal::column::row(&labels, 4).map(<[u8]>::to_vec)),
-        Some(vec![9])
-    );
+    assert_eq!(zip.column(2).and_then(|labels| labels.row(4).map(<[u8]>::to_vec)), Some(vec![9]));
     assert!(zip.column(3).is_none());
 }
 

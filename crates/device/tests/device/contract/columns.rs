@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use feedline_core::internal;
 use feedline_core::{
     Context, DType, Dataset, ErrorKind, Layout, ReadError, Result, Row, Spec, StableDataset, random::key,
 };
@@ -102,7 +101,7 @@ impl<'a> ZeroCopy<'a> {
         for (row, &id) in ids.iter().enumerate() {
             let mut want = vec![0; self.layout.bytes()];
             if id < self.set.len() {
-                let mut rows = internal::rows::new(&self.layout, &mut want, 1);
+                let mut rows = feedline_core::Rows::new(&self.layout, &mut want, 1);
                 self.set.read_many(&[id], &mut rows, &mut Context::new(0, 0)).expect("a sample");
             }
             for (index, field) in self.layout.spec().fields().iter().enumerate() {

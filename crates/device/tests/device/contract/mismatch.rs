@@ -37,8 +37,7 @@ fn arguments_of_another_device_are_rejected() {
         let pipe = Pipe::new(rig, 1)?;
         // A batch, before and after its own stream has waited for it.
         assert_names(pipe.load(1)?.wait_on(&foreign), &from_other, &own);
-        let hint =
-            feedline_device::internal::check_stream(&rig.device, &foreign).expect_err("a foreign stream");
+        let hint = rig.device.check_stream(&foreign).expect_err("a foreign stream");
         assert_eq!(hint.message().contains("clone the first one"), rig.device.kind() == BackendKind::Host);
         let reader = pipe.load(2)?.wait_on(&compute)?;
         assert_names(reader.also_on(&foreign), &from_other, &own);

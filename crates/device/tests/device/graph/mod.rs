@@ -83,12 +83,12 @@ fn forked_work_is_recorded_and_runs_in_order_without_a_recording() {
             let second = || add_one(&stream, &mut second);
             if nested {
                 // SAFETY: each closure writes its own buffer.
-                let inner = || unsafe { feedline_device::internal::fork_join(&stream, first, second) };
+                let inner = || unsafe { stream.fork_join(first, second) };
                 // SAFETY: the second closure does nothing.
-                unsafe { feedline_device::internal::fork_join(&stream, inner, || Ok(())) }
+                unsafe { stream.fork_join(inner, || Ok(())) }
             } else {
                 // SAFETY: each closure writes its own buffer.
-                unsafe { feedline_device::internal::fork_join(&stream, first, second) }
+                unsafe { stream.fork_join(first, second) }
             }
         };
         both(false).unwrap();
@@ -100,13 +100,8 @@ fn forked_work_is_recorded_and_runs_in_order_without_a_recording() {
 
         let planned = || Error::new(ErrorKind::Data, "planned");
         // SAFETY: nothing is written.
-        let body = || unsafe {
-            feedline_device::internal::fork_join(
-                &stream,
-                || Err(planned()),
-                || panic!("the second closure is not called"),
-            )
-        };
+        let body =
+            || unsafe { stream.fork_join(|| Err(planned()), || panic!("the second closure is not called")) };
         assert_eq!(feedline_device::record_graph(&stream, None, body).unwrap_err().kind(), ErrorKind::Data);
     }
     assert_empty(&device, &tape);
@@ -281,13 +276,7 @@ fn any_call_can_fail_without_a_leak() {
                 handle.arm(FaultPlan { nth, mode, fault });
                 let outcome = {
                     // SAFETY: the second closure does nothing.
-                    let body = || unsafe {
-                        feedline_device::internal::fork_join(
-                            &stream,
-                            || add_one(&stream, &mut buffer),
-                            || Ok(()),
-                        )
-                    };
+                    let body = || unsafe { stream.fork_join(|| add_one(&stream, &mut buffer), || Ok(())) };
                     feedline_device::record_graph(&stream, None, body)
                 }
                 .and_then(|mut graph| {

@@ -24,11 +24,7 @@ fn a_submission_names_the_stream_that_takes_the_work() {
             let main = ask()?;
             // SAFETY: neither closure writes anything.
             unsafe {
-                feedline_device::internal::fork_join(
-                    &stream,
-                    || ask().map(drop),
-                    || ask().map(|side| seen.set(Some((main, side)))),
-                )
+                stream.fork_join(|| ask().map(drop), || ask().map(|side| seen.set(Some((main, side)))))
             }?;
             assert_eq!(ask()?, main);
             Ok(())
@@ -80,7 +76,7 @@ fn a_graph_keeps_the_resources_of_its_recording() {
     {
         let stream = device.stream().unwrap();
         let handle: Arc<dyn Any + Send + Sync> = Arc::new(7_u8);
-        let keep = || feedline_device::internal::keep_with_graph(&stream, || handle.clone());
+        let keep = || stream.keep_with_graph(|| handle.clone());
         keep();
         assert_eq!(Arc::strong_count(&handle), 1, "without a recording nothing is kept");
         let body = || {

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use feedline_core::internal;
 use feedline_core::source;
 use feedline_slots::WAKE_UP;
 use feedline_testkit::fixtures::streams::{Generator, Hooked};
@@ -228,7 +227,7 @@ fn records_are_read_in_sequence_while_batches_are_decoded_in_parallel() {
         const RECORDS: u64 = 40;
         let read = Arc::new(Mutex::new(Vec::new()));
         let (seen, second_began) = (read.clone(), Arc::new(AtomicBool::new(false)));
-        let [first, second] = [0, BATCH as u64].map(|number| internal::source::id(0, number).unwrap());
+        let [first, second] = [0, BATCH as u64].map(|number| feedline_core::record_id(0, number).unwrap());
         let source = Hooked::new(Generator::new([RECORDS, 0, RECORDS]).unwrap())
             .before_read(move |place| {
                 seen.lock().unwrap().push(place);
@@ -259,7 +258,7 @@ fn records_are_read_in_sequence_while_batches_are_decoded_in_parallel() {
             assert_eq!(info.source_position.map(|source_position| source_position.offset), Some(last.1 + 1));
             ids.extend_from_slice(&info.ids);
         }
-        let all = |shard| (0..RECORDS).map(move |number| internal::source::id(shard, number).unwrap());
+        let all = |shard| (0..RECORDS).map(move |number| feedline_core::record_id(shard, number).unwrap());
         assert!(ids.iter().copied().eq(all(0).chain(all(2))));
         let read = read.lock().unwrap();
         assert!(read.is_sorted(), "{read:?}");

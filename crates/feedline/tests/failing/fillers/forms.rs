@@ -1,7 +1,6 @@
 //! Fillers of sources, and of fields of variable length.
 
 use feedline::{InMemory, LastBatch, Pad, Source, World};
-use feedline_core::internal;
 use feedline_testkit::fixtures::streams::Generator;
 
 use super::*;
@@ -30,10 +29,7 @@ impl BatchFiller for Records {
             }
             let records = request.records.ok_or("no records")?;
             assert_eq!(records.len(), request.ids().len());
-            let mut context = internal::context::with_draws(
-                Context::new(request.data.seed, request.epoch()),
-                request.draws,
-            );
+            let mut context = Context::new(request.data.seed, request.epoch()).with_draws(request.draws);
             for (index, (&id, record)) in request.ids().iter().zip(records).enumerate() {
                 context.begin(index, id);
                 self.source.decode(record, &mut rows.row(index), &mut context)?;

@@ -14,7 +14,6 @@ use feedline::{
     BadSamples, Context, Cursor, Dataset, Error, ErrorKind, HostLoader, Loader, LoaderBuilder, ReadError,
     Result, Workers,
 };
-use feedline_core::internal;
 use feedline_core::random::splitmix64;
 use feedline_testkit::fixtures::{Fine, failing, slow};
 
@@ -59,8 +58,7 @@ impl<D: Dataset> Fake<D> {
     }
 
     fn read(&self, ids: &[u64], rows: &mut Rows<'_>, request: &FillRequest<'_>) -> Result<(), ReadError> {
-        let mut context =
-            internal::context::with_draws(Context::new(request.data.seed, request.epoch()), request.draws);
+        let mut context = Context::new(request.data.seed, request.epoch()).with_draws(request.draws);
         self.set.read_many(ids, rows, &mut context).map_err(|(_, error)| error)
     }
 }

@@ -2,11 +2,10 @@
 
 use crate::random::key;
 use crate::source::{MAX_OFFSET, MAX_SHARDS, OFFSET_BITS};
-use crate::{BatchSampler, Error, ErrorKind, Result, named};
 
 /// The sample id of the record at `offset` of `shard`: `shard * 2^40 + offset`. `None` when either is too
 /// large.
-pub const fn id(shard: u64, offset: u64) -> Option<u64> {
+pub const fn record_id(shard: u64, offset: u64) -> Option<u64> {
     if shard < MAX_SHARDS && offset < MAX_OFFSET { Some(shard << OFFSET_BITS | offset) } else { None }
 }
 
@@ -39,29 +38,4 @@ impl RecordOrder {
         }
         key(&[u64::from_le_bytes(*b"records "), sampler, self.split.into(), self.buffer_bytes])
     }
-}
-
-/// Checks that a source can be read in the order of `batch_sampler`, which takes one shard per step.
-///
-/// # Errors
-/// `Config` for more than [`MAX_SHARDS`] shards, and for a sampler that may repeat a shard within an epoch:
-/// its records would be delivered twice.
-pub fn check(batch_sampler: &BatchSampler) -> Result<()> {
-    let options = batch_sampler.options();
-    if options.len > MAX_SHARDS {
-        let why = format!("the source has {} shards: the maximum is {MAX_SHARDS}", options.len);
-        return Err(Error::new(ErrorKind::Config, why));
-    }
-    if options.sampler.repeats() {
-        let others = named(
-            "sequential, shuffle, block, weighted without replacement, or a subset that lists no shard twice",
-            "shuffle=, Sampler.block or Sampler.weighted(..., replacement=False)",
-        );
-        let why = format!(
-            "the sampler orders the shards of a source, and this one may repeat a shard within an epoch: use \
-             {others}"
-        );
-        return Err(Error::new(ErrorKind::Config, why));
-    }
-    Ok(())
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use feedline::dataset::lengths;
 use feedline::{Context, Dataset, Error, ErrorKind, InMemory, Mix, compose};
-use feedline_core::compose::check_nesting;
 use feedline_core::{Fingerprint, Layout, lengths_with_labels};
 use feedline_datasets::{
     ElementType, Fixed, ImageDataset, Manifest, ManifestOptions, Nulls, OpenOptions, Ragged, Reader,
@@ -555,14 +554,14 @@ impl DataSet {
 
     fn take(&self, count: u64) -> PyResult<Self> {
         self.choice("take", 1, |set| {
-            check_nesting("take", 1 + set.nesting())?;
+            <dyn Dataset>::check_nesting("take", 1 + set.nesting())?;
             Ok(set.take(count))
         })
     }
 
     fn skip(&self, count: u64) -> PyResult<Self> {
         self.choice("skip", 1, |set| {
-            check_nesting("skip", 1 + set.nesting())?;
+            <dyn Dataset>::check_nesting("skip", 1 + set.nesting())?;
             Ok(set.skip(count))
         })
     }

@@ -9,7 +9,6 @@ use feedline::batch::FilledBatch;
 use feedline::dataset::Rows;
 use feedline::{Context, DType, Dataset, Error, ErrorKind, ReadError, Row, Spec};
 use feedline_core::Fingerprint;
-use feedline_core::compose::check_whole;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -257,7 +256,7 @@ impl Dataset for OwnData {
             return Ok(());
         };
         let name = self.spec.fields().get(field).map_or("", |field| field.name());
-        check_whole(mapped, name, id, epoch)
+        mapped.check_whole(name, id, epoch)
     }
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {

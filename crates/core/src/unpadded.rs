@@ -5,7 +5,6 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::compose::check_nesting;
 use crate::items::{Asked, Items};
 use crate::lengths::OneRow;
 use crate::{
@@ -79,7 +78,7 @@ impl UnpaddedBuilder {
     /// hold -100, or two fields of one name.
     pub fn build(self) -> Result<Unpadded> {
         let Self { documents, asked } = self;
-        check_nesting("set without padding", 1 + documents.nesting())?;
+        <dyn Dataset>::check_nesting("set without padding", 1 + documents.nesting())?;
         let fields = Items::of(documents.spec(), &asked)?;
         let max = fields[0].max;
         let spec =

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::thread;
 
-use crate::compose::check_nesting;
 use crate::random::splitmix64;
 use crate::{Context, Dataset, Error, ErrorKind, Layout, Result, panic_text};
 
@@ -180,7 +179,7 @@ impl fmt::Display for Report {
 /// that does not exist, or a length or spec that changes between calls; `Budget` when there is no memory for
 /// a sample; `Unavailable` when no thread can be started. Faults of samples are in the report, not an error.
 pub fn check_dataset(dataset: &dyn Dataset, options: &CheckOptions) -> Result<Report> {
-    check_nesting("check", dataset.nesting())?;
+    <dyn Dataset>::check_nesting("check", dataset.nesting())?;
     let (len, spec) = (dataset.len(), dataset.spec());
     let count = options.samples.count(len)?;
     let mut check = Check {

@@ -1,7 +1,7 @@
 //! The samples that a function keeps.
 
 use crate::compose::sample::{Sample, Slab};
-use crate::compose::{Subset, check_nesting, config};
+use crate::compose::{Subset, config};
 use crate::{Context, Dataset, Error, ErrorKind, Layout, Result, Rows, StableDataset};
 
 /// Samples per read.
@@ -14,7 +14,7 @@ pub(crate) fn filter(
     mut keep: impl FnMut(&Sample<'_>) -> bool,
     mut progress: impl FnMut(u64),
 ) -> Result<Subset> {
-    check_nesting("filter", inner.nesting())?;
+    <dyn Dataset>::check_nesting("filter", inner.nesting())?;
     let (layout, mut slab) = (Layout::new(inner.spec(), AT_ONCE)?, Slab::default());
     let bytes = slab.bytes_mut(layout.bytes())?;
     let mut context = Context::new(0, 0);

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use crate::compose::config;
 use crate::compose::sample::{Sample, Slab};
-use crate::compose::{check_nesting, config};
 use crate::forward::forward;
 use crate::{Context, Dataset, Fingerprint, Layout, ReadError, Result, Row, Rows, Spec, StableDataset};
 
@@ -35,7 +35,7 @@ impl Map {
         if spec.fields().is_empty() {
             return Err(config("a map to a spec without fields: declare what it writes".to_owned()));
         }
-        check_nesting("map", 1 + inner.nesting())?;
+        <dyn Dataset>::check_nesting("map", 1 + inner.nesting())?;
         let rows = (AT_ONCE.0 / inner.spec().sample_bytes().max(1)).clamp(1, AT_ONCE.1);
         let layout = Layout::new(inner.spec(), rows)?;
         Ok(Self { inner, spec, layout, function: Box::new(function), version: 0 })
@@ -129,7 +129,8 @@ impl Dataset for Map {
         _to: &mut dyn FnMut(&[u8]),
     ) -> Result<(), ReadError> {
         let name = self.spec.fields().get(field).map_or("", |field| field.name());
-        check_whole(&self.inner, name, id, epoch)
+        let inner: &dyn Dataset = &self.inner;
+        inner.check_whole(name, id, epoch)
     }
 
     forward!(self => self.inner);
@@ -145,26 +146,34 @@ impl Dataset for Map {
     }
 }
 
-/// Refuses sample `id` of a set whose field `name` was made by a function of `inner`, if `inner` leaves out
-/// items of the field of that name. If it has none of that name, any field counts.
-pub fn check_whole(inner: &dyn Dataset, name: &str, id: u64, epoch: u64) -> Result<(), ReadError> {
-    let fields = match inner.spec().index_of(name) {
-        Ok(field) => field..field + 1,
-        Err(_) => 0..inner.spec().fields().len(),
-    };
-    for field in fields {
-        let mut is_whole = true;
-        inner.left_out(id, field, epoch, &mut |items| is_whole &= items.is_empty())?;
-        if !is_whole {
-            let of = inner.spec().fields()[field].name();
-            return Err(config(format!(
-                "field \"{name}\" is made by a function of \"{of}\", whose list is cut, so that the items \
-                 before the cut are not known: call negatives first, and map afterwards"
-            ))
-            .into());
+/// # For loaders
+///
+/// What the Python package calls. It may change in any release.
+impl dyn Dataset {
+    /// Refuses sample `id` of a set whose field `name` was made by a function of this set, if this set leaves
+    /// out items of the field of that name. If it has none of that name, any field counts.
+    ///
+    /// # Errors
+    /// `Config`.
+    pub fn check_whole(&self, name: &str, id: u64, epoch: u64) -> Result<(), ReadError> {
+        let fields = match self.spec().index_of(name) {
+            Ok(field) => field..field + 1,
+            Err(_) => 0..self.spec().fields().len(),
+        };
+        for field in fields {
+            let mut is_whole = true;
+            self.left_out(id, field, epoch, &mut |items| is_whole &= items.is_empty())?;
+            if !is_whole {
+                let of = self.spec().fields()[field].name();
+                return Err(config(format!(
+                    "field \"{name}\" is made by a function of \"{of}\", whose list is cut, so that the \
+                     items before the cut are not known: call negatives first, and map afterwards"
+                ))
+                .into());
+            }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 impl fmt::Debug for Map {

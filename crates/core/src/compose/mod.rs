@@ -49,7 +49,7 @@ pub use cache::{CacheStats, Cached};
 pub use concat::Concat;
 pub use from_fn::{FromFn, from_fn};
 pub use in_memory::InMemory;
-pub use map::{Map, check_whole};
+pub use map::Map;
 pub use mix::{Mix, MixBuilder};
 pub use negatives::Negatives;
 pub use repeat::Repeat;
@@ -272,7 +272,7 @@ fn common_spec(name: &str, parts: &[StableDataset]) -> Result<Spec> {
     let Some((first, others)) = parts.split_first() else {
         return Err(config(format!("a {name} of no data sets: give at least one")));
     };
-    check_nesting(name, nesting_of(parts))?;
+    <dyn Dataset>::check_nesting(name, nesting_of(parts))?;
     (1..).zip(others).try_fold(first.spec().clone(), |spec, (part, other)| {
         spec.widened(other.spec()).map_err(|how| {
             config(format!("part {part} of the {name} differs from part 0: {how}; map the parts to one spec"))
@@ -285,23 +285,27 @@ fn nesting_of<'a>(parts: impl IntoIterator<Item = &'a StableDataset>) -> usize {
     1 + parts.into_iter().map(Dataset::nesting).max().unwrap_or(0)
 }
 
-/// For loaders and for sets of other crates: refuses a set that is nested deeper than [`MAX_NESTING`]. `what`
-/// makes or reads it.
+/// # For loaders
 ///
-/// # Errors
-/// `Config`.
-pub fn check_nesting(what: &str, nesting: usize) -> Result<()> {
-    if nesting <= MAX_NESTING {
-        return Ok(());
+/// What the Python package and the loader call. It may change in any release.
+impl dyn Dataset {
+    /// Refuses a set that is nested deeper than [`MAX_NESTING`]; `what` makes or reads it.
+    ///
+    /// # Errors
+    /// `Config`.
+    pub fn check_nesting(what: &str, nesting: usize) -> Result<()> {
+        if nesting <= MAX_NESTING {
+            return Ok(());
+        }
+        Err(config(format!(
+            "{what}: the sets are nested {nesting} deep, each read through the one before, and at most \
+             {MAX_NESTING} fit the stack of a worker: {}",
+            named(
+                "join them by one Concat::new, Zip::new or Mix of all, and choose samples by one subset",
+                "join them by one feedline.concat, zip or mix of all, and choose samples by one subset"
+            )
+        )))
     }
-    Err(config(format!(
-        "{what}: the sets are nested {nesting} deep, each read through the one before, and at most \
-         {MAX_NESTING} fit the stack of a worker: {}",
-        named(
-            "join them by one Concat::new, Zip::new or Mix of all, and choose samples by one subset",
-            "join them by one feedline.concat, zip or mix of all, and choose samples by one subset"
-        )
-    )))
 }
 
 /// Refuses a number of samples beyond the limit of samplers.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::compose::{check_id, check_nesting, config};
+use crate::compose::{check_id, config};
 use crate::forward::forward;
 use crate::random::key;
 use crate::{
@@ -45,7 +45,7 @@ impl Negatives {
         if count == 0 || items == 0 || i64::try_from(items).is_err() {
             return Err(config(format!("{count} negatives of {items} items: use 1 or more of both")));
         }
-        check_nesting("negatives", 1 + inner.nesting())?;
+        <dyn Dataset>::check_nesting("negatives", 1 + inner.nesting())?;
         let Some(first) = fields.first() else {
             return Err(config("negatives name no field of items: name one".to_owned()));
         };

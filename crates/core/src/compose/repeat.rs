@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::compose::{Parts, check_id, check_len, check_nesting, reads_parts};
+use crate::compose::{Parts, check_id, check_len, reads_parts};
 use crate::{Dataset, Fingerprint, ReadError, Result, Spec, StableDataset};
 
 /// A set that delivers another set several times within an epoch; made by [`Dataset::repeat`].
@@ -17,7 +17,7 @@ impl Repeat {
     pub(crate) fn new(inner: StableDataset, times: u64) -> Result<Self> {
         let once = inner.len();
         check_len("repetition", once.checked_mul(times))?;
-        check_nesting("repetition", 1 + inner.nesting())?;
+        <dyn Dataset>::check_nesting("repetition", 1 + inner.nesting())?;
         Ok(Self { inner, once, times })
     }
 

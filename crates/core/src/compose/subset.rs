@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::compose::{Parts, check_id, check_len, check_nesting, config, reads_parts};
+use crate::compose::{Parts, check_id, check_len, config, reads_parts};
 use crate::{Dataset, Fingerprint, ReadError, Result, Spec, StableDataset};
 
 /// Listed samples of another set; made by [`Dataset::subset`], [`Dataset::filter`] and [`Dataset::split`].
@@ -16,7 +16,7 @@ impl Subset {
     pub(crate) fn new(inner: StableDataset, ids: Vec<u64>) -> Result<Self> {
         let len = inner.len();
         check_len("subset", Some(ids.len() as u64))?;
-        check_nesting("subset", 1 + inner.nesting())?;
+        <dyn Dataset>::check_nesting("subset", 1 + inner.nesting())?;
         if let Some(id) = ids.iter().find(|&&id| id >= len) {
             return Err(config(format!("a subset lists sample {id}: the data set has {len}")));
         }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::compose::{check_nesting, config, nesting_of};
+use crate::compose::{config, nesting_of};
 use crate::{
     Context, Dataset, Error, ErrorKind, Field, Fingerprint, Prefetched, ReadError, Result, Row, Rows, Spec,
     StableDataset, StridedColumn, named,
@@ -57,7 +57,7 @@ impl Zip {
         let Some(first) = parts.first() else {
             return Err(config("a zip of no data sets: give at least one".to_owned()));
         };
-        check_nesting("zip", nesting_of(&parts))?;
+        <dyn Dataset>::check_nesting("zip", nesting_of(&parts))?;
         let mut spec = Spec::new();
         for (number, part) in parts.iter().enumerate() {
             if part.len() != first.len() {

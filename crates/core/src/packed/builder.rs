@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::fit::{Stored, best_fit, cut, cut_in_order, keep_first, window_starts};
 use super::{Packed, refuse};
-use crate::compose::check_nesting;
 use crate::items::{Asked, Items};
 use crate::ragged::MAX_ITEMS;
 use crate::{DType, Dataset, Element, Layout, Result, Spec, StableDataset};
@@ -204,7 +203,7 @@ impl PackedBuilder {
     /// shuffled, a document longer than a window if that is refused, or no document with an item.
     pub fn build(self) -> Result<Packed> {
         let Self { documents, lengths, window, asked, order, long, shuffle, is_padded } = self;
-        check_nesting("packing", 1 + documents.nesting())?;
+        <dyn Dataset>::check_nesting("packing", 1 + documents.nesting())?;
         let fields = Items::of(documents.spec(), &asked)?;
         if window == 0 || window > MAX_ITEMS {
             return refuse(format!("windows of {window} items: the size must be from 1 to 2^31 - 1"));

@@ -4,7 +4,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use feedline_core::compose::check_nesting;
 use feedline_core::{
     BadSamples, BatchSampler, Dataset, Error, ErrorKind, LastBatch, Layout, Result, Sampler, World, named,
 };
@@ -143,7 +142,7 @@ impl LoaderOptions {
         self.check_buckets(&sampler)?;
         let batch_sampler = match &self.input {
             Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => {
-                check_nesting("a loader", dataset.nesting())?;
+                <dyn Dataset>::check_nesting("a loader", dataset.nesting())?;
                 self.batch_sampler(dataset.len(), sampler)?
             }
             Input::Source(source) => self.shard_plan(source.shards(), sampler)?,

@@ -32,7 +32,7 @@ use self::file::FileRows;
 use self::memory::MemoryRows;
 use self::ragged::RaggedMemory;
 use self::ragged_file::RaggedFile;
-use crate::compose::{check_nesting, config};
+use crate::compose::config;
 use crate::{Context, Dataset, Error, Fingerprint, ReadError, Result, Row, Rows, Spec, StridedColumn};
 
 /// A data set that caches the samples it has read. See [`Dataset::cached`] and [`Dataset::cached_in_file`].
@@ -107,7 +107,7 @@ fn check_fields(inner: &dyn Dataset) -> Result<()> {
     if inner.spec().fields().is_empty() {
         return Err(config("a cache of a set without fields: there is nothing to keep".to_owned()));
     }
-    check_nesting("cache", 1 + inner.nesting())
+    <dyn Dataset>::check_nesting("cache", 1 + inner.nesting())
 }
 
 impl Cached {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The bridges on a machine that has a GPU, but maybe no cargo. bridges/README.md says what a build needs.
+# The bridges on a machine that has a GPU, but maybe no cargo. crates/bridges/README.md says what a build needs.
 #
 #   ci/bridges-gpu.sh pack DIR [burn|candle]    here: builds tests and examples for CUDA, packs them into DIR
 #   ci/bridges-gpu.sh run DIR [burn|candle]     there: tests first, then the examples, then the comparison
@@ -13,7 +13,7 @@ mode=${1:?pack or run} dir=$(realpath -m "${2:?a folder}") only=${3:-burn candle
 pack() {
     local script built bridge name path
     script=$(realpath "$0")
-    cd "$(dirname "$script")/../bridges"
+    cd "$(dirname "$script")/../crates/bridges"
     mkdir -p "$dir"
     for bridge in $only; do
         built=$(cargo build --locked --profile gpu -p "feedline-$bridge" --features cuda --tests --examples \

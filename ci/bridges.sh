@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks what joins feedline to other libraries: the workspace bridges/ (candle, burn), and DLPack against
+# Checks what joins feedline to other libraries: the workspace crates/bridges/ (candle, burn), and DLPack against
 # NumPy. The workspace has its own lockfile and target folder; its first build takes ten to twenty minutes on
 # two cores.
 #
@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 if [ "${1:-}" = bench ]; then
-    cd bridges
+    cd crates/bridges
     cargo run --locked --release -p feedline-candle --example candle_compare -- "${2:-3}"
     cargo run --locked --release -p feedline-burn --example burn_compare -- "${2:-3}"
     exit
@@ -25,7 +25,7 @@ fi
 cargo build --locked -p feedline-dlpack --example dlpack_batches
 ci/tested.sh cargo test --locked -p feedline-dlpack
 
-cd bridges
+cd crates/bridges
 cargo fmt --all --check
 ../ci/tested.sh cargo test --locked --workspace
 cargo run --locked -p feedline-burn --example burn_compare -- 0.05 2 1

@@ -78,7 +78,7 @@ def is_test(path, texts):
 
 def room(path):
     parts = pathlib.PurePosixPath(path).parts
-    return "/".join(parts[:2]) if parts[0] in ("crates", "bridges") else parts[0]
+    return "/".join(parts[:2]) if parts[0] == "crates" else parts[0]
 
 
 def count(texts):

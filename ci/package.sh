@@ -5,7 +5,7 @@
 #   ci/package.sh           also builds each package alone, against the packages before it: takes minutes
 #   ci/package.sh --quick   packages only
 #
-# The crates of bridges/ need feedline from the registry, so they are packaged, but not built, and without a
+# The crates of crates/bridges/ need feedline from the registry, so they are packaged, but not built, and without a
 # Cargo.lock, until feedline is published.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -25,7 +25,7 @@ for package in json.load(sys.stdin)["packages"]:
         print("--exclude", package["name"])')
 # shellcheck disable=SC2086
 cargo package --workspace $left_out --allow-dirty "${build[@]}" 2>&1 | tee "$log"
-bridges=(--manifest-path bridges/Cargo.toml --workspace --no-verify --exclude-lockfile)
+bridges=(--manifest-path crates/bridges/Cargo.toml --workspace --no-verify --exclude-lockfile)
 cargo package "${bridges[@]}" --allow-dirty 2>&1 | tee -a "$log"
 if grep -q '^warning' "$log"; then
     echo "package: there are warnings" >&2

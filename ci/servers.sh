@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks the decode servers servers/: lints, tests, and the two commands of its README. The workspace has its
+# Checks the decode servers crates/servers/: lints, tests, and the two commands of its README. The workspace has its
 # own lockfile and target folder; its first build takes ten minutes on two cores.
 #
 #   ci/servers.sh          lints, builds, tests
@@ -7,7 +7,7 @@
 #
 # FEEDLINE_PYTHON names an interpreter with pyarrow; without one the test of another client says "not run".
 set -euo pipefail
-cd "$(dirname "$0")/../servers"
+cd "$(dirname "$0")/../crates/servers"
 
 if [ "${1:-}" = bench ]; then
     cargo run --locked --release --example scale -- --seconds "${2:-5}"

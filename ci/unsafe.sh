@@ -19,9 +19,9 @@ import pathlib, re, sys
 # crates/testkit/src/fork.rs: forks a child, for tests.
 # crates/testkit/src/null_device.rs: a backend, for tests and benches.
 # examples/check_my_loop.rs: a raw backend call, which the simulator checks.
-# examples/own_kernel.rs, bridges/candle/tests/cuda.rs: launch a kernel.
-# bridges/candle/src/gpu.rs: allocates candle's memory, which it then writes.
-# bridges/burn/src/slot.rs: a slot as burn's bytes.
+# examples/own_kernel.rs, crates/bridges/candle/tests/cuda.rs: launch a kernel.
+# crates/bridges/candle/src/gpu.rs: allocates candle's memory, which it then writes.
+# crates/bridges/burn/src/slot.rs: a slot as burn's bytes.
 # python/src/batch.rs, python/src/capsule.rs: capsules of Python around DLPack tensors, and their shapes.
 # python/src/placed.rs: copies rows from arrays of Python.
 # python/src/thread_state.rs: keeps the interpreter's state of a thread.
@@ -34,12 +34,12 @@ FILES = {
     "crates/dist/src/collectives/nccl/mod.rs",
     "kernels/tests/streams/cuda.rs", "crates/testkit/src/alloc.rs", "crates/testkit/src/fork.rs", "crates/testkit/src/null_device.rs",
     "crates/feedline/tests/batches/cudarc_loop.rs", "examples/own_kernel.rs", "examples/check_my_loop.rs",
-    "bridges/candle/src/gpu.rs", "bridges/candle/tests/cuda.rs",
-    "bridges/burn/src/slot.rs",
+    "crates/bridges/candle/src/gpu.rs", "crates/bridges/candle/tests/cuda.rs",
+    "crates/bridges/burn/src/slot.rs",
     "benches/src/baseline/mod.rs", "benches/src/baseline/empty.rs",
     "python/src/batch.rs", "python/src/capsule.rs", "python/src/placed.rs", "python/src/thread_state.rs",
 }
-CRATES = tuple(f"crates/{name}/" for name in ("slots", "backend", "cuda", "sim", "device", "dlpack"))
+CRATES = tuple(f"crates/{name}/" for name in ("slots", "backend", "cuda", "sim", "device", "bridges/dlpack"))
 ROOT = re.compile(r"(src/lib|src/main|src/bin/[^/]+|examples/[^/]+/main|examples/[^/]+)\.rs$")
 # Comments (nested block comments are not supported), raw strings, strings, characters, in this order.
 NOISE = re.compile(r"//[^\n]*|/\*.*?\*/|r(#*)\".*?\"\1|b?\"(?:\\.|[^\"\\])*\"|b?'(?:\\.[^']*|[^'\\])'", re.S)
@@ -51,7 +51,7 @@ INSTANT = re.compile(
 )
 
 def sources():
-    for top in ("crates", "kernels", "images", "datasets", "examples", "tools", "benches", "fuzz", "bridges", "python", "servers"):
+    for top in ("crates", "kernels", "datasets", "examples", "benches", "fuzz", "python"):
         for path in sorted(pathlib.Path(top).rglob("*.rs")):
             if "target" not in path.parts:
                 yield path.as_posix(), path.read_text()

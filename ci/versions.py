@@ -17,19 +17,19 @@ def manifest(path):
     return tomllib.loads((ROOT / path).read_text())
 
 
-workspace, bridges = manifest("Cargo.toml")["workspace"], manifest("bridges/Cargo.toml")["workspace"]
-python, servers = manifest("python/Cargo.toml"), manifest("servers/Cargo.toml")
+workspace, bridges = manifest("Cargo.toml")["workspace"], manifest("crates/bridges/Cargo.toml")["workspace"]
+python, servers = manifest("python/Cargo.toml"), manifest("crates/servers/Cargo.toml")
 release, rust = workspace["package"]["version"], workspace["package"]["rust-version"]
 
 written = {
-    "bridges/Cargo.toml": bridges["package"]["version"],
-    "servers/Cargo.toml": servers["package"]["version"],
+    "crates/bridges/Cargo.toml": bridges["package"]["version"],
+    "crates/servers/Cargo.toml": servers["package"]["version"],
     "python/Cargo.toml": python["package"]["version"],
 }
 for where, dependencies in [
     ("Cargo.toml", workspace["dependencies"]),
-    ("bridges/Cargo.toml", bridges["dependencies"]),
-    ("servers/Cargo.toml", servers["dependencies"]),
+    ("crates/bridges/Cargo.toml", bridges["dependencies"]),
+    ("crates/servers/Cargo.toml", servers["dependencies"]),
     ("python/Cargo.toml", python["dependencies"]),
 ]:
     for name, of in dependencies.items():

@@ -127,7 +127,7 @@ def test_the_sources_name_items_of_rust_only_beside_those_of_python() -> None:
         re.compile(r"[a-z] .*\b[A-Z]\w+::\w", re.DOTALL),
     )
     wrong = []
-    for folder in ("crates/core/src", "crates/feedline/src", "datasets/src", "images/src", "python/src"):
+    for folder in ("crates/core/src", "crates/feedline/src", "datasets/src", "crates/images/src", "python/src"):
         for path in sorted((root / folder).rglob("*.rs")):
             text = path.read_text().split("\n#[cfg(test)]\nmod tests {")[0]
             if "tests" in path.parts or path.name == "tests.rs" or str(path).endswith(_OF_RUST_ONLY):

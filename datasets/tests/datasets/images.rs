@@ -19,7 +19,7 @@ const PICTURES: [(&str, &str); 5] = [
 ];
 
 fn picture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../images/tests/golden/pictures").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/images/tests/golden/pictures").join(name)
 }
 
 /// The bytes of the first `len` rows of `set`, one column per field.

@@ -18,7 +18,7 @@ const ROWS: [(&str, &str, i32); 4] =
     [("ant/1.jpg", "bee", 3), ("./b 2.jpg", "ant", 5), ("gone.jpg", "bee", 7), ("ant/1.jpg", "cat", 9)];
 
 fn picture(name: &str) -> Vec<u8> {
-    fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../images/tests/golden/pictures").join(name))
+    fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/images/tests/golden/pictures").join(name))
         .unwrap()
 }
 

@@ -22,7 +22,7 @@ const BY_FEATURE: [(&str, bool, &str); 5] = [
 ];
 
 /// The size of every picture and the hash of its pixels by Pillow, or why Pillow refuses it.
-const PICTURES: &str = include_str!("../../../images/tests/golden/shared.tsv");
+const PICTURES: &str = include_str!("../../../crates/images/tests/golden/shared.tsv");
 
 const BROKEN_IMAGES: [&str; 3] =
     ["jpeg-awkward/jpeg-decoder__empty.jpg", "png/zune-image__xcrn0g04.png", "png/zune-image__xs1n0g01.png"];

@@ -1,4 +1,5 @@
-//! The program, in this workspace without decode servers; `servers/examples/mlp.rs` has the one with them.
+//! The program, in this workspace without decode servers; `crates/servers/examples/mlp.rs` has the one with
+//! them.
 
 mod checkpoint;
 mod data;

@@ -14,7 +14,7 @@ use feedline_pictures::{Decode, PictureDecoder};
 use feedline_testkit::{gpu, not_run};
 
 fn golden(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../images/tests/golden/pictures").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/images/tests/golden/pictures").join(name)
 }
 
 /// The files of a folder, in order.

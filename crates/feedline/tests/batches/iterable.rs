@@ -127,7 +127,7 @@ fn every_source_resumes_at_every_step() {
 fn no_source_is_left_out() {
     alone(|| {
         let Some(root) = sources("no_source_is_left_out") else { return };
-        // TokenizedSource needs a format: it is restored in tools/tests/zoo.
+        // TokenizedSource needs a format: it is restored in crates/tools/tests/zoo.
         let tested = ["Generator", "Archive", "Socket", "Hooked", "TokenizedSource"].map(str::to_owned);
         assert_eq!(implementors(&root, "Source"), BTreeSet::from(tested));
     });

@@ -6,7 +6,7 @@
 //! | --- | --- |
 //! | data sets and compositions | `sets.rs` |
 //! | files of the formats of the default build | `files.rs` |
-//! | what is checked; also for all other formats, by `tools/tests/zoo` | `entry.rs` |
+//! | what is checked; also for all other formats, by `crates/tools/tests/zoo` | `entry.rs` |
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,6 +1,7 @@
 //! Recorded runs: replayed, cut by kills, compared with changed data and with each other, and explained.
 //!
-//! Every data set, composition and format is replayed by `crates/feedline/tests/zoo` and `tools/tests/zoo`.
+//! Every data set, composition and format is replayed by `crates/feedline/tests/zoo` and
+//! `crates/tools/tests/zoo`.
 
 mod changed;
 mod damaged;

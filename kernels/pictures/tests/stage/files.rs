@@ -21,13 +21,13 @@ pub fn crops() -> Transforms {
 }
 
 pub fn golden(name: &str) -> Vec<u8> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../images/tests/golden/pictures");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/images/tests/golden/pictures");
     std::fs::read(folder.join(name)).unwrap()
 }
 
-/// All pictures of `images/tests/golden`, by name.
+/// All pictures of `crates/images/tests/golden`, by name.
 pub fn all() -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../images/tests/golden/pictures");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/images/tests/golden/pictures");
     let mut paths: Vec<PathBuf> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();

@@ -12,7 +12,7 @@ import pathlib, re, sys
 # kernels/src/gemm/: calls cuBLASLt and the matrixmultiply crate.
 # kernels/compiler/src/nvrtc.rs, kernels/pictures/src/nvjpeg/: call NVRTC and nvJPEG.
 # kernels/pictures/src/pinned.rs: allocates pinned memory, and copies from it.
-# datasets/src/bytes.rs: maps files through an unsafe fn, whose caller guarantees that they do not change.
+# datasets/src/io/bytes.rs: maps files through an unsafe fn, whose caller guarantees that they do not change.
 # crates/dist/src/collectives/: work on a second stream, on memory borrowed until it is joined; calls of NCCL.
 # kernels/tests/streams/cuda.rs, crates/feedline/tests/batches/cudarc_loop.rs: launch a kernel directly.
 # crates/testkit/src/alloc.rs: a global allocator, for tests.
@@ -30,7 +30,7 @@ FILES = {
     "kernels/src/launch.rs", "kernels/src/gemm/host.rs", "kernels/src/gemm/cublaslt/mod.rs",
     "kernels/src/gemm/cublaslt/plan.rs", "kernels/compiler/src/nvrtc.rs", "kernels/pictures/src/augment/gpu.rs",
     "kernels/pictures/src/nvjpeg/mod.rs", "kernels/pictures/src/nvjpeg/library.rs", "kernels/pictures/src/pinned.rs",
-    "datasets/src/bytes.rs", "crates/dist/src/collectives/mod.rs", "crates/dist/src/collectives/nccl/library.rs",
+    "datasets/src/io/bytes.rs", "crates/dist/src/collectives/mod.rs", "crates/dist/src/collectives/nccl/library.rs",
     "crates/dist/src/collectives/nccl/mod.rs",
     "kernels/tests/streams/cuda.rs", "crates/testkit/src/alloc.rs", "crates/testkit/src/fork.rs", "crates/testkit/src/null_device.rs",
     "crates/feedline/tests/batches/cudarc_loop.rs", "examples/own_kernel.rs", "examples/check_my_loop.rs",

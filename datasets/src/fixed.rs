@@ -8,10 +8,10 @@ use feedline_core::{
     StridedColumn,
 };
 
-use crate::decoded::{Decoded, runs, slice};
+use crate::io::decoded::{Decoded, runs, slice};
 use crate::plain_shuffle;
 use crate::reader::{at_file, check_not_empty};
-use crate::row_memory::{self, RowMemory};
+use crate::tables::row_memory::{self, RowMemory};
 use crate::{Reader, Values};
 
 /// A [`Reader`] of samples of one size as a [`Dataset`].

@@ -16,7 +16,7 @@ use feedline_core::before_labels;
 use feedline_core::{Error, ErrorKind, Fingerprint, Result, on_threads, user_cache};
 
 use crate::error::data;
-use crate::{Reader, Values, system};
+use crate::{Reader, Values, io::system};
 
 /// The first bytes of the file.
 const MAGIC: [u8; 8] = *b"fllength";

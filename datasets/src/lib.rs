@@ -37,148 +37,92 @@
 // There is one exception, in `bytes`: mapping a file needs a promise that only the caller can make.
 #![deny(unsafe_code)]
 
-#[cfg(feature = "annotations")]
-mod annotations;
-pub mod arrays;
-#[cfg(feature = "arrow")]
-mod arrow;
-#[cfg(any(feature = "csv", feature = "jsonl", feature = "object-store"))]
-mod at_once;
-mod bytes;
-#[cfg(any(feature = "table", feature = "mds"))]
-mod cache;
-#[cfg(feature = "tokenizers")]
-mod chats;
-pub mod cifar;
-#[cfg(any(feature = "csv", feature = "jsonl"))]
-mod column_type;
 mod concat;
-#[cfg(feature = "csv")]
-mod csv;
-mod decoded;
 pub mod digits;
-mod disk;
 mod error;
-#[cfg(feature = "table")]
-mod features;
 mod fixed;
-mod folder;
-mod gzip;
-mod headed;
-pub mod idx;
-#[cfg(feature = "images")]
-mod images;
-#[cfg(any(feature = "jsonl", feature = "safetensors"))]
-mod json;
-#[cfg(feature = "jsonl")]
-mod jsonl;
-pub mod labelled;
+mod formats;
+mod io;
 mod lengths;
-mod manifest;
-#[cfg(feature = "mds")]
-pub mod mds;
-mod memory;
-pub mod npy;
-#[cfg(feature = "npz")]
-pub mod npz;
-mod nulls;
 mod open;
-#[cfg(any(feature = "images", feature = "audio"))]
-mod others;
-#[cfg(any(feature = "arrow", feature = "object-store"))]
-mod own_file;
 #[cfg(feature = "arrow")]
 mod pack;
-#[cfg(any(feature = "table", feature = "tokenizers"))]
-mod panics;
-#[cfg(feature = "parquet")]
-mod parquet;
+mod pictures;
 mod plain_shuffle;
 mod ragged;
-mod read_ahead;
 mod reader;
-pub mod records;
 #[cfg(feature = "object-store")]
 mod remote;
-mod row_memory;
 #[cfg(feature = "arrow")]
 mod rows;
-#[cfg(feature = "safetensors")]
-pub mod safetensors;
-mod sample_file;
 mod schema;
-mod seek;
 mod shared;
 #[cfg(feature = "audio")]
 mod sounds;
-#[cfg_attr(unix, path = "system/unix.rs")]
-#[cfg_attr(windows, path = "system/windows.rs")]
-mod system;
-#[cfg(feature = "table")]
-mod table;
-#[cfg(feature = "tabular")]
-mod tabular;
-#[cfg(feature = "tar")]
-mod tar;
-#[cfg(feature = "tokenizers")]
-mod template;
+mod tables;
 mod text;
-#[cfg(feature = "tfrecord")]
-mod tfrecord;
-mod token_files;
-#[cfg(feature = "tokenizers")]
-mod tokenized;
-mod tokens;
 
-#[cfg(feature = "annotations")]
-pub use annotations::Annotated;
-pub use arrays::Arrays;
-#[cfg(feature = "arrow")]
-pub use arrow::ArrowFile;
-pub use bytes::{MEMORY_LIMIT, MappedFile};
-#[cfg(feature = "tokenizers")]
-pub use chats::{ChatOptions, Chats, Learn, open_chats};
 pub use concat::Shards;
-#[cfg(feature = "csv")]
-pub use csv::{Csv, CsvOptions};
-pub use decoded::{Decoded, DecodedRows};
 pub use fixed::Fixed;
-pub use folder::Folder;
-pub use idx::{Idx, IdxFile};
-#[cfg(feature = "images")]
-pub use images::{ImageDataset, JointDataset, Paired, Parts, Views, ViewsDataset};
+pub use formats::arrays;
+pub use formats::arrays::Arrays;
+#[cfg(feature = "arrow")]
+pub use formats::arrow::ArrowFile;
+pub use formats::cifar;
+#[cfg(feature = "csv")]
+pub use formats::csv::{Csv, CsvOptions};
+pub use formats::folder::Folder;
+pub use formats::idx;
+pub use formats::idx::{Idx, IdxFile};
 #[cfg(feature = "jsonl")]
-pub use jsonl::{JsonLines, JsonLinesOptions};
-pub use manifest::{Manifest, ManifestOptions, open_pictures};
-pub use nulls::Nulls;
+pub use formats::jsonl::{JsonLines, JsonLinesOptions};
+#[cfg(feature = "mds")]
+pub use formats::mds;
+pub use formats::npy;
+#[cfg(feature = "npz")]
+pub use formats::npz;
+#[cfg(feature = "parquet")]
+pub use formats::parquet::ParquetFile;
+pub use formats::records;
+pub use formats::records::Records;
+#[cfg(feature = "safetensors")]
+pub use formats::safetensors;
+#[cfg(feature = "tar")]
+pub use formats::tar::WebDataset;
+pub use formats::text::Lines;
+#[cfg(feature = "tfrecord")]
+pub use formats::tfrecord::TfRecord;
+pub use io::bytes::{MEMORY_LIMIT, MappedFile};
+pub use io::decoded::{Decoded, DecodedRows};
+pub use io::seek::FieldStream;
 #[cfg(feature = "object-store")]
 pub use open::open_url;
 pub use open::{OpenOptions, Split, open, open_with};
 #[cfg(feature = "arrow")]
 pub use pack::{PackOptions, PackSummary, PackedTokens, TokenPackOptions, pack, pack_tokens};
-#[cfg(feature = "parquet")]
-pub use parquet::ParquetFile;
+#[cfg(feature = "annotations")]
+pub use pictures::annotations::Annotated;
+#[cfg(feature = "images")]
+pub use pictures::images::{ImageDataset, JointDataset, Paired, Parts, Views, ViewsDataset};
+pub use pictures::labelled;
 pub use ragged::Ragged;
 pub use reader::{Reader, Value, Values, Visit};
-pub use records::Records;
 #[cfg(feature = "object-store")]
 pub use remote::{Remote, RemoteCache, RemoteOptions, RemoteStats};
 pub use schema::{ElementType, Schema, SchemaField};
-pub use seek::FieldStream;
 #[cfg(feature = "audio")]
 pub use sounds::{SoundDataset, open_sounds};
+pub use tables::manifest::{Manifest, ManifestOptions, open_pictures};
+pub use tables::nulls::Nulls;
 #[cfg(feature = "table")]
-pub use table::TableOptions;
+pub use tables::table::TableOptions;
 #[cfg(feature = "tabular")]
-pub use tabular::{Class, FitOn, Missing, Table, TableDataset, TableWindows, WindowFate, Windows};
-#[cfg(feature = "tar")]
-pub use tar::WebDataset;
+pub use tables::tabular::{Class, FitOn, Missing, Table, TableDataset, TableWindows, WindowFate, Windows};
 #[cfg(feature = "tokenizers")]
-pub use template::ChatTemplate;
-pub use text::Lines;
-#[cfg(feature = "tfrecord")]
-pub use tfrecord::TfRecord;
-pub use token_files::TokenDocuments;
+pub use text::chats::{ChatOptions, Chats, Learn, open_chats};
 #[cfg(feature = "tokenizers")]
-pub use tokenized::{Tokenized, TokenizedSource};
-pub use tokens::{LeftOut, TokenOptions, Tokens};
+pub use text::template::ChatTemplate;
+pub use text::token_files::TokenDocuments;
+#[cfg(feature = "tokenizers")]
+pub use text::tokenized::{Tokenized, TokenizedSource};
+pub use text::tokens::{LeftOut, TokenOptions, Tokens};

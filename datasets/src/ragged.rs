@@ -8,8 +8,8 @@ use feedline_core::{
     Spec, StridedColumn,
 };
 
-use crate::decoded::{Decoded, runs, slice};
 use crate::fixed::grouped;
+use crate::io::decoded::{Decoded, runs, slice};
 use crate::lengths::{self, Lengths};
 use crate::reader::check_not_empty;
 use crate::{Reader, Schema, SchemaField, Value, Values};

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use feedline_core::{Error, ErrorKind, Prefetched, Result, StridedColumn};
 
-use crate::read_ahead::ReadAhead;
+use crate::io::read_ahead::ReadAhead;
 use crate::{Decoded, FieldStream, Schema, SchemaField};
 
 /// The callback of [`Reader::visit`]. It gets the index of a field and the field's bytes.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use feedline_core::{Prefetched, Result, StridedColumn};
 
-use crate::decoded::Decoded;
+use crate::io::decoded::Decoded;
 use crate::reader::Visit;
 use crate::{FieldStream, Reader, Schema, Values};
 

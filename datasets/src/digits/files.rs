@@ -9,8 +9,8 @@ use feedline_core::{DType, Error, ErrorKind, Result};
 
 use super::set::{self, Split};
 use super::{IMAGE_BYTES, SIDE, draw};
-use crate::idx::{header, names};
-use crate::{IdxFile, system};
+use crate::formats::idx::{header, names};
+use crate::{IdxFile, io::system};
 
 /// The name of the file that a process locks while it writes.
 const LOCK: &str = ".digits.lock";

@@ -5,8 +5,8 @@ use std::path::Path;
 use feedline_core::Result;
 
 use super::kind::Kind;
-use crate::bytes::Content;
-use crate::{Lines, OpenOptions, Reader, TokenDocuments, cifar, idx, npy};
+use crate::io::bytes::Content;
+use crate::{Lines, OpenOptions, Reader, TokenDocuments, formats::cifar, formats::idx, formats::npy};
 
 /// Opens a content of a known kind. `None` if no format reads this kind.
 pub(super) fn open(
@@ -50,10 +50,14 @@ macro_rules! format {
     };
 }
 
-format!("npz", npz, |path, content, _options| crate::npz::of_content(path, &content)?);
-format!("safetensors", safetensors, |path, content, _options| crate::safetensors::of_content(path, content)?);
+format!("npz", npz, |path, content, _options| crate::formats::npz::of_content(path, &content)?);
+format!("safetensors", safetensors, |path, content, _options| crate::formats::safetensors::of_content(
+    path, content
+)?);
 format!("tfrecord", tfrecord, |path, content, _options| crate::TfRecord::of_content(path, content)?);
-format!("images", image, |path, content, _options| crate::images::ImageFile::of_content(path, &content)?);
+format!("images", image, |path, content, _options| crate::pictures::images::ImageFile::of_content(
+    path, &content
+)?);
 format!("csv", csv, |path, content, options| crate::Csv::of_content(path, content, &options.csv())?);
 format!("jsonl", jsonl, |path, content, options| {
     crate::JsonLines::of_lines(path, Lines::of_content(path, content)?, &options.jsonl())?
@@ -61,7 +65,7 @@ format!("jsonl", jsonl, |path, content, options| {
 
 #[cfg(feature = "tar")]
 fn tar(path: &Path, content: Content, options: &OpenOptions) -> Result<Box<dyn Reader>> {
-    let members = crate::tar::members(&content)?;
+    let members = crate::formats::tar::members(&content)?;
     if cifar::has_files(members.iter().map(|member| member.name.as_str())) {
         let split = options.split.unwrap_or(super::Split::Train);
         return Ok(Box::new(cifar::of_archive(path, &content, &members, split)?));

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use feedline_core::Result;
 
-use crate::bytes::Content;
+use crate::io::bytes::Content;
 use crate::{Folder, Lines, OpenOptions, Reader, Shards};
 
 #[cfg(feature = "npz")]
@@ -32,16 +32,16 @@ pub(super) fn safetensors(_: &Path, _: &OpenOptions) -> Result<Box<dyn Reader>> 
 pub(super) fn image(path: &Path, _start: &[u8]) -> Result<Box<dyn Reader>> {
     #[cfg(feature = "images")]
     if feedline_images::Format::detect(_start).is_some() {
-        return Ok(Box::new(crate::images::ImageFile::open(path)?));
+        return Ok(Box::new(crate::pictures::images::ImageFile::open(path)?));
     }
     Ok(Box::new(Folder::of_file(path)?))
 }
 
 #[cfg(feature = "tar")]
 pub(super) fn tar(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
-    let content = crate::bytes::Content::open_unclaimed(path)?;
-    let members = crate::tar::members(&content)?;
-    if crate::cifar::has_files(members.iter().map(|member| member.name.as_str())) {
+    let content = crate::io::bytes::Content::open_unclaimed(path)?;
+    let members = crate::formats::tar::members(&content)?;
+    if crate::formats::cifar::has_files(members.iter().map(|member| member.name.as_str())) {
         let split = options.split.unwrap_or(super::Split::Train);
         return Ok(Box::new(crate::cifar::of_archive(path, &content, &members, split)?));
     }
@@ -148,7 +148,7 @@ pub(super) fn text(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>
 /// Whether the rows of a text have equally many cells.
 #[cfg(feature = "csv")]
 pub(super) fn is_table(content: &Content) -> Result<bool> {
-    crate::csv::is_table(content)
+    crate::formats::csv::is_table(content)
 }
 
 #[cfg(not(feature = "csv"))]

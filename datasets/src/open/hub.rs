@@ -33,7 +33,7 @@ pub(super) fn shards(folders: &[PathBuf], files: &[PathBuf]) -> Result<Option<Pa
     if !files.iter().all(|file| is_about(file)) {
         return Ok(None);
     }
-    let (_, inside) = crate::folder::list(folder)?;
+    let (_, inside) = crate::formats::folder::list(folder)?;
     Ok(inside.iter().any(|file| is_parquet(file)).then(|| folder.clone()))
 }
 
@@ -154,7 +154,7 @@ mod files {
     fn read(path: &Path) -> Result<Json> {
         let bytes = std::fs::read(path);
         let bytes = bytes.map_err(|error| data("cannot read the file").with_source(error).at_path(path))?;
-        serde_json::from_slice(crate::text::without_mark(&bytes)).map_err(|error| {
+        serde_json::from_slice(crate::formats::text::without_mark(&bytes)).map_err(|error| {
             let why = "this is not JSON, as save_to_disk writes it: save the set again";
             data(why).with_source(one_line(error)).at_path(path)
         })

@@ -6,12 +6,12 @@ use std::path::Path;
 use feedline_core::Result;
 
 use super::PACK_INDEX;
-use crate::disk::DiskFile;
 use crate::error::{data, of_stream};
-use crate::text::without_mark;
-use crate::token_files::index;
-use crate::token_files::llm_c::is_llm_c;
-use crate::{gzip, npy};
+use crate::formats::text::without_mark;
+use crate::io::disk::DiskFile;
+use crate::text::token_files::index;
+use crate::text::token_files::llm_c::is_llm_c;
+use crate::{formats::npy, io::gzip};
 
 /// The number of bytes at the beginning of a file that are inspected.
 pub(super) const START: usize = 512;
@@ -186,7 +186,7 @@ impl Start {
 }
 
 #[cfg(feature = "tar")]
-pub(crate) use crate::tar::is_header as is_tar_header;
+pub(crate) use crate::formats::tar::is_header as is_tar_header;
 
 /// Without the feature, only the name tells such files.
 #[cfg(not(feature = "tar"))]
@@ -195,7 +195,7 @@ pub(crate) fn is_tar_header(_: &[u8]) -> bool {
 }
 
 #[cfg(feature = "tfrecord")]
-pub(crate) use crate::tfrecord::is_tfrecord;
+pub(crate) use crate::formats::tfrecord::is_tfrecord;
 
 /// Without the feature, only the name tells such files.
 #[cfg(not(feature = "tfrecord"))]
@@ -204,7 +204,7 @@ pub(crate) fn is_tfrecord(_: &[u8]) -> bool {
 }
 
 #[cfg(feature = "arrow")]
-pub(crate) use crate::arrow::is_stream as is_arrow_stream;
+pub(crate) use crate::formats::arrow::is_stream as is_arrow_stream;
 
 /// Without the feature, only the name tells such files.
 #[cfg(not(feature = "arrow"))]

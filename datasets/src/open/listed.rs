@@ -7,7 +7,7 @@ use feedline_core::{Error, ErrorKind, Result, named};
 use super::pattern::{expand, fits};
 use crate::OpenOptions;
 use crate::error::data;
-use crate::folder::{MAX_LEVELS, list, set};
+use crate::formats::folder::{MAX_LEVELS, list, set};
 
 /// Matches any number of folders.
 const ANY_FOLDERS: &str = "**";

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use feedline_core::{Error, Result, named};
 
-use crate::bytes::Content;
-use crate::disk::DiskFile;
 use crate::error::{data, one_line};
-use crate::sample_file::SampleFile;
-use crate::token_files::index::is_index;
-use crate::{Folder, Reader, Shards, TokenDocuments, cifar, idx, npy};
+use crate::formats::sample_file::SampleFile;
+use crate::io::bytes::Content;
+use crate::io::disk::DiskFile;
+use crate::text::token_files::index::is_index;
+use crate::{Folder, Reader, Shards, TokenDocuments, formats::cifar, formats::idx, formats::npy};
 
 #[cfg(feature = "object-store")]
 mod content;
@@ -227,7 +227,7 @@ fn folder(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
     if let Some(saved) = hub::saved(path, options) {
         return saved;
     }
-    let (folders, files) = crate::folder::list(path)?;
+    let (folders, files) = crate::formats::folder::list(path)?;
     if let Some(shards) = hub::shards(&folders, &files)? {
         return folder(&shards, options);
     }

@@ -10,7 +10,7 @@ use feedline_core::Result;
 use feedline_core::{Error, ErrorKind};
 
 #[cfg(feature = "object-store")]
-use crate::token_files::index::{Index, is_index};
+use crate::text::token_files::index::{Index, is_index};
 #[cfg(feature = "object-store")]
 use crate::{Folder, Shards, TokenDocuments};
 use crate::{OpenOptions, Reader};
@@ -20,15 +20,15 @@ use super::kind::{Kind, START, kind, named};
 #[cfg(feature = "object-store")]
 use super::{listed, pattern, unknown};
 #[cfg(feature = "object-store")]
-use crate::at_once::at_once;
-#[cfg(feature = "object-store")]
-use crate::bytes::Content;
-#[cfg(feature = "object-store")]
 use crate::error::data;
 #[cfg(feature = "object-store")]
-use crate::remote::{Listed, Names, Remote, RemoteFile};
+use crate::formats::sample_file::SampleFile;
 #[cfg(feature = "object-store")]
-use crate::sample_file::SampleFile;
+use crate::io::at_once::at_once;
+#[cfg(feature = "object-store")]
+use crate::io::bytes::Content;
+#[cfg(feature = "object-store")]
+use crate::remote::{Listed, Names, Remote, RemoteFile};
 
 pub(crate) const SCHEMES: [&str; 9] = ["http", "https", "s3", "s3a", "gs", "az", "azure", "abfs", "abfss"];
 

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::partial::Partial;
 use super::{cannot, data};
-use crate::bytes::Content;
 use crate::error::one_line;
+use crate::io::bytes::Content;
 
 /// Name of the file.
 pub(super) const CLASSES: &str = "_classes.json";

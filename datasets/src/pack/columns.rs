@@ -8,8 +8,8 @@ use feedline_core::{DType, Error, ErrorKind, Result};
 use serde_json::json;
 
 use crate::error::one_line;
-use crate::features::CLASSES;
-use crate::table::FIELD;
+use crate::tables::features::CLASSES;
+use crate::tables::table::FIELD;
 use crate::{ElementType, Schema, SchemaField};
 
 /// The columns that hold the fields of a schema.

@@ -110,7 +110,7 @@ pub(super) fn write(
         end = place.at;
     }
     let checksum = footer::checksum(crc, end);
-    let metadata = [(crate::arrow::CHECKSUM, checksum.as_str())];
+    let metadata = [(crate::formats::arrow::CHECKSUM, checksum.as_str())];
     let behind = footer::end(&columns.described, &[[start.len() as u64, head.len() as u64, body]], &metadata);
     file.seek(SeekFrom::Start(end)).and_then(|_| file.write_all(&behind)).map_err(io)?;
     Ok(Whole { samples: rows, kept: done, crc32c: crc })

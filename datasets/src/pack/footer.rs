@@ -14,14 +14,14 @@ pub(super) const ALIGNMENT: usize = 64;
 /// Marks the end of the messages.
 const END: [u8; 8] = [0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0];
 
-/// The value of [`CHECKSUM`](crate::arrow::CHECKSUM).
+/// The value of [`CHECKSUM`](crate::formats::arrow::CHECKSUM).
 pub(super) fn checksum(crc: u32, bytes: u64) -> String {
     format!("{crc:08x}:{bytes}")
 }
 
 /// The bytes before the first batch.
 pub(super) fn start(schema: &Schema) -> Vec<u8> {
-    let mut bytes = crate::arrow::MAGIC.to_vec();
+    let mut bytes = crate::formats::arrow::MAGIC.to_vec();
     bytes.resize(ALIGNMENT, 0);
     let mut tracker = DictionaryTracker::new(true);
     let options = IpcWriteOptions::default();
@@ -80,7 +80,7 @@ pub(super) fn end(schema: &Schema, blocks: &[[u64; 3]], metadata: &[(&str, &str)
     let footer = footer.finish();
     builder.finish(footer, None);
     let footer = builder.finished_data();
-    [&END[..], footer, &(footer.len() as i32).to_le_bytes(), crate::arrow::MAGIC].concat()
+    [&END[..], footer, &(footer.len() as i32).to_le_bytes(), crate::formats::arrow::MAGIC].concat()
 }
 
 /// The metadata of a message with its prefix, padded with zeros.

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use super::classes::{CLASSES, Classes};
 use super::partial::Partial;
 use super::{cannot, data, refuse};
-use crate::bytes::Content;
-use crate::disk::DiskFile;
 use crate::error::one_line;
+use crate::io::bytes::Content;
+use crate::io::disk::DiskFile;
 #[cfg(feature = "object-store")]
 use crate::remote::RemoteFile;
 use crate::{ArrowFile, Reader, Shards, TableOptions};
@@ -126,7 +126,7 @@ impl Index {
         }
         let text = content.read(0, content.len() as usize)?;
         content.check_unchanged()?;
-        let index: Self = serde_json::from_slice(crate::text::without_mark(&text))
+        let index: Self = serde_json::from_slice(crate::formats::text::without_mark(&text))
             .map_err(|error| data("the index is damaged: pack the set again").with_source(one_line(error)))?;
         if (index.format.as_str(), index.version) != (FORMAT, 1) {
             return Err(data("the index is of another program or version: pack the set again"));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use feedline_core::{Error, Result};
 
 use super::{cannot, data};
-use crate::{own_file, system};
+use crate::{io::own_file, io::system};
 
 /// The name of the file that a run locks while it packs into a folder.
 const LOCK: &str = "_lock";

@@ -12,7 +12,7 @@ use super::journal::{self, Journal, Part, Written};
 use super::partial::Partial;
 use super::{cannot, refuse};
 use crate::error::data;
-use crate::token_files::index;
+use crate::text::token_files::index;
 use crate::{ElementType, Reader, Values};
 
 /// Max documents that a thread reads at a time.

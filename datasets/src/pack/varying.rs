@@ -79,7 +79,7 @@ pub(super) fn write(
     progress(sample);
     let checksum = footer::checksum(to.crc, to.bytes);
     let crc = to.crc;
-    let metadata = [(crate::arrow::CHECKSUM, checksum.as_str())];
+    let metadata = [(crate::formats::arrow::CHECKSUM, checksum.as_str())];
     to.write_all(&footer::end(&columns.described, &blocks, &metadata))
         .and_then(|()| to.flush())
         .map_err(io)?;

@@ -16,7 +16,7 @@ use feedline_core::{Fingerprint, Result};
 
 use super::RemoteCache;
 use crate::error::data;
-use crate::own_file;
+use crate::io::own_file;
 
 const MAGIC: &[u8] = b"feedline block 1\n";
 const LOCK: &str = "_lock";

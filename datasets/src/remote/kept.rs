@@ -14,7 +14,7 @@ use feedline_core::{Fingerprint, named, user_cache};
 use object_store::path::Path;
 
 use super::tag::Tag;
-use crate::system;
+use crate::io::system;
 
 const MAGIC: [u8; 8] = *b"fllisted";
 const VERSION: u64 = 1;

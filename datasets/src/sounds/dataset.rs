@@ -7,7 +7,7 @@ use feedline_audio::{Scratch, SoundField, SoundFile, Sounds};
 use feedline_core::{Context, Dataset, Error, ErrorKind, Fingerprint, Result, Row, Spec};
 
 use super::lengths;
-use crate::others::{Others, file_field, find_files};
+use crate::pictures::others::{Others, file_field, find_files};
 use crate::reader::{at_file, check_not_empty, samples_of_reader};
 use crate::{Reader, Values};
 

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use feedline_core::Result;
 
-use crate::manifest::{Holds, open_files};
 use crate::open::is_sound;
+use crate::tables::manifest::{Holds, open_files};
 use crate::{Folder, ManifestOptions, Reader};
 
 /// Opens sounds for [`SoundDataset`](crate::SoundDataset), as [`open_with`](crate::open_with) does. A table

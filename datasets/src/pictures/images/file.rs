@@ -1,0 +1,96 @@
+//! A file that is one picture.
+
+use std::path::{Path, PathBuf};
+
+use feedline_core::{DType, Fingerprint, Result};
+use feedline_images::{Decoder, Format, Size};
+
+use crate::error::data;
+use crate::io::disk::{Version, read_whole};
+use crate::reader::inside;
+use crate::{ElementType, Reader, Schema, SchemaField, Values};
+
+/// One sample with the field `image`: u8 `[height, width, 3]`.
+#[derive(Debug)]
+pub(crate) struct ImageFile {
+    path: PathBuf,
+    /// The file's bytes, if the file is in a store. It is not read again.
+    encoded: Option<Vec<u8>>,
+    format: Format,
+    size: Size,
+    schema: Schema,
+    /// The version of a file on disk. The file is read for each sample.
+    version: Option<Version>,
+    fingerprint: u64,
+}
+
+impl ImageFile {
+    /// Opens a picture of a known format. Reads the file and decodes its header.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let mut bytes = Vec::new();
+        let version = read_whole(path, &mut bytes)?;
+        let file = Self::of_bytes(path, &bytes)?;
+        Ok(Self { version: Some(version), ..file })
+    }
+
+    /// The picture in `content`. It is read as a whole.
+    #[cfg(feature = "object-store")]
+    pub(crate) fn of_content(path: &Path, content: &crate::io::bytes::Content) -> Result<Self> {
+        let mut memory = crate::io::memory::Memory::new(content.len())?;
+        content.read_at(0, memory.bytes_mut())?;
+        let file = Self::of_bytes(path, memory.bytes())?;
+        Ok(Self { encoded: Some(memory.bytes().to_vec()), ..file })
+    }
+
+    fn of_bytes(path: &Path, bytes: &[u8]) -> Result<Self> {
+        let size = Decoder::new().size(bytes).map_err(|error| error.at_path(path))?;
+        // Files of unknown formats and pictures without a size were refused above.
+        let format = Format::detect(bytes).ok_or_else(|| data("the file is not a picture").at_path(path))?;
+        let image = SchemaField::fixed("image", ElementType::Number(DType::U8), &size.shape());
+        let fingerprint = Fingerprint::new().bytes(bytes).value();
+        let (path, schema) = (path.to_path_buf(), Schema::new([image]));
+        Ok(Self { path, encoded: None, format, size, schema, version: None, fingerprint })
+    }
+}
+
+impl Reader for ImageFile {
+    fn format(&self) -> &'static str {
+        self.format.name()
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    fn len(&self) -> u64 {
+        1
+    }
+
+    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+        inside(sample, self.len(), &self.path)?;
+        let value = &mut values.begin(1)[0];
+        let mut decode =
+            |encoded: &[u8]| Decoder::new().decode_into(encoded, self.size, value.resize(self.size.bytes()));
+        let decoded = match (&self.encoded, self.version) {
+            (Some(encoded), _) => decode(encoded),
+            (None, version) => {
+                let mut encoded = Vec::new();
+                let now = read_whole(&self.path, &mut encoded);
+                let is_same = now.and_then(|now| version.map_or(Ok(()), |version| version.check(&now)));
+                is_same.and_then(|()| decode(&encoded))
+            }
+        };
+        decoded.map_err(|error| error.at_path(&self.path))?;
+        value.set_shape(self.size.shape());
+        Ok(())
+    }
+
+    fn path(&self, _: u64) -> Option<&Path> {
+        Some(&self.path)
+    }
+
+    /// Covers every byte of the file.
+    fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+}

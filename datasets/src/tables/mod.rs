@@ -1,0 +1,11 @@
+//! Tables: columns chosen, cast and stacked, and lists of files.
+
+#[cfg(feature = "table")]
+pub(crate) mod features;
+pub(crate) mod manifest;
+pub(crate) mod nulls;
+pub(crate) mod row_memory;
+#[cfg(feature = "table")]
+pub(crate) mod table;
+#[cfg(feature = "tabular")]
+pub(crate) mod tabular;

@@ -1,0 +1,459 @@
+//! Conversations as token ids and labels.
+
+mod sequences;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use feedline_core::{DType, Error, ErrorKind, Fingerprint, Prefetched, Result, named};
+
+use self::sequences::Sequence;
+use crate::error::one_line;
+use crate::open::{check_used, open_any};
+use crate::reader::at_file;
+use crate::text::template::{folder_of, parsed};
+use crate::text::tokenized::{Checked, load};
+use crate::{ChatTemplate, ElementType, Nulls, OpenOptions, Reader, Schema, SchemaField, Values};
+
+/// The label of a token that is not learnt.
+const IGNORED: i64 = -100;
+
+/// Which tokens of a conversation have labels.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Learn {
+    /// Tokens that the template marks with `{% generation %}`: the answers of the assistant. A template
+    /// without such marks is an error.
+    #[default]
+    Marked,
+    /// Tokens after each `start`, up to and including the next `end`, such as `<|im_start|>assistant\n` and
+    /// `<|im_end|>`. The last answer may lack its end, if the conversation ends with a message of the
+    /// `assistant`. Another answer without an end makes the conversation a bad sample. It is an error if no
+    /// conversation has an answer.
+    Between {
+        /// The text before an answer. It is not learnt.
+        start: String,
+        /// The text that ends an answer. It is learnt.
+        end: String,
+    },
+    /// All tokens.
+    All,
+}
+
+/// How conversations become token ids.
+#[derive(Clone, Debug)]
+pub struct ChatOptions {
+    /// Which tokens are learnt. The labels of other tokens are -100. Ignored for prompts with completions and
+    /// for preferences: there, the completion is learnt.
+    pub learn: Learn,
+    /// A template to use instead of the tokenizer's.
+    pub template: Option<String>,
+    /// The column of the messages.
+    pub messages: String,
+    /// The column with the tools that a conversation may call, as JSON schemas. A reader may lack it.
+    pub tools: String,
+    /// The column with further template variables, an object per conversation. A reader may lack it.
+    pub variables: String,
+    /// Further template variables for all conversations. Each is a name and a JSON value, such as
+    /// `enable_thinking` and `false`.
+    pub context: Vec<(String, String)>,
+    /// Whether to add the beginning of an answer to each conversation.
+    pub add_generation_prompt: bool,
+    /// Max tokens of a conversation. The first ones are kept.
+    pub max_tokens: Option<usize>,
+    /// Today's date, for templates that use it: [`ChatTemplate::with_today`].
+    pub today: Option<String>,
+    /// Whether prompts that are texts begin with the special tokens that the tokenizer adds before a text,
+    /// such as BOS, as in TRL. A prompt that begins with them does not get them twice. Messages get what the
+    /// template writes.
+    pub special_tokens: bool,
+}
+
+impl Default for ChatOptions {
+    fn default() -> Self {
+        Self {
+            learn: Learn::Marked,
+            template: None,
+            messages: "messages".to_owned(),
+            tools: "tools".to_owned(),
+            variables: "chat_template_kwargs".to_owned(),
+            context: Vec::new(),
+            add_generation_prompt: false,
+            max_tokens: None,
+            today: None,
+            special_tokens: true,
+        }
+    }
+}
+
+/// The kind of conversation in a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    Conversation,
+    Completion,
+    Preference,
+}
+
+/// Conversations of a reader as token ids and labels. The tokenizer's chat template makes the text.
+///
+/// | of | columns | fields, `i64`, of varying length |
+/// | --- | --- | --- |
+/// | [`Chats::new`] | `messages` | `ids`, `labels` |
+/// | [`Chats::completions`] | `prompt`, `completion` | `ids`, `labels` |
+/// | [`Chats::preferences`] | `chosen`, `rejected` (`prompt`) | `chosen`, `rejected`, `.labels` of both |
+///
+/// A label is the token's id, or -100 for a token that is not learnt. Models that shift labels take them
+/// unchanged. Messages are lists of objects with `role` and `content`, in JSON Lines, or as `list<struct>` in
+/// Parquet and Arrow. Prompts, completions and preferences may be texts instead. If the reader has the
+/// columns `tools` and `chat_template_kwargs`, the template gets them.
+///
+/// Prompt and completion are messages or texts, with a rule for each, as in TRL. Messages have the ids of
+/// `apply_chat_template` and nothing else: BOS and end are in the template or nowhere. Texts have the
+/// tokenizer's special tokens, such as BOS, unless [`ChatOptions::special_tokens`] is false; then the prompt;
+/// then the completion, tokenized by itself, and `eos_token`, unless it ends with that.
+///
+/// A conversation without an answer, or whose answer [`ChatOptions::max_tokens`] cuts off, has labels of -100
+/// only. [`Ragged::before_labels`](crate::Ragged::before_labels) finds these.
+///
+/// Text and ids are those of `apply_chat_template` of transformers. If the template refuses a conversation,
+/// it is a bad sample, and the error has the template's message. The workers of a loader share the work.
+/// [`pack`](crate::pack()) does it once.
+///
+/// ```
+/// use feedline_datasets::{ChatOptions, Chats, Lines, Ragged};
+///
+/// # let dir = std::env::temp_dir().join(format!("feedline-doc-chats-{}", std::process::id()));
+/// # std::fs::create_dir_all(&dir)?;
+/// # std::fs::write(dir.join("tokenizer.json"), r#"{"model": {"type": "WordLevel", "unk_token": "?", "vocab":
+/// #     {"?": 0, "user": 1, "assistant": 2, "Hi": 3, "Hello": 4, ":": 5}},
+/// #     "pre_tokenizer": {"type": "Whitespace"}}"#)?;
+/// let template = "{% for m in messages %}{{ m.role }}: {% if m.role == 'assistant' %}\
+///     {% generation %}{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %} {% endfor %}";
+/// # let chats = dir.join("chats.txt");
+/// # std::fs::write(&chats, "[{\"role\": \"user\", \"content\": \"Hi\"}, \
+/// #     {\"role\": \"assistant\", \"content\": \"Hello\"}]\n")?;
+/// # let options = ChatOptions { messages: "text".into(), ..Default::default() };
+/// let options = ChatOptions { template: Some(template.into()), ..options };
+/// let chats = Chats::new(Box::new(Lines::open(&chats)?), dir.join("tokenizer.json"), options)?;
+/// let data = Ragged::measured(Box::new(chats))?; // ids 1 5 3 2 5 4, labels -100 -100 -100 -100 -100 4
+/// assert_eq!(data.lengths("labels")?, [6]);
+/// # std::fs::remove_dir_all(&dir)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Chats {
+    reader: Box<dyn Reader>,
+    shape: Shape,
+    /// The indices of the fields that hold the columns.
+    columns: Columns,
+    /// The indices of the fields of labels.
+    labels: Vec<usize>,
+    tokenizer: Arc<Checked>,
+    template: ChatTemplate,
+    options: ChatOptions,
+    schema: Schema,
+    /// Whether prompts are texts that get special tokens.
+    has_special_tokens: bool,
+    tokenizer_path: PathBuf,
+    /// The hash of the tokenizer's file.
+    content: u64,
+}
+
+/// The index of each column's field in the reader. `None` if the reader lacks the column.
+#[derive(Clone, Copy, Debug, Default)]
+struct Columns {
+    messages: Option<usize>,
+    prompt: Option<usize>,
+    /// The completion alone, or the chosen and the rejected answer.
+    answers: [Option<usize>; 2],
+    tools: Option<usize>,
+    variables: Option<usize>,
+}
+
+impl Chats {
+    /// The conversations of `reader`. `tokenizer` is the tokenizer's folder or its `tokenizer.json`.
+    ///
+    /// # Errors
+    /// `Config` if the reader has no column of messages, or if the options ask for marks and the template
+    /// marks nothing to learn. `Data` if the tokenizer or its template cannot be read. The error names the
+    /// file.
+    pub fn new(reader: Box<dyn Reader>, tokenizer: impl AsRef<Path>, options: ChatOptions) -> Result<Self> {
+        Self::of_shape(reader, tokenizer.as_ref(), options, Shape::Conversation)
+    }
+
+    /// The conversations in the file or the folder at `path`, as [`new`](Self::new). If a conversation lacks
+    /// a column, such as `tools`, the template does not get it.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new) and [`open`](crate::open).
+    pub fn open(path: impl AsRef<Path>, tokenizer: impl AsRef<Path>, options: ChatOptions) -> Result<Self> {
+        Self::new(open_chats(path, &OpenOptions::default())?, tokenizer, options)
+    }
+
+    /// Prompts with completions. The completion is learnt.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn completions(
+        reader: Box<dyn Reader>,
+        tokenizer: impl AsRef<Path>,
+        options: ChatOptions,
+    ) -> Result<Self> {
+        Self::of_shape(reader, tokenizer.as_ref(), options, Shape::Completion)
+    }
+
+    /// Pairs of preferences. A pair is a chosen and a rejected conversation, or two answers to a prompt.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn preferences(
+        reader: Box<dyn Reader>,
+        tokenizer: impl AsRef<Path>,
+        options: ChatOptions,
+    ) -> Result<Self> {
+        Self::of_shape(reader, tokenizer.as_ref(), options, Shape::Preference)
+    }
+
+    fn of_shape(
+        reader: Box<dyn Reader>,
+        tokenizer: &Path,
+        options: ChatOptions,
+        shape: Shape,
+    ) -> Result<Self> {
+        let refuse = |why: String| Err(at_file(&*reader, 0, Error::new(ErrorKind::Config, why)));
+        let find = |name: &str| {
+            let is_text = |of: &SchemaField| {
+                of.name == name
+                    && matches!(of.element, ElementType::Text | ElementType::Bytes)
+                    && of.shape == [None]
+            };
+            reader.schema().fields().iter().position(is_text)
+        };
+        let mut columns = Columns {
+            tools: find(&options.tools),
+            variables: find(&options.variables),
+            ..Columns::default()
+        };
+        let (mut missing, ids): (Vec<&str>, &[&str]) = match shape {
+            Shape::Conversation => {
+                columns.messages = find(&options.messages);
+                (
+                    if columns.messages.is_none() { vec![&options.messages] } else { vec![] },
+                    &["ids", "labels"],
+                )
+            }
+            Shape::Completion => {
+                columns.prompt = find("prompt");
+                columns.answers[0] = find("completion");
+                (vec![], &["ids", "labels"])
+            }
+            Shape::Preference => {
+                columns.prompt = find("prompt");
+                columns.answers = [find("chosen"), find("rejected")];
+                (vec![], &["chosen", "chosen.labels", "rejected", "rejected.labels"])
+            }
+        };
+        let defaults = ChatOptions::default();
+        for (name, default, found) in [
+            (&options.tools, &defaults.tools, columns.tools),
+            (&options.variables, &defaults.variables, columns.variables),
+        ] {
+            missing.extend((name != default && found.is_none()).then_some(name.as_str()));
+        }
+        if shape != Shape::Conversation && options.messages != defaults.messages {
+            let why = format!("messages names the column \"{}\"", one_line(&options.messages));
+            return refuse(why + ", which is for conversations in one column: leave it out");
+        }
+        match shape {
+            Shape::Conversation => {}
+            Shape::Completion => {
+                missing.extend(columns.prompt.is_none().then_some("prompt"));
+                missing.extend(columns.answers[0].is_none().then_some("completion"));
+            }
+            Shape::Preference => {
+                missing.extend(columns.answers[0].is_none().then_some("chosen"));
+                missing.extend(columns.answers[1].is_none().then_some("rejected"));
+            }
+        }
+        if let Some(missing) = missing.first() {
+            let has = reader.schema();
+            return refuse(format!("no column \"{missing}\" of messages or texts, in {}", one_line(has)));
+        }
+        if options.max_tokens == Some(0) {
+            return refuse("conversations of max 0 tokens have none: give at least 1".to_owned());
+        }
+        if let Learn::Between { start, end } = &options.learn
+            && (start.is_empty() || end.is_empty())
+        {
+            let why = "an empty text begins or ends the answers: give texts that the template writes there";
+            return refuse(why.to_owned());
+        }
+        let path = match tokenizer.is_dir() {
+            true => tokenizer.join("tokenizer.json"),
+            false => tokenizer.to_path_buf(),
+        };
+        let (tokenizer, content) = load(&path)?;
+        let template = match &options.template {
+            Some(source) => {
+                let config = folder_of(&path);
+                let own = ChatTemplate::of_tokenizer(config);
+                let tokens = own.ok().map(ChatTemplate::into_tokens).unwrap_or_default();
+                tokens.iter().fold(ChatTemplate::new(source)?, |template, (name, token)| {
+                    template.with_token(name, token)
+                })
+            }
+            None => ChatTemplate::of_tokenizer(&path)?,
+        };
+        let template = match &options.today {
+            Some(date) => template.with_today(date)?,
+            None => template,
+        };
+        if shape == Shape::Conversation && options.learn == Learn::Marked && !template.has_generation() {
+            let how = named(
+                "give ChatOptions::learn, Learn::Between or Learn::All, or a template with the mark",
+                "give learn=(\"<|im_start|>assistant\\n\", \"<|im_end|>\"), the texts around an answer, or \
+                 learn=\"all\", or a template with the mark",
+            );
+            let why = format!("the chat template does not mark what is learnt, by {{% generation %}}: {how}");
+            return refuse(why);
+        }
+        for (name, json) in &options.context {
+            parsed(json).map_err(|error| {
+                let why = format!("the variable \"{name}\" of the template: {}", error.message());
+                Error::new(ErrorKind::Config, why)
+            })?;
+        }
+        let number = ElementType::Number(DType::I64);
+        let schema = Schema::new(ids.iter().map(|name| SchemaField::variable(*name, number)));
+        let labels = (1..schema.fields().len()).step_by(2).collect();
+        let tokenizer = Arc::new(tokenizer);
+        let mut chats = Self {
+            reader,
+            shape,
+            columns,
+            labels,
+            tokenizer,
+            template,
+            options,
+            schema,
+            has_special_tokens: false,
+            tokenizer_path: path,
+            content,
+        };
+        chats.has_special_tokens = chats.options.special_tokens && chats.begins_with_special_tokens();
+        chats.check_learns()?;
+        Ok(chats)
+    }
+
+    /// Refuses texts around an answer of which no conversation has any. Reads up to the first that has.
+    fn check_learns(&self) -> Result<()> {
+        let is_asked = self.shape == Shape::Conversation && !self.options.add_generation_prompt;
+        let Learn::Between { start, end } = &self.options.learn else { return Ok(()) };
+        if !is_asked || self.is_empty() {
+            return Ok(());
+        }
+        let (max, mut values) = (self.options.max_tokens.unwrap_or(usize::MAX), Values::new());
+        let mut learns = |sample: u64| match self.sequences(sample, &mut values) {
+            Ok(all) => all.iter().any(|of| of.learnt.iter().take(max).any(|&learnt| learnt)),
+            // The sample is an error of its own.
+            Err(_) => true,
+        };
+        if (0..self.len()).any(&mut learns) {
+            return Ok(());
+        }
+        let why = format!(
+            "no conversation has a token to learn between {start:?} and {end:?}, so that all labels are \
+             -100: give texts that the template writes{}",
+            if self.options.max_tokens.is_some() { ", or a larger max_tokens" } else { "" }
+        );
+        Err(at_file(&*self.reader, 0, Error::new(ErrorKind::Config, why)))
+    }
+}
+
+/// Opens conversations for [`Chats`], as [`open_with`](crate::open_with) does. A missing value, such as that
+/// of a conversation without tools, is empty.
+///
+/// # Errors
+/// As [`open_with`](crate::open_with).
+pub fn open_chats(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+    let path = path.as_ref();
+    let reader = open_any(path, &OpenOptions { nulls: Nulls::Fill, ..options.clone() })?;
+    check_used(&*reader, options).map_err(|error| error.at_path(path))?;
+    Ok(reader)
+}
+
+impl Reader for Chats {
+    fn format(&self) -> &'static str {
+        self.reader.format()
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    fn len(&self) -> u64 {
+        self.reader.len()
+    }
+
+    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+        let sequences = self.sequences(sample, values);
+        let sequences = sequences.map_err(|error| at_file(&*self.reader, sample, error).at_sample(sample))?;
+        let max = self.options.max_tokens.unwrap_or(usize::MAX);
+        let fields = values.begin(self.schema.fields().len());
+        for (pair, Sequence { ids, learnt }) in fields.chunks_exact_mut(2).zip(sequences) {
+            let [to_ids, to_labels] = pair else { continue };
+            to_ids.bytes.clear();
+            to_labels.bytes.clear();
+            for (id, learnt) in ids.into_iter().zip(learnt).take(max) {
+                to_ids.bytes.extend(i64::from(id).to_le_bytes());
+                let label = if learnt { i64::from(id) } else { IGNORED };
+                to_labels.bytes.extend(label.to_le_bytes());
+            }
+            for value in [to_ids, to_labels] {
+                value.set_shape([value.bytes.len() / size_of::<i64>()]);
+            }
+        }
+        Ok(())
+    }
+
+    fn labels(&self) -> &[usize] {
+        &self.labels
+    }
+
+    fn together(&self) -> Option<u64> {
+        self.reader.together()
+    }
+
+    fn decoded_bytes(&self) -> u64 {
+        self.reader.decoded_bytes()
+    }
+
+    fn block_shuffle(&self) -> Option<(u64, u64)> {
+        self.reader.block_shuffle()
+    }
+
+    fn prefetch(&self, samples: &[u64]) -> Prefetched {
+        self.reader.prefetch(samples)
+    }
+
+    fn path(&self, sample: u64) -> Option<&Path> {
+        self.reader.path(sample)
+    }
+
+    /// Covers the reader, every byte of the tokenizer's file, the template and the options.
+    fn fingerprint(&self) -> u64 {
+        let ChatOptions { learn, add_generation_prompt, max_tokens, context, .. } = &self.options;
+        let state = Fingerprint::new().bytes(b"chats").number(self.reader.fingerprint()).number(self.content);
+        let state = self.template.fingerprint(state).number(self.shape as u64);
+        let options =
+            format!("{learn:?} {add_generation_prompt} {max_tokens:?} {context:?} {:?}", self.columns);
+        let state = state.bytes(options.as_bytes());
+        // Texts once had no special tokens.
+        if self.has_special_tokens { state.bytes(b"special tokens").value() } else { state.value() }
+    }
+}
+
+impl fmt::Debug for Chats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Chats({:?}, {})", self.reader, self.tokenizer_path.display())
+    }
+}

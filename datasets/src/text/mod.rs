@@ -1,0 +1,10 @@
+//! Texts as token ids: tokenizers, chats with their templates, files of ids.
+
+#[cfg(feature = "tokenizers")]
+pub(crate) mod chats;
+#[cfg(feature = "tokenizers")]
+pub(crate) mod template;
+pub(crate) mod token_files;
+#[cfg(feature = "tokenizers")]
+pub(crate) mod tokenized;
+pub(crate) mod tokens;

@@ -1,0 +1,291 @@
+//! Texts as token ids. Hugging Face's tokenizers make them.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use feedline_core::{DType, Error, ErrorKind, Fingerprint, Prefetched, Result, StridedColumn};
+use tokenizers::{PostProcessor, TruncationParams};
+
+use crate::error::{data, one_line};
+use crate::io::panics::catch_panics;
+use crate::reader::Visit;
+use crate::{ElementType, FieldStream, Reader, Schema, SchemaField, Values};
+
+mod checked;
+mod source;
+
+use checked::encode;
+pub(crate) use checked::{Checked, Encoded, encode_with_places, special_before};
+pub use source::TokenizedSource;
+
+/// The name of the field with the token ids.
+const IDS: &str = "ids";
+
+/// A reader whose text field becomes token ids. A `tokenizer.json` of Hugging Face defines the ids.
+///
+/// The field `ids` replaces the text. It is `i64`, as embedding layers and losses take it, and its one
+/// dimension varies. The other fields stay. Each sample is tokenized when it is read, on the thread that
+/// reads it. So the workers of a loader share the work. The ids are those of the Python package `tokenizers`.
+/// They have no special tokens unless [asked for](Self::with_special_tokens). Texts are neither truncated nor
+/// padded, even if the tokenizer's file asks for it: see [`truncated`](Self::truncated).
+///
+/// If a regular expression of the tokenizer gives up on a text, the text is a bad sample. An example is a
+/// text with a million blanks in a row. The error has the kind `Sample`, and names the text and the
+/// expression.
+///
+/// A text is tokenized again in every epoch. To tokenize it once, write the reader by
+/// [`pack`](crate::pack()).
+///
+/// ```
+/// use feedline_core::Packed;
+/// use feedline_datasets::{Ragged, Tokenized, open};
+///
+/// # let dir = std::env::temp_dir().join(format!("feedline-doc-tokenized-{}", std::process::id()));
+/// # std::fs::create_dir_all(&dir)?;
+/// # let (text, tokenizer) = (dir.join("corpus.txt"), dir.join("tokenizer.json"));
+/// # std::fs::write(&text, "a rose is\na rose is a rose\n")?;
+/// # std::fs::write(&tokenizer, r#"{"model": {"type": "WordLevel", "unk_token": "?", "vocab":
+/// #     {"?": 0, "a": 1, "rose": 2, "is": 3}}, "pre_tokenizer": {"type": "Whitespace"}}"#)?;
+/// let ids = Tokenized::new(open(&text)?, "text", &tokenizer)?;
+/// let documents = Ragged::measured(Box::new(ids))?; // finds the longest document, once
+/// assert_eq!(documents.lengths("ids")?, [3, 5]);
+/// let lengths = documents.lengths("ids")?.to_vec();
+/// let windows = Packed::in_order(documents, "ids", &lengths, 4)?;
+/// assert_eq!(windows.padding_share(), 0.0); // "a rose is a", "rose is a rose"
+/// # std::fs::remove_dir_all(&dir)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Tokenized {
+    reader: Box<dyn Reader>,
+    /// The text field of the reader.
+    field: usize,
+    tokenizer: Checked,
+    path: PathBuf,
+    special_tokens: bool,
+    /// Max tokens of a text.
+    max: Option<usize>,
+    schema: Schema,
+    /// The hash of the tokenizer's file.
+    content: u64,
+}
+
+impl Tokenized {
+    /// Tokenizes the field `field` of `reader`, which holds text or bytes in UTF-8. `tokenizer` is the path
+    /// of the `tokenizer.json`.
+    ///
+    /// # Errors
+    /// `Config` if there is no such field, the field is not text, or another field is called `ids`. `Data` if
+    /// the tokenizer's file cannot be read or is of another kind. The error names the file.
+    pub fn new(reader: Box<dyn Reader>, field: &str, tokenizer: impl AsRef<Path>) -> Result<Self> {
+        let refuse = |why: String| {
+            let error = Error::new(ErrorKind::Config, why);
+            Err(reader.path(0).map_or(error.clone(), |path| error.at_path(path)))
+        };
+        let mut fields = reader.schema().fields().to_vec();
+        let is_text = |of: &SchemaField| {
+            matches!(of.element, ElementType::Text | ElementType::Bytes) && of.shape == [None]
+        };
+        let Some(at) = fields.iter().position(|of| of.name == field && is_text(of)) else {
+            return refuse(format!("no field \"{field}\" that holds text, in {}", reader.schema()));
+        };
+        fields[at] = SchemaField::variable(IDS, ElementType::Number(DType::I64));
+        let schema = Schema::new(fields);
+        if schema.check_names().is_err() {
+            return refuse(format!("there is a field \"{IDS}\" beside \"{field}\": leave it out"));
+        }
+        let path = tokenizer.as_ref().to_path_buf();
+        let (tokenizer, content) = load(&path)?;
+        let (special_tokens, max) = (false, None);
+        Ok(Self { reader, field: at, tokenizer, path, special_tokens, max, schema, content })
+    }
+
+    /// Adds the special tokens that the tokenizer has for a single text, such as `[CLS]` and `[SEP]`, or the
+    /// end of a document.
+    ///
+    /// [`truncated`](Self::truncated) must leave room for these tokens. If `truncated` was called before with
+    /// fewer, each read is an error of kind `Config`. If it is called after, `truncated` returns the error.
+    pub fn with_special_tokens(mut self) -> Self {
+        self.special_tokens = true;
+        self
+    }
+
+    /// Keeps the first `max` tokens of each text, special tokens included.
+    ///
+    /// # Errors
+    /// `Config` for 0. If special tokens are added, also for fewer tokens than the special ones.
+    pub fn truncated(mut self, max: usize) -> Result<Self> {
+        if max == 0 {
+            return Err(Error::new(ErrorKind::Config, "texts of max 0 tokens have none: give at least 1"));
+        }
+        self.max = Some(max);
+        self.check_room()?;
+        // The crate subtracts the special tokens even if they are not added.
+        let max_length = max.max(self.special_tokens_of_a_text());
+        let truncation = TruncationParams { max_length, ..Default::default() };
+        let set = self.tokenizer.with_truncation(Some(truncation));
+        set.map(drop).map_err(|error| {
+            let why = format!("cannot truncate to {max} tokens");
+            Error::new(ErrorKind::Config, why).with_source(one_line(error)).at_path(&self.path)
+        })?;
+        Ok(self)
+    }
+
+    /// The number of tokens that the tokenizer knows, including tokens that were added.
+    pub fn vocabulary(&self) -> usize {
+        self.tokenizer.get_vocab_size(true)
+    }
+
+    /// The id of a token, such as the one that ends a text.
+    pub fn token_id(&self, token: &str) -> Option<u32> {
+        self.tokenizer.token_to_id(token)
+    }
+
+    /// The number of special tokens that the tokenizer has for a single text.
+    fn special_tokens_of_a_text(&self) -> usize {
+        self.tokenizer.get_post_processor().map_or(0, |processor| processor.added_tokens(false))
+    }
+
+    /// Checks that the max number of tokens leaves room for the special tokens.
+    fn check_room(&self) -> Result<()> {
+        let Some(max) = self.max.filter(|_| self.special_tokens) else { return Ok(()) };
+        let special = self.special_tokens_of_a_text();
+        if special <= max {
+            return Ok(());
+        }
+        let why = format!(
+            "the tokenizer adds {special} special tokens to a text, which is cut to {max}: allow at least \
+             {special} tokens, or leave the special tokens out"
+        );
+        Err(Error::new(ErrorKind::Config, why).at_path(&self.path))
+    }
+
+    /// The ids of a text as bytes of `i64`.
+    fn encode(&self, sample: u64, text: &[u8]) -> Result<Vec<u8>> {
+        let at = |error: Error| {
+            let error = error.at_sample(sample);
+            self.reader.path(sample).map_or(error.clone(), |path| error.at_path(path))
+        };
+        let name = &self.reader.schema().fields()[self.field].name;
+        let text = std::str::from_utf8(text).map_err(|error| {
+            let why = format!("field \"{name}\" is not UTF-8 from its byte {} on", error.valid_up_to());
+            at(data(why + ": convert it first"))
+        })?;
+        self.check_room()?;
+        let ids = encode(&self.tokenizer, text, self.special_tokens).map_err(|error| {
+            let why = format!("field \"{name}\" cannot be tokenized by {}", self.path.display());
+            at(Error::new(ErrorKind::Sample, one_line(why)).with_source(one_line(error)))
+        })?;
+        let ids = ids.into_iter().take(self.max.unwrap_or(usize::MAX));
+        Ok(ids.flat_map(|id| i64::from(id).to_le_bytes()).collect())
+    }
+}
+
+/// The tokenizer in a `tokenizer.json`, without truncation and padding. Also the hash of the file.
+pub(crate) fn load(path: &Path) -> Result<(Checked, u64)> {
+    let bytes = std::fs::read(path);
+    let bytes =
+        bytes.map_err(|error| data("cannot read the tokenizer's file").with_source(error).at_path(path))?;
+    let content = Fingerprint::new().bytes(&bytes).value();
+    let parse = || {
+        serde_json::from_slice(&bytes).map_err(|error| {
+            let why = "this is not a tokenizer.json of Hugging Face's tokenizers: save one by Tokenizer.save";
+            data(why).with_source(one_line(error))
+        })
+    };
+    // The crate panics for some errors of the file.
+    let parsed = catch_panics("the tokenizer's file", parse);
+    let mut tokenizer: Checked = parsed.map_err(|error| error.at_path(path))?;
+    tokenizer.with_padding(None);
+    // Without a limit this cannot fail.
+    let _ = tokenizer.with_truncation(None);
+    Ok((tokenizer, content))
+}
+
+impl Reader for Tokenized {
+    fn format(&self) -> &'static str {
+        self.reader.format()
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    fn len(&self) -> u64 {
+        self.reader.len()
+    }
+
+    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+        self.reader.read(sample, values)?;
+        let value = &mut values.begin(self.schema.fields().len())[self.field];
+        value.bytes = self.encode(sample, &value.bytes)?;
+        value.set_shape([value.bytes.len() / size_of::<i64>()]);
+        Ok(())
+    }
+
+    fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
+        self.reader.visit(sample, values, &mut |field, bytes| {
+            if field == self.field { to(field, &self.encode(sample, bytes)?) } else { to(field, bytes) }
+        })
+    }
+
+    fn visit_some(
+        &self,
+        sample: u64,
+        wanted: &dyn Fn(usize) -> bool,
+        values: &mut Values,
+        to: &mut Visit<'_>,
+    ) -> Result<()> {
+        self.reader.visit_some(sample, wanted, values, &mut |field, bytes| {
+            if field == self.field { to(field, &self.encode(sample, bytes)?) } else { to(field, bytes) }
+        })
+    }
+
+    fn stream(&self, sample: u64, field: usize) -> Result<Option<FieldStream<'_>>> {
+        if field == self.field { Ok(None) } else { self.reader.stream(sample, field) }
+    }
+
+    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
+        if field == self.field { None } else { self.reader.column(field) }
+    }
+
+    fn slice(&self, sample: u64, field: usize) -> Option<&[u8]> {
+        if field == self.field { None } else { self.reader.slice(sample, field) }
+    }
+
+    fn together(&self) -> Option<u64> {
+        self.reader.together()
+    }
+
+    fn decoded_bytes(&self) -> u64 {
+        self.reader.decoded_bytes()
+    }
+
+    fn block_shuffle(&self) -> Option<(u64, u64)> {
+        self.reader.block_shuffle()
+    }
+
+    fn prefetch(&self, samples: &[u64]) -> Prefetched {
+        self.reader.prefetch(samples)
+    }
+
+    fn classes(&self) -> Option<&[String]> {
+        self.reader.classes()
+    }
+
+    fn path(&self, sample: u64) -> Option<&Path> {
+        self.reader.path(sample)
+    }
+
+    /// Covers the reader, every byte of the tokenizer's file, and the options.
+    fn fingerprint(&self) -> u64 {
+        let max = self.max.unwrap_or_default() as u64;
+        let state = Fingerprint::new().number(self.reader.fingerprint()).number(self.content);
+        state.number(self.field as u64).number(u64::from(self.special_tokens)).number(max).value()
+    }
+}
+
+impl fmt::Debug for Tokenized {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tokenized({:?}, {})", self.reader, self.path.display())
+    }
+}

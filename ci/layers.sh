@@ -14,7 +14,7 @@ FACADE, KERNELS, DATASETS = "feedline", "feedline-kernels", "feedline-datasets"
 IMAGES, EXAMPLES, TOOLS, TESTKIT = "feedline-images", "feedline-examples", "feedline-tools", "feedline-testkit"
 DLPACK, DIST, SERVE, MLP = "feedline-dlpack", "feedline-dist", "feedline-serve", "feedline-mlp"
 COMPILER, PICTURES, REPORT = "feedline-kernel-compiler", "feedline-pictures", "feedline-report"
-RECORD, AUDIO = "feedline-record", "feedline-audio"
+RECORD, AUDIO, TEMPLATE = "feedline-record", "feedline-audio", "feedline-template"
 
 # The packages that each package may import.
 below_facade = {CORE, SLOTS, DEVICE}
@@ -36,7 +36,8 @@ may = {
     PICTURES: {CORE, DEVICE, IMAGES, COMPILER, KERNELS, FACADE},
     IMAGES: {CORE},
     AUDIO: {CORE},
-    DATASETS: {CORE, IMAGES, AUDIO},
+    TEMPLATE: {CORE},
+    DATASETS: {CORE, IMAGES, AUDIO, TEMPLATE},
     MLP: programs,
     EXAMPLES: programs,
     TOOLS: {CORE, DEVICE, FACADE, DATASETS, IMAGES, AUDIO, KERNELS, RECORD, REPORT},

@@ -63,6 +63,8 @@ mod tables;
 mod text;
 
 pub use concat::Shards;
+#[cfg(feature = "tokenizers")]
+pub use feedline_template::ChatTemplate;
 pub use fixed::Fixed;
 pub use formats::arrays;
 pub use formats::arrays::Arrays;
@@ -120,8 +122,6 @@ pub use tables::table::TableOptions;
 pub use tables::tabular::{Class, FitOn, Missing, Table, TableDataset, TableWindows, WindowFate, Windows};
 #[cfg(feature = "tokenizers")]
 pub use text::chats::{ChatOptions, Chats, Learn, open_chats};
-#[cfg(feature = "tokenizers")]
-pub use text::template::ChatTemplate;
 pub use text::token_files::TokenDocuments;
 #[cfg(feature = "tokenizers")]
 pub use text::tokenized::{Tokenized, TokenizedSource};

@@ -12,9 +12,9 @@ use self::sequences::Sequence;
 use crate::error::one_line;
 use crate::open::{check_used, open_any};
 use crate::reader::at_file;
-use crate::text::template::{folder_of, parsed};
 use crate::text::tokenized::{Checked, load};
 use crate::{ChatTemplate, ElementType, Nulls, OpenOptions, Reader, Schema, SchemaField, Values};
+use feedline_template::{folder_of, parsed};
 
 /// The label of a token that is not learnt.
 const IGNORED: i64 = -100;

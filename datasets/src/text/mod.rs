@@ -2,8 +2,6 @@
 
 #[cfg(feature = "tokenizers")]
 pub(crate) mod chats;
-#[cfg(feature = "tokenizers")]
-pub(crate) mod template;
 pub(crate) mod token_files;
 #[cfg(feature = "tokenizers")]
 pub(crate) mod tokenized;

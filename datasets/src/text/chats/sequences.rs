@@ -7,10 +7,10 @@ use feedline_core::{Error, ErrorKind, Result};
 
 use super::{Chats, Learn};
 use crate::error::{data, one_line};
-use crate::text::template::value::{Dict, Value, list, text};
-use crate::text::template::{Rendered, parsed};
 use crate::text::tokenized::{Encoded, encode_with_places, special_before};
 use crate::{Reader, Values};
+use feedline_template::{Dict, Value, list, text};
+use feedline_template::{Rendered, parsed};
 
 impl Chats {
     /// The ids and labels of each sequence of a sample.

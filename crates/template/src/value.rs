@@ -11,7 +11,7 @@ use super::run::MAX_TEXT;
 
 /// An exception of Python, by its kind and message.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Raised {
+pub struct Raised {
     pub(crate) kind: &'static str,
     pub(crate) message: String,
     /// The source of the expression.
@@ -33,21 +33,32 @@ pub(super) fn unsupported<T>(what: impl Into<String>) -> Result<T, Raised> {
 
 /// A value.
 #[derive(Clone)]
-pub(crate) enum Value {
+pub enum Value {
     /// A missing name or field. Holds the message for the error when it is used.
     Undefined(Rc<str>),
+    /// Python's `None`.
     None,
+    /// `True` or `False`.
     Bool(bool),
+    /// A whole number.
     Int(i128),
+    /// A floating point number.
     Float(f64),
+    /// A text.
     Text(Rc<str>),
     /// Text that is marked as safe: Python's `Markup`.
     Safe(Rc<str>),
+    /// A list. [`list`] makes one.
     List(Rc<Items>),
+    /// A tuple.
     Tuple(Rc<Items>),
+    /// A dict.
     Dict(Rc<Dict>),
+    /// An object of `namespace`, whose entries can be set.
     Namespace(Rc<RefCell<Dict>>),
+    /// A macro.
     Macro(Rc<super::run::Closure>),
+    /// The variable `loop` of a `for`.
     Loop(Rc<super::run::Loop>),
     /// A function of the environment.
     Function(&'static str),
@@ -66,7 +77,8 @@ pub(super) fn is_space(char: char) -> bool {
     char.is_whitespace() || ('\x1C'..='\x1F').contains(&char)
 }
 
-pub(crate) fn text(text: impl AsRef<str>) -> Value {
+/// A text.
+pub fn text(text: impl AsRef<str>) -> Value {
     Value::Text(text.as_ref().into())
 }
 
@@ -86,7 +98,8 @@ pub(super) fn iter(items: Vec<Value>) -> Value {
     Value::Iter(Rc::new((items.into(), Cell::new(0))))
 }
 
-pub(crate) fn list(items: Vec<Value>) -> Value {
+/// A list.
+pub fn list(items: Vec<Value>) -> Value {
     Value::List(Rc::new(items.into()))
 }
 
@@ -100,7 +113,8 @@ pub(super) fn view(name: &'static str, items: Vec<Value>) -> Value {
 }
 
 impl Value {
-    pub(crate) fn as_text(&self) -> Option<&str> {
+    /// The text of this value, if it is one.
+    pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(text) | Self::Safe(text) => Some(text),
             _ => None,
@@ -112,7 +126,7 @@ impl Value {
     }
 
     /// The name of the type.
-    pub(crate) fn type_name(&self) -> &'static str {
+    pub fn type_name(&self) -> &'static str {
         match self {
             Self::Undefined(_) => "Undefined",
             Self::None => "NoneType",

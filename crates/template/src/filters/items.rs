@@ -1,8 +1,8 @@
 //! Filters that apply a filter or a test to each item: map, select and reject.
 
 use super::super::eval::Given;
+use super::super::jinja_tests;
 use super::super::run::{OF_FILTER, Run};
-use super::super::tests;
 use super::super::value::{Value, iter, raised};
 use super::{Done, filter};
 
@@ -48,7 +48,7 @@ pub(super) fn select(run: &mut Run<'_>, name: &str, of: Value, mut given: Given)
             None => item.clone(),
         };
         let passes = match &test {
-            Some(test) => tests::test(test, &value, &given)?,
+            Some(test) => jinja_tests::test(test, &value, &given)?,
             None => value.is_true(),
         };
         if passes == keeps {

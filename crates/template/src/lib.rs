@@ -10,7 +10,8 @@
 //! | `lexer.rs`, `parser.rs`, `ast.rs` | the source, its tokens, its tree |
 //! | `eval.rs` | a run: scopes, loops, macros, the characters of each `{% generation %}` |
 //! | `value.rs`, `json.rs` | values, and their texts as `str`, `repr` and `json.dumps` make them |
-//! | `operators.rs`, `filters.rs`, `tests.rs`, `methods.rs`, `functions.rs` | what expressions call |
+//! | `operators.rs`, `filters.rs`, `jinja_tests.rs`, `methods.rs`, `functions.rs` | what expressions call |
+#![forbid(unsafe_code)]
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,8 +19,6 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use feedline_core::{Error, ErrorKind, Fingerprint, Result, named};
-
-use crate::error::{data, one_line};
 
 mod ast;
 mod collection;
@@ -29,7 +28,8 @@ mod expression;
 mod filters;
 mod functions;
 mod held;
-pub(crate) mod json;
+mod jinja_tests;
+mod json;
 mod lexer;
 mod methods;
 mod names;
@@ -37,14 +37,26 @@ mod operators;
 mod parser;
 mod run;
 mod tag;
-mod tests;
 mod texts;
-pub(crate) mod value;
+mod value;
+
+pub use collection::Dict;
+pub use value::{Raised, Value, list, text};
 
 use ast::Block;
 use date::Date;
 use run::{Run, Scope};
-use value::{Raised, TEMPLATE, UNSUPPORTED, Value, raised};
+use value::{TEMPLATE, UNSUPPORTED, raised};
+
+/// An error about invalid content of a file.
+fn data(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Data, message)
+}
+
+/// A text of a file on one line.
+fn one_line(text: impl fmt::Display) -> String {
+    text.to_string().chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
+}
 
 /// The names that special tokens have in templates.
 const TOKENS: [&str; 7] =
@@ -62,10 +74,11 @@ pub struct ChatTemplate {
 
 /// The text of a rendered conversation.
 #[derive(Debug, Default)]
-pub(crate) struct Rendered {
-    pub(crate) text: String,
+pub struct Rendered {
+    /// The text.
+    pub text: String,
     /// The character range of each `{% generation %}`.
-    pub(crate) spans: Vec<Range<usize>>,
+    pub spans: Vec<Range<usize>>,
 }
 
 impl ChatTemplate {
@@ -181,17 +194,17 @@ impl ChatTemplate {
     }
 
     /// The special token called `name`.
-    pub(crate) fn token(&self, name: &str) -> Option<&str> {
+    pub fn token(&self, name: &str) -> Option<&str> {
         self.tokens.iter().find(|(own, _)| own == name).map(|(_, token)| token.as_str())
     }
 
     /// The special tokens with their names.
-    pub(crate) fn into_tokens(self) -> Vec<(String, String)> {
+    pub fn into_tokens(self) -> Vec<(String, String)> {
         self.tokens
     }
 
     /// Adds the source, the special tokens and the file to a fingerprint.
-    pub(crate) fn fingerprint(&self, state: Fingerprint) -> Fingerprint {
+    pub fn fingerprint(&self, state: Fingerprint) -> Fingerprint {
         let state = state.bytes(self.source.as_bytes()).bytes(format!("{:?}", self.date).as_bytes());
         self.tokens
             .iter()
@@ -203,7 +216,7 @@ impl ChatTemplate {
     /// variables.
     ///
     /// ```
-    /// use feedline_datasets::ChatTemplate;
+    /// use feedline_template::ChatTemplate;
     ///
     /// let text = "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}\n{% endfor %}";
     /// let template = ChatTemplate::new(text)?;
@@ -222,7 +235,7 @@ impl ChatTemplate {
     }
 
     /// The text of `messages`. `prompt` adds the beginning of an answer.
-    pub(crate) fn run(
+    pub fn run(
         &self,
         messages: Value,
         tools: Value,
@@ -249,7 +262,7 @@ impl ChatTemplate {
     }
 
     /// The error for a conversation that the template refuses.
-    pub(crate) fn refused(&self, error: &Raised) -> Error {
+    pub fn refused(&self, error: &Raised) -> Error {
         let Raised { kind, message, at } = error;
         let at =
             at.as_deref().map(|at| one_line(at.chars().take(200).collect::<String>())).unwrap_or_default();
@@ -267,12 +280,12 @@ impl ChatTemplate {
 }
 
 /// The folder of a tokenizer.
-pub(crate) fn folder_of(path: &Path) -> &Path {
+pub fn folder_of(path: &Path) -> &Path {
     if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) }
 }
 
 /// Parses a JSON text. The text may be empty.
-pub(crate) fn parsed(json: &str) -> Result<Value> {
+pub fn parsed(json: &str) -> Result<Value> {
     if json.is_empty() {
         return Ok(Value::None);
     }

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::ast::{Arguments, Block, Expr, Filter, Kind, Node, Target};
 use super::value::{Raised, raised};
-use super::{filters, tests};
+use super::{filters, jinja_tests};
 
 /// How a block first uses a name.
 #[derive(Clone, Copy, PartialEq)]
@@ -202,7 +202,7 @@ impl<'f> Frame<'f> {
             }
             Kind::Test(of, test) => {
                 self.expr(of)?;
-                if !self.in_if && !tests::is_test(&test.name) {
+                if !self.in_if && !jinja_tests::is_test(&test.name) {
                     let why = format!("No test named '{}'.", test.name);
                     return Err(raised("TemplateAssertionError", why));
                 }

@@ -6,7 +6,7 @@ use super::ast::{Arguments, Expr, Filter, Kind};
 use super::collection::MAX_VALUE_DEPTH;
 use super::run::{Closure, Evaluated, Loop, MAX_TEXT, OF_CALL, Run, Scope};
 use super::value::{Dict, Raised, Value, list, raised, text, tuple, unsupported};
-use super::{filters, functions, methods, operators, tests};
+use super::{filters, functions, jinja_tests, methods, operators};
 
 /// The arguments of a call.
 #[derive(Default)]
@@ -182,7 +182,7 @@ impl Run<'_> {
         if ["filter", "in", "test"].contains(&test.name.as_str()) {
             self.work(of.extent().nodes)?;
         }
-        tests::test(&test.name, &of, &given).map(Value::Bool)
+        jinja_tests::test(&test.name, &of, &given).map(Value::Bool)
     }
 
     /// `left or right` if `ends` is true, else `left and right`.

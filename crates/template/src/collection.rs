@@ -41,7 +41,7 @@ impl Extent {
 
 /// The items of a list.
 #[derive(Clone, Default)]
-pub(crate) struct Items {
+pub struct Items {
     all: Vec<Value>,
     extent: Extent,
 }
@@ -103,7 +103,7 @@ pub(super) fn in_order<T: Clone>(
 
 /// Keys and values in the order in which they were added.
 #[derive(Clone, Default)]
-pub(crate) struct Dict {
+pub struct Dict {
     entries: Vec<(Value, Value)>,
     extent: Extent,
     /// The indices of text keys, if the dict has many entries.
@@ -111,7 +111,8 @@ pub(crate) struct Dict {
 }
 
 impl Dict {
-    pub(crate) fn entries(&self) -> &[(Value, Value)] {
+    /// The entries, in order.
+    pub fn entries(&self) -> &[(Value, Value)] {
         &self.entries
     }
 
@@ -133,15 +134,18 @@ impl Dict {
         self.places.get(key).copied()
     }
 
-    pub(crate) fn get(&self, key: &Value) -> Option<&Value> {
+    /// The value of a key.
+    pub fn get(&self, key: &Value) -> Option<&Value> {
         self.place(key).map(|at| &self.entries[at].1)
     }
 
-    pub(crate) fn text(&self, key: &str) -> Option<&Value> {
+    /// The value of a key that is a text.
+    pub fn text(&self, key: &str) -> Option<&Value> {
         self.place_of_text(key).map(|at| &self.entries[at].1)
     }
 
-    pub(crate) fn set(&mut self, key: Value, value: Value) {
+    /// Sets the value of a key.
+    pub fn set(&mut self, key: Value, value: Value) {
         self.extent.add(&key);
         self.extent.add(&value);
         if let Some(at) = self.place(&key) {

@@ -54,13 +54,13 @@ impl Scope {
 }
 
 /// A macro, and the scope in which it was defined.
-pub(crate) struct Closure {
+pub struct Closure {
     pub(super) of: Arc<Macro>,
     pub(super) scope: Rc<Scope>,
 }
 
 /// The variable `loop` of a `for`.
-pub(crate) struct Loop {
+pub struct Loop {
     pub(super) items: Items,
     pub(super) at: Cell<usize>,
     /// The arguments of the last call of `loop.changed`.

@@ -27,7 +27,7 @@ ci/tested.sh cargo test --locked -p feedline-dlpack
 
 cd crates/bridges
 cargo fmt --all --check
-../ci/tested.sh cargo test --locked --workspace
+../../ci/tested.sh cargo test --locked --workspace
 cargo run --locked -p feedline-burn --example burn_compare -- 0.05 2 1
 cargo clippy --locked --workspace --all-targets -- -D warnings
 RUSTDOCFLAGS=-Dwarnings cargo doc --locked --workspace --no-deps

@@ -16,10 +16,10 @@ fi
 
 cargo fmt --check
 cargo clippy --locked --all-targets -- -D warnings
-../ci/tested.sh cargo test --locked
+../../ci/tested.sh cargo test --locked
 RUSTDOCFLAGS=-Dwarnings cargo doc --locked --no-deps
 if command -v cargo-deny >/dev/null; then
-    cargo deny --locked check --config ../deny.toml --hide-inclusion-graph bans licenses sources
+    cargo deny --locked check --config ../../deny.toml --hide-inclusion-graph bans licenses sources
 else
     echo "not run: deny of servers (cargo install cargo-deny --locked)"
 fi

@@ -202,7 +202,7 @@ fn workers_have_the_stack_that_a_loader_or_a_pool_is_given() {
         // No system has room for this one.
         let error = Loader::builder(deep()).worker_stack(1 << 60).build_host().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config);
-        assert!(error.to_string().contains("or a smaller stack"), "{error}");
+        assert!(error.to_string().contains("a smaller stack, or raise the limit of memory"), "{error}");
     });
 }
 

@@ -149,9 +149,8 @@ class Loader:
         last_batch: ``"keep"`` a short last batch, ``"drop"`` it, or ``"pad"`` it with samples of the epoch. With
             ``"keep"`` each sample comes once, all ranks have the same number of steps (not those of a
             :class:`Source`) and none gets an empty batch: if fewer samples than ranks are left, the step before
-            gives up some of its own. Only with
-                batches of one row, or fewer samples than ranks in all, does a rank get a row of padding; its
-                ``batch.valid_rows`` is then 0.
+            gives up some of its own. Only with batches of one row, or fewer samples than ranks in all, does a rank
+            get a row of padding; its ``batch.valid_rows`` is then 0.
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or a ``torch.device``.
         framework: ``"numpy"``, ``"torch"`` or ``"jax"``. Default: torch or jax, if imported, else NumPy.
         copy: Copies the arrays, so that you may keep and write them.

@@ -166,20 +166,30 @@ pub fn implementations(root: &Path, name: &str) -> BTreeMap<String, PathBuf> {
     found
 }
 
-/// Whether `modules`, the root of the data sets, has the module of `file` in a default build.
-pub fn is_on_by_default(root: &Path, modules: &str, file: &Path) -> bool {
-    let Ok(inside) = file.strip_prefix(root.join("datasets/src")) else { return true };
-    let module = inside.iter().next().and_then(|first| Path::new(first).file_stem()).expect("a module");
-    let line = format!("mod {};", module.to_str().expect("a name"));
-    let (before, _) = modules.split_once(&line).unwrap_or_else(|| panic!("{}: not a module", file.display()));
-    let Some((_, feature)) = before.rsplit_once('\n').map_or(before, |(before, _)| before).rsplit_once('\n')
-    else {
-        return true;
-    };
-    let Some(feature) = feature.strip_prefix("#[cfg(feature = \"") else { return true };
+/// Whether the data sets have the module of `file` in a default build, and the modules that it is in.
+pub fn is_on_by_default(root: &Path, file: &Path) -> bool {
+    let mut folder = root.join("datasets/src");
+    let Ok(inside) = file.strip_prefix(&folder) else { return true };
     let defaults = read_source(&root.join("datasets/Cargo.toml"));
     let defaults = defaults.lines().find(|line| line.starts_with("default = ")).expect("default features");
-    defaults.contains(&format!("\"{}", feature.trim_end_matches(")]")))
+    let mut modules = folder.join("lib.rs");
+    for part in inside {
+        let module = Path::new(part).file_stem().and_then(|name| name.to_str()).expect("a name");
+        let text = read_source(&modules);
+        let found = text.split_once(&format!("mod {module};"));
+        let (before, _) = found.unwrap_or_else(|| panic!("{}: not a module", file.display()));
+        let above = before.rsplit_once('\n').and_then(|(before, _)| before.lines().last());
+        let feature = above.and_then(|line| line.strip_prefix("#[cfg(feature = \""));
+        if feature.is_some_and(|name| !defaults.contains(&format!("\"{}", name.trim_end_matches(")]")))) {
+            return false;
+        }
+        folder.push(part);
+        modules = folder.join("mod.rs");
+        if !modules.is_file() {
+            break;
+        }
+    }
+    true
 }
 
 /// The variants of the enum `name` in the source `text`.

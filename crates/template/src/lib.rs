@@ -193,24 +193,6 @@ impl ChatTemplate {
         self.has_generation
     }
 
-    /// The special token called `name`.
-    pub fn token(&self, name: &str) -> Option<&str> {
-        self.tokens.iter().find(|(own, _)| own == name).map(|(_, token)| token.as_str())
-    }
-
-    /// The special tokens with their names.
-    pub fn into_tokens(self) -> Vec<(String, String)> {
-        self.tokens
-    }
-
-    /// Adds the source, the special tokens and the file to a fingerprint.
-    pub fn fingerprint(&self, state: Fingerprint) -> Fingerprint {
-        let state = state.bytes(self.source.as_bytes()).bytes(format!("{:?}", self.date).as_bytes());
-        self.tokens
-            .iter()
-            .fold(state, |state, (name, token)| state.bytes(name.as_bytes()).bytes(token.as_bytes()))
-    }
-
     /// The text of a conversation in JSON. It is the text of `apply_chat_template(..., tokenize=False)` of
     /// transformers. `tools` and `variables` may be empty. `variables` is an object of further template
     /// variables.
@@ -232,6 +214,29 @@ impl ChatTemplate {
         let [messages, tools, variables] = [messages, tools, variables].map(parsed);
         let rendered = self.run(messages?, tools?, &variables?, prompt);
         rendered.map(|rendered| rendered.text).map_err(|error| self.refused(&error))
+    }
+}
+
+/// # For loaders
+///
+/// What the readers of chats call. It may change in any release.
+impl ChatTemplate {
+    /// The special token called `name`.
+    pub fn token(&self, name: &str) -> Option<&str> {
+        self.tokens.iter().find(|(own, _)| own == name).map(|(_, token)| token.as_str())
+    }
+
+    /// The special tokens with their names.
+    pub fn into_tokens(self) -> Vec<(String, String)> {
+        self.tokens
+    }
+
+    /// Adds the source, the special tokens and the file to a fingerprint.
+    pub fn fingerprint(&self, state: Fingerprint) -> Fingerprint {
+        let state = state.bytes(self.source.as_bytes()).bytes(format!("{:?}", self.date).as_bytes());
+        self.tokens
+            .iter()
+            .fold(state, |state, (name, token)| state.bytes(name.as_bytes()).bytes(token.as_bytes()))
     }
 
     /// The text of `messages`. `prompt` adds the beginning of an answer.

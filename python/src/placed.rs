@@ -7,7 +7,7 @@ use std::ops::Range;
 use feedline::dataset::Rows;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::PyType;
+use pyo3::types::{PyList, PyType};
 
 /// The addresses of a field's rows, and the Python arrays that own them, from `_columns._Fixed.rows`.
 #[derive(FromPyObject)]
@@ -105,7 +105,7 @@ fn divisor(one: isize, other: isize) -> isize {
 /// bytes.
 #[pyfunction]
 pub(crate) fn sharing(
-    arrays: Vec<Bound<'_, PyAny>>,
+    arrays: &Bound<'_, PyList>,
     kind: &Bound<'_, PyType>,
     item: usize,
 ) -> PyResult<Vec<usize>> {
@@ -114,8 +114,8 @@ pub(crate) fn sharing(
         if !array.get_type().is(kind) {
             return Err(PyTypeError::new_err("not an array"));
         }
-        // SAFETY: `_memory.py` gives NumPy's type as `kind`, so the object is an array of NumPy. `arrays`
-        // keeps it, and the interpreter's lock is held.
+        // SAFETY: `_memory.py` gives NumPy's type as `kind`, so the object is an array of NumPy. The iterator
+        // of `arrays` keeps it, and the interpreter's lock is held.
         let array = unsafe { &*array.as_ptr().cast::<Array>() };
         if let Some((span, step)) = array.span(item) {
             spans.push((0, span.start, span.end, position));
@@ -143,6 +143,16 @@ pub(crate) fn sharing_at(addresses: Vec<usize>, bytes: usize) -> Vec<usize> {
 /// The positions of the spans that overlap another one of their group. A span has its group, its start, its
 /// end and its position.
 fn shared(mut spans: Vec<(isize, isize, isize, usize)>) -> Vec<usize> {
+    // Most rows are of one size and apart: that is seen by their starts alone.
+    if let Some(&(group, start, end, _)) = spans.first()
+        && spans.iter().all(|span| span.0 == group && span.2 - span.1 == end - start)
+    {
+        let mut starts: Vec<_> = spans.iter().map(|span| span.1).collect();
+        starts.sort_unstable();
+        if starts.windows(2).all(|pair| pair[1] - pair[0] >= end - start) {
+            return Vec::new();
+        }
+    }
     spans.sort_unstable();
     let mut shared = Vec::new();
     let mut last: Option<(isize, isize, usize)> = None;

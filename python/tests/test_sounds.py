@@ -12,7 +12,7 @@ import pytest
 
 import feedline
 
-GOLDEN = Path(__file__).parent.parent.parent / "audio" / "tests" / "golden"
+GOLDEN = Path(__file__).parent.parent.parent / "crates" / "audio" / "tests" / "golden"
 RATE = 8000
 
 

@@ -278,11 +278,19 @@ class SharedWatch(Watch):
         """Reads samples up to ``tries`` times, until no global generator has changed meanwhile: those that draw do so
         each time."""
         first, done, reads = None, list[int](), 0
+        of_keys: Read = read
+        if len(which) < len(keys):
+            keys = [keys[index] for index in which]
+
+            def chosen(part: Sequence[int]) -> tuple[list[Any], BaseException | None]:
+                return read([which[index] for index in part])
+
+            of_keys = chosen
         while True:
             before = self.states()
             first = first or before
             try:
-                found = self._slice(lambda some: read([which[index] for index in some]), [keys[index] for index in which])
+                found = self._slice(of_keys, keys)
             finally:
                 changed = [one for one in before.changed() if one not in self.used]
                 before.restore(self.own)

@@ -37,8 +37,6 @@ METHOD = re.compile(r'<section id="(?:ty)?method\.[^"]*" class="method">')
 SIGNATURE = re.compile(METHOD.pattern + r'.*?<h4 class="code-header">(.*?)</h4>', re.DOTALL)
 DECLARATION = re.compile(r'<pre class="rust item-decl"><code>(.*?)</code></pre>', re.DOTALL)
 COUNTED = ("struct", "enum", "union", "trait", "fn")
-# What follows on the page of a type, or of a trait, are methods of the type that it derefs to, which are
-# counted there, and implementations of traits.
 # Modules with what other crates of feedline read: `record::file`, `report::waits`, `trace::content`.
 FORMATS = ("file", "waits", "content")
 # An `impl` with its methods, whose doc begins with the heading.
@@ -48,6 +46,8 @@ FOR_LOADERS = re.compile(
     r'(?=<details class="toggle implementors-toggle"|<h2 id="|$)',
     re.DOTALL,
 )
+# What follows on the page of a type, or of a trait, are methods of the type that it derefs to, which are
+# counted there, and implementations of traits.
 END = re.compile(r'<h2 id="(?:deref-methods[^"]*|trait-implementations|synthetic-implementations|implementors|foreign-impls)"')
 
 

@@ -687,8 +687,7 @@ def open(
     >>> feedline.open(path)
     Data(5 samples: array i64 [])
     """
-    if nulls not in ("refuse", "fill"):
-        raise ConfigError(f'nulls {shown(nulls)}: use "refuse" or "fill"')
+    _options.word("nulls", nulls, "refuse", "fill")
     is_one = max_length is not None and not isinstance(max_length, Mapping)
     default = _options.whole("max_length", max_length) if is_one else None
     named = {} if is_one else _limits(max_length)

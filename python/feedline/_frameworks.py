@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._errors import ConfigError, shown
+from . import _options
+from ._errors import ConfigError
 from ._values import numpy_dtype
 
 
@@ -31,8 +32,7 @@ def framework(name: str | None, is_cuda: bool) -> Framework:
         if name == "numpy" and is_cuda:
             raise ConfigError('device="cuda" needs a framework: import torch or jax, or give framework=')
     makers = {"numpy": _numpy, "torch": _torch, "jax": _jax}
-    if not isinstance(name, str) or name not in makers:
-        raise ConfigError(f'framework {shown(name)}: use "numpy", "torch" or "jax"')
+    name = _options.word("framework", name, *makers)
     if name == "numpy" and is_cuda:
         raise ConfigError('NumPy has no arrays on a GPU: give framework="torch" or "jax", or device="cpu"')
     return makers[name]()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .. import _feedline, _options, _workers
-from .._errors import ConfigError, Error, describe, shown
+from .._errors import ConfigError, Error, describe
 from .measure import Measured, hook_measured, measured
 from .packing import Unpicklable, can_be_pickled
 from .start import NoGuard, Server
@@ -69,8 +69,7 @@ class Choice:
     def __init__(
         self, leaves: Sequence[Leaf], workers: int | None, parallel: str, mapping: BatchMap | None = None
     ) -> None:
-        if parallel not in ("auto", "threads", "processes"):
-            raise ConfigError(f'parallel {shown(parallel)}: use "auto", "threads" or "processes"')
+        _options.word("parallel", parallel, "auto", "threads", "processes")
         workers = None if workers is None else _options.whole("workers", workers)
         self.is_own, self._must = bool(leaves), parallel == "processes"
         self._readings: list[_feedline.Reading] = []

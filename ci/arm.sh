@@ -2,7 +2,7 @@
 # Runs test suites on a 64-bit Arm Linux that qemu-user emulates: by default all that need no GPU.
 #
 #   ci/arm.sh                      all packages of the table below
-#   ci/arm.sh feedline-slots ...   some packages
+#   ci/arm.sh feedline-core ...    some packages
 #
 # Needs qemu-user, gcc-aarch64-linux-gnu, g++-aarch64-linux-gnu (Debian's names), and the Rust target
 # aarch64-unknown-linux-gnu. qemu runs Arm code in x86-64's stronger memory order: a missing barrier does not
@@ -41,7 +41,7 @@ export CARGO_TARGET_DIR=target/ci/arm CARGO_INCREMENTAL=0
 packages=("$@")
 if [ ${#packages[@]} -eq 0 ]; then
     packages=(
-        feedline-core feedline-slots feedline-backend feedline-device feedline-sim feedline-images
+        feedline-core feedline-device feedline-sim feedline-images
         feedline-datasets feedline feedline-record feedline-dist feedline-tools feedline-examples
     )
 fi

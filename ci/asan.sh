@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the tests of slots, backend (host), device, sim and feedline under AddressSanitizer and LeakSanitizer.
+# Runs the tests of device (slots, host backend, safe layer), sim and feedline under AddressSanitizer and LeakSanitizer.
 # Arguments replace the packages in the call of `cargo test`. `--planted` checks instead that an overrun, a
 # use after free and a leak are detected.
 set -euo pipefail
@@ -9,7 +9,7 @@ if ! cargo +nightly --version >/dev/null 2>&1; then
     echo "not run: asan (needs a nightly compiler)"
     exit 1
 fi
-packages=(-p feedline-slots -p feedline-backend -p feedline-device -p feedline-sim -p feedline)
+packages=(-p feedline-device -p feedline-sim -p feedline)
 [ $# -eq 0 ] || packages=("$@")
 export CARGO_TARGET_DIR="$(realpath -m "${CARGO_TARGET_DIR:-target}")/asan"
 # The standard library is not instrumented; the second flag says that this is intended. Its allocations are
@@ -22,7 +22,7 @@ export LSAN_OPTIONS="suppressions=$PWD/ci/asan/leaks.txt:print_suppressions=0 ${
 if [ "${1:-}" = --planted ]; then
     expect() { # TEST REPORT: fails unless the test ends with the report
         local log
-        log=$(cargo +nightly test --target x86_64-unknown-linux-gnu -p feedline-slots --test sanitizers -- \
+        log=$(cargo +nightly test --target x86_64-unknown-linux-gnu -p feedline-device --test sanitizers -- \
             --exact --ignored "$1" 2>&1) && { echo "asan: $1 was not found" >&2; exit 1; }
         grep -q "$2" <<<"$log" || { echo "$log" >&2; echo "asan: $1 ended without a report" >&2; exit 1; }
         echo "asan: $1: $(grep -m 1 -o "ERROR: [A-Za-z]*Sanitizer: [a-z-]* *[a-z]* *[a-z]*" <<<"$log")"

@@ -12,7 +12,6 @@ import json, subprocess, sys, time
 
 # Left out: what cannot be built alone, and why.
 LEFT_OUT = {
-    ("feedline-cuda", None): "cudarc needs one CUDA version",
     ("feedline-device", "cuda"): "cudarc needs one CUDA version; cuda-12 and cuda-13 turn it on",
     ("feedline-dist", "nccl"): "cudarc needs one CUDA version; cuda-12 and cuda-13 turn it on",
     ("feedline-kernels", "cuda"): "cudarc needs one CUDA version; cuda-12 and cuda-13 turn it on",

@@ -12,6 +12,6 @@ export LOOM_MAX_PREEMPTIONS="$preemptions"
 # The models run for seconds; an optimised build takes minutes.
 export CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=false
 
-ci/tested.sh cargo test --package feedline-slots --test loom
+ci/tested.sh cargo test --package feedline-device --no-default-features --test loom
 ci/tested.sh cargo test --package feedline --no-default-features --test loom_queue
 echo "loom: every model passed with at most $preemptions preemptions"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs tests under miri, with both of its borrow models: core, slots, the host backend through `device`, and
+# Runs tests under miri, with both of its borrow models: core, slots, the host backend, also through the safe layer, and
 # the tensors of dlpack. Prints NOT RUN if miri is not installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -28,8 +28,9 @@ for model in "" -Zmiri-tree-borrows; do
     # The other tests of core count and sort ids: safe arithmetic, and hours under miri.
     check "$strict" --package feedline-core --lib
     check "$strict" --package feedline-core --test logic -- check:: compose:: packed:: proof::
-    check "$strict" --package feedline-slots --lib --test slots
-    check "$device" --package feedline-backend --lib
+    check "$strict" --package feedline-device --no-default-features --lib -- slots::
+    check "$strict" --package feedline-device --no-default-features --test slots
+    check "$device" --package feedline-device --no-default-features --lib -- backend::
     # `own_stream` fills queues of 1,024 commands.
     check "$device" --package feedline-device --no-default-features --test device -- host:: --skip own_stream
     # The other two run a whole loader, with its time-outs.

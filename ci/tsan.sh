@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the tests of slots, backend (host), device, sim and feedline under ThreadSanitizer. It detects data
+# Runs the tests of device (slots, host backend, safe layer), sim and feedline under ThreadSanitizer. It detects data
 # races on the CPU on the paths that ran, but not on a GPU. Arguments replace the packages in the call of
 # `cargo test`. `--planted` checks instead that a race is detected, and the race that results if the host does
 # not wait for its copies.
@@ -61,14 +61,14 @@ if [ "${1:-}" = --planted ]; then
         grep -q 'WARNING: ThreadSanitizer: data race' <<<"$log" || { echo "$log" >&2; exit 1; }
         echo "tsan: a race was found by $*"
     }
-    expect -p feedline-slots --test sanitizers -- --exact --ignored race
+    expect -p feedline-device --test sanitizers -- --exact --ignored race
     export RUSTFLAGS="$RUSTFLAGS --cfg planted=\"host_gate\""
-    expect -p feedline-slots --test slots stress
+    expect -p feedline-device --test slots stress
     echo "tsan: planted 2, found 2"
     exit 0
 fi
 
-packages=(-p feedline-slots -p feedline-backend -p feedline-device -p feedline-sim -p feedline)
+packages=(-p feedline-device -p feedline-sim -p feedline)
 [ $# -eq 0 ] || packages=("$@")
 # The first three measure the memory of the process, which the sanitizer changes; the last runs the compiler.
 skipped=(--skip a_steady_pipeline_allocates_nothing --skip memory_is_flat --skip in_constant_memory

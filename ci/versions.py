@@ -43,7 +43,7 @@ if python["package"]["rust-version"] != rust:
 
 minimum_python = manifest("python/pyproject.toml")["project"]["requires-python"].removeprefix(">=")
 rows = {"Rust": rust, "Python": minimum_python}
-features = manifest("crates/cuda/Cargo.toml")["features"]
+features = manifest("crates/device/Cargo.toml")["features"]
 for feature in ["cuda-12", "cuda-13"]:
     # As in cudarc/cuda-12060: 12.6.
     [of] = [of.removeprefix("cudarc/cuda-") for of in features[feature] if of.startswith("cudarc/cuda-")]

@@ -17,7 +17,7 @@ if [ ! -d "$(rustc --print sysroot)/lib/rustlib/$target" ]; then
     exit 0
 fi
 packages=("$@")
-[ $# -gt 0 ] || packages=(feedline-core feedline-slots feedline-backend feedline-device feedline-sim)
+[ $# -gt 0 ] || packages=(feedline-core feedline-device feedline-sim)
 arguments=()
 for package in "${packages[@]}"; do arguments+=(--package "$package"); done
 

@@ -7,8 +7,8 @@ use crate::baseline::{Bare, Empty};
 use feedline::device::Priority;
 use feedline::{Device, Result, Stream};
 use feedline_device::Pinned;
-use feedline_device::slot::SlotRing;
-use feedline_slots::Ring;
+use feedline_device::device_slots::SlotRing;
+use feedline_device::slots::Ring;
 use serde_json::json;
 
 use crate::measure::{sides, steps};

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use feedline::device::BackendKind;
 use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Result, Row, Spec, Stream, Workers};
-use feedline_device::slot::SlotRing;
+use feedline_device::device_slots::SlotRing;
+use feedline_device::slots::Ring;
 use feedline_device::{Pinned, Priority, launch_host};
 use feedline_kernels::ops::Kernels;
 use feedline_report::measure;
-use feedline_slots::Ring;
 
 /// Device slots of the loader.
 const DEPTH: usize = 4;

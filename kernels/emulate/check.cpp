@@ -14,7 +14,7 @@
 #include "../cu/augment/kernels.cu"
 #include "../cu/backward.cu"
 #include "../cu/fill.cu"
-#include "../../crates/cuda/src/gather.cu"
+#include "../../crates/device/src/cuda/driver/gather.cu"
 #include "../cu/gemm.cu"
 #include "../cu/pattern.cu"
 #include "../cu/sgd.cu"

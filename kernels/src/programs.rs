@@ -124,15 +124,15 @@ pub static GATHER: Program = Program {
     name: "gather",
     sources: &[Source {
         file: "gather.cu",
-        text: feedline_cuda::GATHER_SOURCE,
+        text: feedline_device::cuda::GATHER_SOURCE,
         kernels: &[
             Kernel { name: "gather_fields", threads: 512 },
             Kernel { name: "gather_resident", threads: 256 },
             Kernel { name: "gather_resident_few", threads: 256 },
         ],
     }],
-    embedded: feedline_cuda::GATHER_PTX,
-    path: "crates/cuda/src/gather.ptx",
+    embedded: feedline_device::cuda::GATHER_PTX,
+    path: "crates/device/src/cuda/driver/gather.ptx",
 };
 
 /// All programs.
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn every_file_is_in_the_table_and_includes_nothing() {
         let root = concat!(env!("CARGO_MANIFEST_DIR"), "/");
-        let mut files: Vec<String> = ["cu", "../crates/cuda/src"]
+        let mut files: Vec<String> = ["cu", "../crates/device/src/cuda/driver"]
             .into_iter()
             .flat_map(|folder| std::fs::read_dir(format!("{root}{folder}")).unwrap())
             .map(|entry| entry.unwrap())

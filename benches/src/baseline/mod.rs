@@ -8,8 +8,8 @@
 mod empty;
 
 use feedline_core::{Error, ErrorKind, Result};
+use feedline_device::slots::HostMemory;
 use feedline_device::{Address, Backend, Buffer, Device, Event, EventId, Pinned, Priority, Stream, StreamId};
-use feedline_slots::HostMemory;
 
 pub use empty::Empty;
 

@@ -3,12 +3,12 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use feedline_backend::{Access, Address, Span};
 use feedline_core::{Element, Error, ErrorKind, Result};
-use feedline_slots::HostMemory;
 
 use crate::Stream;
+use crate::backend::{Access, Address, Span};
 use crate::pinned::Pinned;
+use crate::slots::HostMemory;
 use crate::stream::StreamCore;
 use crate::view::{View, ViewMut};
 

@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
-use feedline_backend::{EventId, Span, StreamId};
 use feedline_core::{Error, ErrorKind, Result};
+
+use crate::backend::{EventId, Span, StreamId};
 
 /// A resource other than memory that recorded work needs, such as a kernel's module.
 pub(crate) type Needed = Arc<dyn Any + Send + Sync>;

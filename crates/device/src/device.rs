@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use feedline_backend::{Backend, BackendKind, Priority, Synchronous};
 use feedline_core::{Error, ErrorKind, Result};
 
+use crate::backend::{Backend, BackendKind, Priority, Synchronous};
 use crate::device_core::Core;
 use crate::stats::DeviceStats;
 use crate::{Event, Stream};
@@ -42,7 +42,7 @@ impl Device {
     /// assert!(device == device.clone() && device != Device::new_host());
     /// ```
     pub fn new_host() -> Self {
-        with_backend(feedline_backend::host::Host::new())
+        with_backend(crate::backend::host::Host::new())
     }
 
     /// Opens NVIDIA GPU number `ordinal`, on its primary context.
@@ -51,7 +51,7 @@ impl Device {
     /// `Unavailable` if this machine has no driver or no such GPU, or if this build has no CUDA.
     pub fn cuda(ordinal: usize) -> Result<Self> {
         #[cfg(feature = "cuda")]
-        return Ok(with_backend(feedline_cuda::Cuda::new(ordinal)?));
+        return Ok(with_backend(crate::cuda::driver::Cuda::new(ordinal)?));
         #[cfg(not(feature = "cuda"))]
         return Err(feedline_core::Error::new(
             ErrorKind::Unavailable,

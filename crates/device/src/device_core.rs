@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use feedline_backend::{Backend, BackendKind, CallSite};
 use feedline_core::{Error, ErrorKind, Result, Stage};
 
+use crate::backend::{Backend, BackendKind, CallSite};
 use crate::stats::DeviceStats;
 
 pub(crate) struct Core {

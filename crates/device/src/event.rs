@@ -8,9 +8,9 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use feedline_backend::EventId;
 use feedline_core::Result;
 
+use crate::backend::EventId;
 use crate::device_core::Core;
 
 /// A point in the work of a stream.

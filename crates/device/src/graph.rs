@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use feedline_backend::{GraphId, Priority, Span, StreamId};
 use feedline_core::{Error, ErrorKind, Result};
 
+use crate::backend::{GraphId, Priority, Span, StreamId};
 use crate::capture::{Needed, Side};
-use crate::slot::{Reader, SlotRef};
+use crate::device_slots::{Reader, SlotRef};
 use crate::stream::StreamCore;
 use crate::{Event, Stream};
 

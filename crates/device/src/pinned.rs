@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use feedline_backend::{Access, Address, BackendKind};
 use feedline_core::{Error, ErrorKind, Result};
-use feedline_slots::HostMemory;
 
+use crate::backend::{Access, Address, BackendKind};
 use crate::device_core::Core;
+use crate::slots::HostMemory;
 use crate::stream::StreamCore;
 use crate::{Device, Event, Stream};
 

@@ -3,11 +3,11 @@
 
 use std::mem::ManuallyDrop;
 
-use feedline_backend::{Access, Address, Priority};
 use feedline_core::{Element, Error, ErrorKind, Result};
-use feedline_slots::HostMemory;
 
-use crate::slot::MAX_SLOTS;
+use crate::backend::{Access, Address, Priority};
+use crate::device_slots::MAX_SLOTS;
+use crate::slots::HostMemory;
 use crate::view::ViewMut;
 use crate::{Buffer, Event, Pinned, Stream};
 
@@ -47,7 +47,8 @@ impl<T: Element> Readback<T> {
     /// Creates a ring of `depth` cells of `width` elements, written on `stream`.
     ///
     /// # Errors
-    /// `Config` for a width or depth of zero, more than [`MAX_SLOTS`](crate::slot::MAX_SLOTS) cells, or
+    /// `Config` for a width or depth of zero, more than
+    /// [`MAX_SLOTS`](crate::device_slots::MAX_SLOTS) cells, or
     /// cells that are larger than the address space; a device failure.
     #[track_caller]
     pub fn new(stream: &Stream, width: usize, depth: usize) -> Result<Self> {

@@ -3,10 +3,10 @@
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
-use feedline_backend::{Priority, StreamId};
 use feedline_core::{Error, ErrorKind, Result};
 
 use crate::Event;
+use crate::backend::{Priority, StreamId};
 use crate::capture::Recorder;
 use crate::device_core::Core;
 
@@ -18,7 +18,7 @@ pub(crate) struct StreamCore {
     pub(crate) recorder: Recorder,
     /// The cudarc stream, set at its first use.
     #[cfg(feature = "cuda")]
-    pub(crate) cuda: OnceLock<Arc<feedline_cuda::cudarc::driver::CudaStream>>,
+    pub(crate) cuda: OnceLock<Arc<cudarc::driver::CudaStream>>,
 }
 
 impl StreamCore {
@@ -171,7 +171,7 @@ impl Stream {
     }
 
     #[cfg(feature = "cuda")]
-    pub(crate) fn borrow(device: &Arc<Core>, stream: Arc<feedline_cuda::cudarc::driver::CudaStream>) -> Self {
+    pub(crate) fn borrow(device: &Arc<Core>, stream: Arc<cudarc::driver::CudaStream>) -> Self {
         let id = StreamId(stream.cu_stream() as u64);
         let core = StreamCore {
             cuda: OnceLock::from(stream),

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use feedline_backend::{Memory, StreamId, Task};
 use feedline_core::{Element, Error, ErrorKind, Result};
 
 use crate::Stream;
+use crate::backend::{Memory, StreamId, Task};
 use crate::capture::Use;
 use crate::stream::StreamCore;
 use crate::view::{Input, Output, View, ViewMut};

@@ -4,9 +4,9 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-use feedline_backend::{Address, Span};
 use feedline_core::{DType, Element, Error, ErrorKind, Result};
 
+use crate::backend::{Address, Span};
 use crate::capture::{SlotId, Use};
 use crate::stream::StreamCore;
 

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use feedline_core::{Error, ErrorKind, Result, named, panic_text};
-use feedline_device::slot::SlotRing;
+use feedline_device::device_slots::SlotRing;
+use feedline_device::slots::Ring;
 use feedline_device::{Device, Pinned, forks};
-use feedline_slots::Ring;
 
 use crate::decode::WorkerPool;
 use crate::job::{HostInfo, Requests};

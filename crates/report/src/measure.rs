@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use feedline_core::{Error, ErrorKind, Result};
-use feedline_device::slot::SlotRing;
+use feedline_device::device_slots::SlotRing;
+use feedline_device::slots::Ring;
 use feedline_device::{Device, Event, Pinned, Priority, Stream};
-use feedline_slots::Ring;
 
 /// The times of repeated work, in milliseconds.
 #[derive(Clone, Debug, PartialEq)]

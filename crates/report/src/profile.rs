@@ -7,7 +7,7 @@ use feedline::report::MAX_WORKERS;
 use feedline::report::waits::mean;
 use feedline::report::{ServiceTimes, Setup};
 use feedline_core::{Error, ErrorKind, Result};
-use feedline_device::slot::MAX_SLOTS;
+use feedline_device::device_slots::MAX_SLOTS;
 use serde::{Deserialize, Serialize};
 
 use crate::servers::Served;

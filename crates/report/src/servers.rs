@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use feedline::filler::FillerReport;
 use feedline::report::Report;
-use feedline_device::slot::MAX_SLOTS;
+use feedline_device::device_slots::MAX_SLOTS;
 use serde::{Deserialize, Serialize};
 
 use crate::model::WhatIf;

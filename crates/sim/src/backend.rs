@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use feedline_backend::{
+use feedline_core::{Error, Result};
+use feedline_device::backend::{
     Access, Address, Backend, BackendKind, EventId, Gather, Priority, Span, StreamId, Task,
 };
-use feedline_core::{Error, Result};
 
 use super::clocks::HOST;
 use super::lane::Command;

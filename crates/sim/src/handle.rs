@@ -7,8 +7,8 @@ use feedline_core::{Error, ErrorKind, Result};
 use super::report;
 use super::schedule::Shared;
 use super::state::State;
-use feedline_backend::{BackendKind, StreamId};
 use feedline_device::Stream;
+use feedline_device::backend::{BackendKind, StreamId};
 
 /// A handle to a simulated device, from [`device`](crate::device). Clones refer to the same device.
 #[derive(Clone)]

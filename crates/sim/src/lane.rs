@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::panic::Location;
 use std::sync::{Arc, OnceLock};
 
-use feedline_backend::{Gather, Task};
+use feedline_device::backend::{Gather, Task};
 
 use super::clocks::Clock;
 

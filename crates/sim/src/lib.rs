@@ -56,14 +56,14 @@
 //! # What a race looks like
 //!
 //! The safe interface omits no wait: views belong to a stream, batches are opened by `wait_on`, and results
-//! are read after an event. A race requires a call on the [`Backend`](feedline_backend::Backend), which is
-//! unsafe because the caller must order it. The example copies a snapshot of the weights to the host during
-//! training:
+//! are read after an event. A race requires a call on the
+//! [`Backend`](feedline_device::backend::Backend), which is unsafe because the caller must order it. The
+//! example copies a snapshot of the weights to the host during training:
 //!
 //! ```
 //! use feedline_core::ErrorKind;
 //! use feedline_device::{Buffer, Pinned, StreamId, launch_host};
-//! use feedline_slots::HostMemory;
+//! use feedline_device::slots::HostMemory;
 //!
 //! let (device, sim) = feedline_sim::device(7)?;
 //! let train = device.stream()?;

@@ -1,7 +1,7 @@
 //! The messages of findings: both sides, the memory, and the missing wait.
 
-use feedline_backend::Access;
 use feedline_core::{Error, ErrorKind};
+use feedline_device::backend::Access;
 
 use super::clocks::{Actor, HOST};
 use super::lane::{Call, Lane};

@@ -3,8 +3,8 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-use feedline_backend::Task;
 use feedline_core::{Error, Result};
+use feedline_device::backend::Task;
 
 use super::lane::{Command, Queued};
 use super::memory::misuse;

@@ -1,6 +1,6 @@
 //! The last accesses of each byte of an allocation, and the conflicts of a new access with them.
 
-use feedline_backend::Access;
+use feedline_device::backend::Access;
 use std::collections::BTreeMap;
 use std::ops::Range;
 

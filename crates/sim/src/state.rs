@@ -9,8 +9,8 @@ use std::sync::{Arc, OnceLock};
 use std::thread::ThreadId;
 use std::time::Instant;
 
-use feedline_backend::{Access, CallSite, EventId, StreamId};
 use feedline_core::{Error, Random, Result};
+use feedline_device::backend::{Access, CallSite, EventId, StreamId};
 
 use super::SimOptions;
 use super::clocks::{Actor, Clock, HOST};

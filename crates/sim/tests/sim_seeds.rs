@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use feedline_core::{DType, ErrorKind, Result};
-use feedline_device::slot::{Loaded, SlotRing};
+use feedline_device::device_slots::{Loaded, SlotRing};
+use feedline_device::slots::Ring;
 use feedline_device::{
     Access, Address, Device, EventId, Memory, Pinned, Priority, Span, Stream, StreamId, Task, launch_host,
 };
 use feedline_sim::{SimHandle, SimOptions};
-use feedline_slots::Ring;
 
 const BYTES: usize = 512;
 const BATCHES: u64 = 3;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use feedline::{Device, Error, ErrorKind, Result, Stream};
-use feedline_device::slot::SlotRing;
+use feedline_device::device_slots::SlotRing;
+use feedline_device::slots::Ring;
 use feedline_device::{Pinned, Readback};
 use feedline_kernels::ops::{Kernels, Sgd};
 use feedline_mlp::{Init, Mlp, Optimizer, Shape};
-use feedline_slots::Ring;
 
 /// The model to serve.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use feedline_core::{Error, ErrorKind, Result};
-use feedline_cuda::{Cuda, Function, Module};
+use feedline_device::cuda::{Cuda, Function, Module};
 
 use crate::cache::Cache;
 use crate::compiler::{Arch, Compiler, OPTIONS};

@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 use feedline_core::{ErrorKind, Result, random::key};
-use feedline_device::slot::{Loaded, Reader, SlotRing};
+use feedline_device::device_slots::{Loaded, Reader, SlotRing};
+use feedline_device::slots::{ReadyLease, Ring};
 use feedline_device::{BackendKind, Buffer, Device, Pinned, Priority, Stream};
 use feedline_kernels::host::pattern;
 use feedline_kernels::ops::Kernels;
-use feedline_slots::{ReadyLease, Ring};
 
 const SIZES: [usize; 4] = [4 << 10, 256 << 10, 1 << 20, 64 << 20];
 const ROW: usize = 1024;

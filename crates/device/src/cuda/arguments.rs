@@ -2,7 +2,7 @@
 //!
 //! ```no_run
 //! use feedline_device::cuda::cudarc::driver::{CudaFunction, DriverError, LaunchConfig, PushKernelArg};
-//! use feedline_device::slot::Reader;
+//! use feedline_device::device_slots::Reader;
 //!
 //! fn launch(batch: Reader, kernel: &CudaFunction) -> Result<(), DriverError> {
 //!     let (stream, view) = (batch.stream().cuda_stream(), batch.view::<f32>(0, 64));
@@ -20,7 +20,7 @@
 //!
 //! ```compile_fail,E0505
 //! # use feedline_device::cuda::cudarc::driver::{CudaFunction, DriverError, LaunchConfig, PushKernelArg};
-//! # use feedline_device::slot::Reader;
+//! # use feedline_device::device_slots::Reader;
 //! #
 //! # fn launch(batch: Reader, kernel: &CudaFunction) -> Result<(), DriverError> {
 //! #     let (stream, view) = (batch.stream().cuda_stream(), batch.view::<f32>(0, 64));
@@ -36,8 +36,8 @@
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 
+use cudarc::driver::{CudaSlice, DevicePtrMut, LaunchArgs, PushKernelArg};
 use feedline_core::{Element, Error, ErrorKind, Result};
-use feedline_cuda::cudarc::driver::{CudaSlice, DevicePtrMut, LaunchArgs, PushKernelArg};
 
 use super::interop::refuse_captured;
 use crate::view::{View, ViewMut};
@@ -49,7 +49,7 @@ unsafe impl<'a, 'b: 'a, T: Element> PushKernelArg<&'b View<'_, T>> for LaunchArg
     ///
     /// Launch on the view's own stream, which [`Stream::cuda_stream`](crate::Stream::cuda_stream) returns.
     /// cudarc does not show the builder's stream, so this method cannot check it.
-    /// [`device_ptr`](feedline_cuda::cudarc::driver::DevicePtr::device_ptr) checks the stream.
+    /// [`device_ptr`](cudarc::driver::DevicePtr::device_ptr) checks the stream.
     ///
     /// # Panics
     /// While cudarc captures the view's stream, because the graph would read the view after its lifetime.
@@ -82,7 +82,7 @@ pub struct CudaSliceRef<'a, T: Element> {
 
 impl<'a, T: Element> View<'a, T> {
     /// Returns the same elements as a cudarc slice. Creates two CUDA events if the context tracks events. If
-    /// a call takes any [`DevicePtr`](feedline_cuda::cudarc::driver::DevicePtr), pass the view itself
+    /// a call takes any [`DevicePtr`](cudarc::driver::DevicePtr), pass the view itself
     /// instead.
     ///
     /// cudarc's event tracking covers uses on other streams: they wait for the view's stream, and the view's

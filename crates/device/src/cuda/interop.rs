@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
+use cudarc::driver::{CudaContext, CudaStream, DevicePtr, DevicePtrMut, DeviceSlice, SyncOnDrop, sys};
 use feedline_core::{Element, Error, ErrorKind, Result};
-use feedline_cuda::Cuda;
-use feedline_cuda::cudarc::driver::{
-    CudaContext, CudaStream, DevicePtr, DevicePtrMut, DeviceSlice, SyncOnDrop, sys,
-};
 
+use crate::cuda::driver::Cuda;
 use crate::stream::StreamCore;
 use crate::view::{View, ViewMut};
 use crate::{Buffer, Device, Stream};

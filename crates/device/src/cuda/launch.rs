@@ -3,11 +3,11 @@
 use std::ffi::c_void;
 
 use arrayvec::ArrayVec;
-use feedline_backend::{Grid, Launch};
 use feedline_core::{Error, ErrorKind, Result};
-use feedline_cuda::Function;
 
 use crate::Stream;
+use crate::backend::{Grid, Launch};
+use crate::cuda::driver::Function;
 use crate::view::{Input, Output};
 
 /// The maximum number of kernel arguments.

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use feedline_backend::{Address, Gather, GatherField};
 use feedline_core::{DType, Dataset, Error, ErrorKind, Layout, Result, StableDataset, StridedColumn};
 
 use crate::Device;
+use crate::backend::{Address, Gather, GatherField};
 use crate::stream::StreamCore;
 use crate::zero_copy::gather_order::GatherOrder;
 use crate::zero_copy::registered::Registered;

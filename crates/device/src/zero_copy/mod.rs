@@ -6,9 +6,9 @@
 //! registers that memory with the device once, which pins it. After that a batch is a list of sample ids:
 //!
 //! 1. [`GatherOrder::write`] writes the ids of the batch into a host slot, in gather order.
-//! 2. [`WriteLease::gather`](crate::slot::WriteLease::gather) queues the work that fills a device slot,
-//!    on the copy stream. As `upload` does, it first makes the stream wait for every reader of the slot's
-//!    last batch.
+//! 2. [`WriteLease::gather`](crate::device_slots::WriteLease::gather) queues the work that fills a device
+//!    slot, on the copy stream. As `upload` does, it first makes the stream wait for every reader
+//!    of the slot's last batch.
 //!    - Consecutive ids of densely packed rows use the copy engine, one copy per field.
 //!    - All other ids use one kernel, which gathers the rows of all fields.
 //! 3. The consumer gets the slot as after any other copy. The host slot is reused once the work has read

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use feedline_backend::Address;
 use feedline_core::{Dataset, Result, catch_panic};
 
+use crate::backend::Address;
 use crate::device_core::Core;
 use crate::stream::StreamCore;
 

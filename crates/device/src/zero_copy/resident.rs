@@ -3,15 +3,15 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use feedline_backend::{Address, Priority, fits_launch};
 use feedline_core::layout::ALIGN;
 use feedline_core::{
     Context, Dataset, Error, ErrorKind, Layout, Result, Spec, StableDataset, catch_panic, on_threads,
 };
-use feedline_slots::Ring;
 
+use crate::backend::{Address, Priority, fits_launch};
 use crate::device_core::Core;
 use crate::event::EventPool;
+use crate::slots::Ring;
 use crate::stream::StreamCore;
 use crate::{Device, Pinned, Stream};
 

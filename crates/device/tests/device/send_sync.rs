@@ -2,8 +2,8 @@
 //!
 //! Both follow from the fields, so a new field could change them unnoticed.
 
+use feedline_device::device_slots::{Loaded, Reader, SlotRing, WriteLease};
 use feedline_device::host::Host;
-use feedline_device::slot::{Loaded, Reader, SlotRing, WriteLease};
 use feedline_device::zero_copy::StridedColumns;
 use feedline_device::{
     Buffer, Device, DeviceStats, Event, Input, Memory, Output, Pinned, Readback, SharedBuffer, Stream, Task,

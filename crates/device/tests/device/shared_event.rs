@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use feedline_core::Result;
-use feedline_device::slot::{Loaded, SlotRing};
+use feedline_device::device_slots::{Loaded, SlotRing};
+use feedline_device::slots::Ring;
 use feedline_device::{Device, Pinned, Priority, Stream, launch_host};
-use feedline_slots::Ring;
 
 const BYTES: usize = 256;
 

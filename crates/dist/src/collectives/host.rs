@@ -6,8 +6,8 @@ use std::io::{self, ErrorKind as Io, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, PoisonError};
 
-use feedline_backend::Memory;
 use feedline_core::{Error, ErrorKind, Result};
+use feedline_device::backend::Memory;
 
 use super::{Call, Reduce};
 use crate::group::Shared;

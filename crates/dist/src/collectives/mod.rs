@@ -15,8 +15,8 @@ mod nccl;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use feedline_backend::{Span, StreamId, Task, TypedSpan};
 use feedline_core::{DType, Element, Result, World};
+use feedline_device::backend::{Span, StreamId, Task, TypedSpan};
 use feedline_device::{BackendKind, Buffer, Event, Input, Output, Priority, Stream, View, ViewMut, submit};
 
 use crate::{Group, config};

@@ -8,7 +8,7 @@ use feedline_core::{
     BadSamples, BatchSampler, Dataset, Error, ErrorKind, LastBatch, Layout, Result, Sampler, World, named,
 };
 use feedline_device::Device;
-use feedline_device::slot::MAX_SLOTS;
+use feedline_device::device_slots::MAX_SLOTS;
 
 use super::plan::RaggedForm;
 use super::record::Recording;

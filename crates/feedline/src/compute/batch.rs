@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use feedline_core::ragged::Form;
 use feedline_core::{BatchInfo, Element, Error, ErrorKind, Extent, Layout, Result, Spec, Stage};
-use feedline_device::slot::{Loaded, Reader};
+use feedline_device::device_slots::{Loaded, Reader};
 use feedline_device::{Stream, View};
 
 /// A batch whose copy to the device is queued. Dropping it releases its slot.

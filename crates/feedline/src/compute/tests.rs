@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use feedline_core::{DType, ErrorKind, Layout, Spec, Stage};
-use feedline_device::slot::SlotRing;
+use feedline_device::device_slots::SlotRing;
+use feedline_device::slots::Ring;
 use feedline_device::{Buffer, Device, Pinned, Stream, launch_host};
-use feedline_slots::Ring;
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
 
 use super::*;

@@ -9,8 +9,8 @@ use feedline_core::{
     catch_panic, timeline::now,
 };
 use feedline_device::Pinned;
+use feedline_device::slots::{FillLease, WAKE_UP, copy_rows, stream_rows};
 use feedline_device::zero_copy::Rest;
-use feedline_slots::{FillLease, WAKE_UP, copy_rows, stream_rows};
 
 use super::fill::Filling;
 use super::input::Input;

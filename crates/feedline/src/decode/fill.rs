@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use feedline_core::{BatchProof, Error, ErrorKind, ReadError, Result, Rows, catch_panic, timeline::now};
-use feedline_slots::Monitor;
+use feedline_device::slots::Monitor;
 
 use super::decoder::Decoder;
 use super::filler::{BatchFiller, DataDescription, Fill, FillCounts, FillOutcome, FillRequest};

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use feedline_slots::Monitor;
+use feedline_device::slots::Monitor;
 
 /// Work for a worker.
 #[derive(Debug, PartialEq, Eq)]

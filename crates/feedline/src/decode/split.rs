@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use feedline_core::{Error, Result, Substituted, Timeline, timeline::now};
 use feedline_device::Pinned;
-use feedline_slots::{SharedFill, WAKE_UP};
+use feedline_device::slots::{SharedFill, WAKE_UP};
 
 use super::decoder::Decoder;
 use super::rows::Reader;

@@ -9,9 +9,9 @@ use feedline_core::{
     BadSamples, BatchSampler, BatchSamplerOptions, Dataset, ErrorKind, LastBatch, Layout, Result, Sampler,
     Source, StableDataset, World,
 };
+use feedline_device::slots::{HostMemory, ReadyLease, Ring};
 use feedline_device::zero_copy::GatherOrder;
 use feedline_device::{Device, Pinned};
-use feedline_slots::{HostMemory, ReadyLease, Ring};
 use feedline_testkit::fixtures::streams::Generator;
 use feedline_testkit::fixtures::{self, Fine};
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};

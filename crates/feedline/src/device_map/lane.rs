@@ -7,9 +7,9 @@ use feedline_core::timeline::now;
 use feedline_core::{
     BatchInfo, BatchSampler, Error, ErrorKind, Extent, Field, Layout, Result, Stage, catch_panic,
 };
-use feedline_device::slot::{Loaded, SlotRing, WriteLease};
+use feedline_device::device_slots::{Loaded, SlotRing, WriteLease};
+use feedline_device::slots::ReadyLease;
 use feedline_device::{Device, Event, Pinned, Stream};
-use feedline_slots::ReadyLease;
 
 use super::output::Output;
 use super::{DeviceBatch, Map, Outbox, PinnedBatch};

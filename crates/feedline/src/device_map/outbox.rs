@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crossbeam_channel::Sender;
 use feedline_core::Result;
-use feedline_device::slot::SlotRing;
+use feedline_device::device_slots::SlotRing;
 
 use crate::job::Delivery;
 use crate::transfer::Reorder;

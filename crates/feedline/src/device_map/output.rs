@@ -3,7 +3,7 @@
 use feedline_core::random::key;
 use feedline_core::{BatchInfo, BatchSampler, Element, Error, ErrorKind, Field, Layout, Random, Result};
 use feedline_device::ViewMut;
-use feedline_device::slot::SlotMut;
+use feedline_device::device_slots::SlotMut;
 
 use crate::decode::position;
 

@@ -2,7 +2,7 @@
 
 use feedline_core::ragged::Form;
 use feedline_core::{BatchInfo, Element, Extent, Field, Layout, Random, Result, Spec};
-use feedline_device::slot::PinnedSlot;
+use feedline_device::device_slots::PinnedSlot;
 use feedline_device::{Stream, ViewMut};
 
 use super::output::{Output, refuse};

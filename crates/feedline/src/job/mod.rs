@@ -17,8 +17,8 @@ use std::time::Duration;
 use feedline_core::timeline::now;
 use feedline_core::{BatchInfo, Error, ErrorKind, Result, SourcePosition, Timeline};
 use feedline_device::Pinned;
-use feedline_device::slot::Loaded;
-use feedline_slots::{FillLease, Mailbox, ReadyLease, WAKE_UP};
+use feedline_device::device_slots::Loaded;
+use feedline_device::slots::{FillLease, Mailbox, ReadyLease, WAKE_UP};
 
 pub(crate) use source::SourceReader;
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
 use feedline_core::{Error, ErrorKind, Result, named};
-use feedline_device::slot::Held;
+use feedline_device::device_slots::Held;
 
 use super::Loader;
 use crate::job::Delivery;

@@ -9,7 +9,7 @@ use feedline_core::{
     Result, Sampler, Source, SourcePosition,
 };
 use feedline_device::Device;
-use feedline_device::slot::{Held, SlotRing};
+use feedline_device::device_slots::{Held, SlotRing};
 
 use crate::builder::LoaderBuilder;
 use crate::decode::{ActiveWorkers, Input};

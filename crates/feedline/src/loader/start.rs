@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use crossbeam_channel::bounded;
 use feedline_core::{BatchSampler, Dataset, Error, ErrorKind, Layout, Result, Sampler};
-use feedline_device::slot::{Held, SlotRing};
+use feedline_device::device_slots::{Held, SlotRing};
+use feedline_device::slots::Ring;
 use feedline_device::zero_copy::StridedColumns;
 use feedline_device::{BackendKind, Device, Pinned, Priority, Stream};
-use feedline_slots::Ring;
 
 use super::{Loader, MemoryUse};
 use crate::builder::LoaderOptions;

@@ -9,8 +9,8 @@
 //!
 //! The two waits of this stage must not be confused:
 //! - The **copy stream** waits on the device for `consumed` of every reader before a device slot is
-//!   overwritten (`feedline_device::slot`).
-//! - The **host** waits for `copied` before a pinned slot is filled again (`feedline_slots::Ring`).
+//!   overwritten (`feedline_device::device_slots`).
+//! - The **host** waits for `copied` before a pinned slot is filled again (`feedline_device::slots::Ring`).
 
 mod schedule;
 #[cfg(test)]
@@ -24,10 +24,10 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Sender;
 use feedline_core::timeline::now;
 use feedline_core::{Error, ErrorKind, Result, Stage, panic_text};
-use feedline_device::slot::{Loaded, SlotRing, WriteLease};
+use feedline_device::device_slots::{Loaded, SlotRing, WriteLease};
+use feedline_device::slots::{Backoff, ReadyLease, Ring, WAKE_UP};
 use feedline_device::zero_copy::StridedColumns;
 use feedline_device::{Pinned, Stream};
-use feedline_slots::{Backoff, ReadyLease, Ring, WAKE_UP};
 
 pub(crate) use self::schedule::Reorder;
 use self::schedule::Schedule;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use feedline_core::BatchSampler;
 use feedline_device::Pinned;
-use feedline_slots::FillLease;
+use feedline_device::slots::FillLease;
 
 use crate::job::{HostInfo, Job, Request, SourceReader};
 

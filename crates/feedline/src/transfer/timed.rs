@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use feedline_core::Result;
-use feedline_device::slot::WriteLease;
+use feedline_device::device_slots::WriteLease;
 use feedline_device::{Event, Stream};
 
 use crate::report::CopyRates;

@@ -1,6 +1,6 @@
 //! The bytes of a host slot cannot be kept and written once the slot is ready.
 
-use feedline_slots::{FillLease, HeapMemory};
+use feedline_device::slots::{FillLease, HeapMemory};
 
 fn fill(mut lease: FillLease<HeapMemory>) {
     let bytes = lease.bytes_mut();

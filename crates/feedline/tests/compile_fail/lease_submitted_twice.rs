@@ -1,7 +1,7 @@
 //! A filled slot is submitted once: submitting consumes the lease.
 
 use feedline_core::Result;
-use feedline_slots::{HeapMemory, ReadyLease};
+use feedline_device::slots::{HeapMemory, ReadyLease};
 
 fn copy(lease: ReadyLease<HeapMemory>) -> Result<()> {
     lease.submit(|_, _| Ok(()))?;

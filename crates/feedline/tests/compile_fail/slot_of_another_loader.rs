@@ -1,7 +1,7 @@
 //! The slots of two loaders cannot be mixed: a loader exposes neither its leases nor the slot of a batch.
 
 use feedline::{Batch, Loader};
-use feedline_device::slot::{Loaded, WriteLease};
+use feedline_device::device_slots::{Loaded, WriteLease};
 
 fn take_the_slot(batch: Batch) -> Loaded {
     batch.loaded

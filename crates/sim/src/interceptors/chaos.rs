@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use feedline_backend::{Backend, BackendKind, Span, StreamId, Task};
 use feedline_core::{Error, ErrorKind, Random, Result, random::key};
+use feedline_device::backend::{Backend, BackendKind, Span, StreamId, Task};
 
 use super::{Call, Intercepted, Interceptor, Op};
 

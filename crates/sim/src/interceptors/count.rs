@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use feedline_backend::Backend;
 use feedline_core::Result;
+use feedline_device::backend::Backend;
 
 use super::{Call, Intercepted, Interceptor, Op};
 

@@ -8,8 +8,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use feedline_backend::Backend;
 use feedline_core::{Error, ErrorKind, Result};
+use feedline_device::backend::Backend;
 
 use super::count::{Counters, Snapshot};
 use super::{Call, Intercepted, Interceptor, Op};

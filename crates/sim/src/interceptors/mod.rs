@@ -17,10 +17,10 @@ pub mod count;
 pub mod faults;
 pub mod slow;
 
-use feedline_backend::{
+use feedline_core::{Error, Result};
+use feedline_device::backend::{
     Access, Address, Backend, BackendKind, EventId, Gather, GraphId, Launch, Priority, Span, StreamId, Task,
 };
-use feedline_core::{Error, Result};
 
 pub use chaos::Chaos;
 pub use count::Count;

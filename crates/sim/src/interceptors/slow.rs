@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use feedline_backend::{Backend, Task};
 use feedline_core::Result;
+use feedline_device::backend::{Backend, Task};
 
 use super::{Call, Intercepted, Interceptor, Op};
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use feedline_core::{
     Context, DType, Dataset, ErrorKind, Layout, ReadError, Result, Row, Spec, StableDataset, random::key,
 };
-use feedline_device::slot::{Loaded, Reader, SlotRing};
+use feedline_device::device_slots::{Loaded, Reader, SlotRing};
+use feedline_device::slots::Ring;
 use feedline_device::zero_copy::{GatherOrder, StridedColumns};
 use feedline_device::{Address, BackendKind, Pinned, Stream};
-use feedline_slots::Ring;
 use feedline_testkit::fixtures::{Fine, Laid, Wide};
 
 use super::rig::{Ending, Rig, everywhere};
@@ -243,7 +243,7 @@ fn fields_of_every_type_arrive_together() {
 fn ids_out_of_range_write_zeros_and_read_nothing() {
     everywhere("ids_out_of_range_write_zeros_and_read_nothing", Ending::Clean, |rig| {
         let compute = rig.device.stream()?;
-        // The second set has rows that count as long on a GPU (`crates/cuda/src/long_rows.rs`).
+        // The second set has rows that count as long on a GPU (`crates/device/src/cuda/driver/long_rows.rs`).
         let (short, long) = (Fine::new(9, 300)?, Fine::new(9, 70_001)?);
         let sets = [
             Laid::records(&short, 0, 1),

@@ -1,7 +1,7 @@
 //! Work on the wrong device, stream or ring is rejected with an error that names both sides.
 
 use feedline_core::{Error, ErrorKind, Result};
-use feedline_device::slot::Reader;
+use feedline_device::device_slots::Reader;
 use feedline_device::{BackendKind, Buffer, Device, Readback, launch_host};
 
 use super::rig::{Ending, Rig, everywhere};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use feedline_core::{Error, ErrorKind, Result};
-use feedline_device::slot::{Loaded, SlotMut, SlotRing};
+use feedline_device::device_slots::{Loaded, SlotMut, SlotRing};
 use feedline_device::{Buffer, Pinned, Stream, launch_host};
 
 use super::rig::{Ending, Rig, everywhere, with_host_memory};

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use feedline_core::{Error, ErrorKind, Result};
-use feedline_device::slot::{Loaded, SlotRing};
+use feedline_device::device_slots::{Loaded, SlotRing};
+use feedline_device::slots::Ring;
 use feedline_device::{Pinned, Stream};
-use feedline_slots::Ring;
 
 use super::rig::{Ending, Rig, everywhere};
 

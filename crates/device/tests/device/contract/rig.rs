@@ -4,11 +4,11 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use feedline_core::Result;
+use feedline_device::slots::HostMemory;
 use feedline_device::{
     Access, Address, Buffer, Device, Event, Pinned, Priority, Stream, StreamId, launch_host,
 };
 use feedline_sim::SimHandle;
-use feedline_slots::HostMemory;
 
 /// A case that takes longer hangs.
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);

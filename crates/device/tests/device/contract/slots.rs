@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use feedline_core::{ErrorKind, Result};
-use feedline_device::slot::{Loaded, MAX_READERS, MAX_SLOTS, Reader, SlotRing};
+use feedline_device::device_slots::{Loaded, MAX_READERS, MAX_SLOTS, Reader, SlotRing};
+use feedline_device::slots::Ring;
 use feedline_device::{Pinned, Stream};
-use feedline_slots::Ring;
 
 use super::rig::{Ending, Rig, everywhere, with_host_memory};
 

@@ -6,11 +6,11 @@ mod submit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use feedline_core::{Error, ErrorKind, Result};
-use feedline_device::slot::{Reader, SlotRing};
+use feedline_device::device_slots::{Reader, SlotRing};
+use feedline_device::slots::Ring;
 use feedline_device::{Buffer, Device, Pinned, SharedBuffer, Stream, launch_host};
 use feedline_sim::interceptors::Faults;
 use feedline_sim::interceptors::faults::{Fault, FaultPlan, Mode};
-use feedline_slots::Ring;
 use recorder::{Recorder, Tape};
 
 fn device() -> (Device, Tape) {

@@ -4,9 +4,9 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use feedline_core::ErrorKind;
-use feedline_device::slot::SlotRing;
+use feedline_device::device_slots::SlotRing;
+use feedline_device::slots::Ring;
 use feedline_device::{Device, Pinned, launch_host};
-use feedline_slots::Ring;
 use feedline_testkit::Watchdog;
 
 use super::LIMIT;

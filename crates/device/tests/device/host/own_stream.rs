@@ -4,9 +4,9 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier};
 
 use feedline_core::ErrorKind;
-use feedline_device::slot::SlotRing;
+use feedline_device::device_slots::SlotRing;
+use feedline_device::slots::Ring;
 use feedline_device::{Buffer, Device, Pinned, Readback, Stream, launch_host};
-use feedline_slots::Ring;
 use feedline_testkit::with_watchdog;
 
 use super::LIMIT;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use feedline_core::{Context, DType, Dataset, ReadError, Row, Spec, StableDataset, StridedColumn};
-use feedline_device::slot::SlotRing;
+use feedline_device::device_slots::SlotRing;
+use feedline_device::slots::Ring;
 use feedline_device::zero_copy::{GatherOrder, StridedColumns};
 use feedline_device::{Device, Pinned, launch_host};
-use feedline_slots::Ring;
 use feedline_testkit::with_watchdog;
 
 use super::LIMIT;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use feedline_core::source;
-use feedline_slots::WAKE_UP;
+use feedline_device::slots::WAKE_UP;
 use feedline_testkit::fixtures::streams::{Generator, Hooked};
 use feedline_testkit::{fixtures, watchdog::LIMIT, with_watchdog};
 

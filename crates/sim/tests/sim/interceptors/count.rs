@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::channel;
 
-use feedline_backend::{Grid, KernelId, Launch};
+use feedline_device::backend::{Grid, KernelId, Launch};
 use feedline_device::host::Host;
 use feedline_device::{StreamId, launch_host};
 use feedline_sim::interceptors::count::Snapshot;

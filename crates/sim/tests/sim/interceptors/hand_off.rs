@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use feedline_core::Result;
-use feedline_device::slot::{Loaded, SlotRing};
+use feedline_device::device_slots::{Loaded, SlotRing};
+use feedline_device::slots::Ring;
 use feedline_device::{Device, Input, Pinned, Priority, Stream, launch_host};
-use feedline_slots::Ring;
 use feedline_testkit::pattern;
 
 use super::{BYTES, SLOTS};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use feedline_core::ErrorKind;
 use feedline_device::Device;
+use feedline_device::device_slots::SlotRing;
 use feedline_device::host::Host;
-use feedline_device::slot::SlotRing;
 use feedline_sim::interceptors::faults::{Fault, FaultPlan, Faults, Mode};
 use feedline_testkit::with_watchdog;
 

@@ -13,11 +13,11 @@ FACADE, KERNELS, DATASETS = "feedline", "feedline-kernels", "feedline-datasets"
 IMAGES, EXAMPLES, TOOLS, TESTKIT = "feedline-images", "feedline-examples", "feedline-tools", "feedline-testkit"
 DLPACK, DIST, SERVE, MLP = "feedline-dlpack", "feedline-dist", "feedline-serve", "feedline-mlp"
 COMPILER, PICTURES, REPORT = "feedline-kernel-compiler", "feedline-pictures", "feedline-report"
-RECORD, AUDIO, TEMPLATE = "feedline-record", "feedline-audio", "feedline-template"
+RECORD, AUDIO, TEMPLATE, DIGITS = "feedline-record", "feedline-audio", "feedline-template", "feedline-digits"
 
 # The packages that each package may import.
 below_facade = {CORE, DEVICE}
-programs = below_facade | {FACADE, REPORT, KERNELS, PICTURES, IMAGES, AUDIO, DATASETS, DIST}
+programs = below_facade | {FACADE, REPORT, KERNELS, PICTURES, IMAGES, AUDIO, DATASETS, DIST, DIGITS}
 may = {
     CORE: set(),
     DEVICE: {CORE},
@@ -34,6 +34,7 @@ may = {
     AUDIO: {CORE},
     TEMPLATE: {CORE},
     DATASETS: {CORE, IMAGES, AUDIO, TEMPLATE},
+    DIGITS: {CORE, DATASETS},
     MLP: programs,
     EXAMPLES: programs,
     TOOLS: {CORE, DEVICE, FACADE, DATASETS, IMAGES, AUDIO, KERNELS, RECORD, REPORT},

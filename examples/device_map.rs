@@ -6,7 +6,7 @@
 
 use feedline::batch::DeviceBatch;
 use feedline::{DType, Device, Loader, Result, Spec, Stream};
-use feedline_datasets::{Idx, digits};
+use feedline_datasets::Idx;
 use feedline_kernels::ops::Kernels;
 use feedline_report::Diagnosis;
 
@@ -14,7 +14,7 @@ const ROWS: usize = 500;
 
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let device = Device::best()?;
-    digits::ensure("datasets/digits".as_ref(), &mut |_, _| {})?;
+    feedline_digits::ensure("datasets/digits".as_ref(), &mut |_, _| {})?;
     let digits = Idx::open_test("datasets/digits")?;
     let pixels = digits.shape().into_iter().product::<usize>();
     let spec = Spec::new().field("image", DType::F32, digits.shape())?.field("label", DType::U8, [])?;

@@ -5,7 +5,7 @@
 use feedline::device::cuda::cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
 use feedline::device::cuda::cudarc::nvrtc;
 use feedline::{Device, Loader, Ready};
-use feedline_datasets::{Idx, digits};
+use feedline_datasets::Idx;
 use feedline_device::cuda::Cuda;
 use feedline_device::{Buffer, ViewMut, launch_host};
 
@@ -23,7 +23,7 @@ fn main() -> Outcome<()> {
     let device = Device::best()?;
     let kernel = device.cuda_backend().map(compile).transpose()?;
     println!("the step runs as {}", if kernel.is_some() { "a kernel" } else { "host code: there is no GPU" });
-    digits::ensure("datasets/digits".as_ref(), &mut |_, _| {})?;
+    feedline_digits::ensure("datasets/digits".as_ref(), &mut |_, _| {})?;
     let mut loader = Loader::builder(Idx::open_test("datasets/digits")?).batch_size(500).build(&device)?;
     let compute = device.stream()?;
     let (mut means, mut sum) = (Buffer::<f32>::new(&compute, 500)?, 0.0);

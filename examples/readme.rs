@@ -3,12 +3,12 @@
 
 use feedline::check::CheckOptions;
 use feedline::{Device, Loader, check_dataset};
-use feedline_datasets::{Idx, digits};
+use feedline_datasets::Idx;
 
 fn main() -> feedline::Result<()> {
     let device = Device::best()?; // the first usable GPU, or the host
     let compute = device.stream()?;
-    digits::ensure("datasets/digits".as_ref(), &mut |_, _| ())?; // drawn here, once
+    feedline_digits::ensure("datasets/digits".as_ref(), &mut |_, _| ())?; // drawn here, once
     let data = Idx::open_train("datasets/digits")?; // or your own Dataset
     print!("{}", check_dataset(&data, &CheckOptions::default())?); // finds bytes that `read` leaves out
     let mut loader = Loader::builder(data).batch_size(512).shuffle().seed(7).build(&device)?;

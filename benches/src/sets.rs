@@ -7,7 +7,7 @@ use std::time::Duration;
 use feedline::dataset::Rows;
 use feedline::{Context, DType, Dataset, ReadError, Result, Row, Spec};
 use feedline_core::random::splitmix64;
-use feedline_datasets::{Idx, digits};
+use feedline_datasets::Idx;
 
 use crate::measure::busy;
 use crate::options::Options;
@@ -110,7 +110,7 @@ pub fn training(options: &Options) -> Result<Idx> {
         None => {
             let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../datasets");
             let dir = if source.is_dir() { source } else { PathBuf::from("datasets") }.join("digits");
-            digits::ensure(&dir, &mut |_, _| ())?;
+            feedline_digits::ensure(&dir, &mut |_, _| ())?;
             dir
         }
     };

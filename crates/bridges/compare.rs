@@ -4,7 +4,8 @@
 use std::time::{Duration, Instant};
 
 use feedline::{Context, DType, Dataset, ReadError, Row, Spec};
-use feedline_datasets::digits::{self, IMAGE_BYTES, Split};
+use feedline_datasets::Split;
+use feedline_digits::{self as digits, IMAGE_BYTES};
 
 /// Samples of a batch.
 pub const BATCH: usize = 128;

@@ -32,13 +32,11 @@
 //! | `Chats`, `ChatTemplate` | conversations as ids and labels, by a chat template (feature `tokenizers`) |
 //! | [`Shards`] | several files of one format |
 //! | [`records`] | records of one size in a plain file, without a header: [`Records`] |
-//! | [`digits`] | 70,000 handwritten-looking digits, drawn by the program and written as IDX files |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // There is one exception, in `bytes`: mapping a file needs a promise that only the caller can make.
 #![deny(unsafe_code)]
 
 mod concat;
-pub mod digits;
 mod error;
 mod fixed;
 mod formats;

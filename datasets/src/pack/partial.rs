@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use feedline_core::{Error, Result};
 
 use super::{cannot, data};
-use crate::{io::own_file, io::system};
+use crate::io::own_file;
 
 /// The name of the file that a run locks while it packs into a folder.
 const LOCK: &str = "_lock";
@@ -59,10 +59,10 @@ impl Partial {
         self.file.sync_all().map_err(io)?;
         let bytes = self.file.metadata().map_err(io)?.len();
         fs::rename(&self.temporary, &self.to).map_err(io)?;
-        // The name is an entry of the folder. So the folder must be synced too.
-        if let Some(folder) = self.to.parent() {
+        // The name is an entry of the folder. So the folder must be synced too. Windows has no call for it.
+        if let Some(folder) = self.to.parent().filter(|_| cfg!(unix)) {
             let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-            system::sync_folder(folder).map_err(io)?;
+            File::open(folder).and_then(|folder| folder.sync_all()).map_err(io)?;
         }
         Ok(bytes)
     }

@@ -27,7 +27,6 @@ mod common;
 mod csv;
 #[path = "../described/mod.rs"]
 mod described;
-mod digits;
 mod idx_errors;
 mod idx_rows;
 #[cfg(all(feature = "images", feature = "tar"))]

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use feedline::{Error, Result};
-use feedline_datasets::digits;
 
 use super::progress;
 
@@ -20,7 +19,7 @@ pub fn drawn_digits(quiet: bool) -> Result<PathBuf> {
 /// Draws the digits in `dir` if they are missing.
 pub fn draw(dir: &Path, quiet: bool) -> Result<()> {
     let bar = progress::drawing(quiet);
-    let drawn = digits::ensure(dir, &mut |done, total| {
+    let drawn = feedline_digits::ensure(dir, &mut |done, total| {
         bar.set_length(total);
         bar.set_position(done);
     });

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use feedline_datasets::digits::{self, Split};
+use feedline_datasets::Split;
 
 #[test]
 fn the_mean_ink_is_that_of_the_images() {
@@ -17,12 +17,12 @@ fn the_mean_ink_is_that_of_the_images() {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(output.status.success(), "{}", text(&output.stderr));
     let mut sum = 0.0;
-    let mut image = [0; digits::IMAGE_BYTES];
-    for (id, label) in digits::labels(Split::Test).into_iter().enumerate() {
-        digits::draw(Split::Test, id as u64, label, &mut image);
+    let mut image = [0; feedline_digits::IMAGE_BYTES];
+    for (id, label) in feedline_digits::labels(Split::Test).into_iter().enumerate() {
+        feedline_digits::draw(Split::Test, id as u64, label, &mut image);
         sum += image.iter().map(|&ink| f64::from(ink)).sum::<f64>();
     }
-    let mean = sum / (10_000 * digits::IMAGE_BYTES) as f64;
+    let mean = sum / (10_000 * feedline_digits::IMAGE_BYTES) as f64;
     let step = match feedline_testkit::gpu("the example own_kernel") {
         Some(_) => "a kernel",
         None => "host code: there is no GPU",

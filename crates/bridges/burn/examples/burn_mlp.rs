@@ -17,7 +17,8 @@ use burn::train::metric::{AccuracyMetric, LossMetric};
 use burn::train::{ClassificationOutput, InferenceStep, Learner, SupervisedTraining, TrainOutput, TrainStep};
 use feedline::{LastBatch, Loader, LoaderBuilder};
 use feedline_burn::{BurnLoader, Fields};
-use feedline_datasets::{Idx, digits};
+use feedline_datasets::Idx;
+use feedline_digits as digits;
 
 #[derive(Module, Debug)]
 struct Mlp {

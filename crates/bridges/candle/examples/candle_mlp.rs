@@ -10,7 +10,8 @@ use candle_core::{D, DType, Device, Tensor};
 use candle_nn::{AdamW, Module, Optimizer, Sequential, VarBuilder, VarMap};
 use feedline::{LastBatch, Loader, Ready};
 use feedline_candle::Bridge;
-use feedline_datasets::{Idx, digits};
+use feedline_datasets::Idx;
+use feedline_digits as digits;
 
 const BATCH: usize = 128;
 const EPOCHS: u64 = 2;

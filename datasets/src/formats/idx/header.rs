@@ -88,15 +88,6 @@ impl Header {
     }
 }
 
-/// The header of a file of `u8` elements with these dimensions.
-pub(crate) fn of_bytes(dims: &[u32]) -> Vec<u8> {
-    let mut header = vec![0, 0, 0x08, dims.len() as u8];
-    for dim in dims {
-        header.extend(dim.to_be_bytes());
-    }
-    header
-}
-
 fn dtype(code: u8) -> Option<DType> {
     Some(match code {
         0x08 => DType::U8,

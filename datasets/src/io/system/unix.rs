@@ -4,7 +4,6 @@
 use std::fs::{File, Metadata, Permissions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
-use std::path::Path;
 
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
@@ -65,11 +64,6 @@ pub(crate) fn read_vec_at(file: &File, offset: u64, length: usize) -> io::Result
     // The allocator may have returned more than requested.
     bytes.truncate(length);
     Ok(bytes)
-}
-
-/// Syncs a folder's entries to disk. Before that, a new name does not survive a crash.
-pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
 }
 
 /// Gives a temporary file the permissions of an ordinary new file. So other users of a shared folder can read

@@ -7,7 +7,6 @@
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::windows::fs::FileExt;
-use std::path::Path;
 
 /// The properties of a file besides its length and write time. There are none on this system.
 #[derive(Clone, Copy, Debug)]
@@ -54,11 +53,6 @@ pub(crate) fn read_vec_at(file: &File, offset: u64, length: usize) -> io::Result
     let mut bytes = vec![0; length];
     read_exact_at(file, &mut bytes, offset)?;
     Ok(bytes)
-}
-
-/// Does nothing. A folder cannot be synced on Windows, so a new name may be lost in a crash.
-pub(crate) fn sync_folder(_: &Path) -> io::Result<()> {
-    Ok(())
 }
 
 /// Does nothing. A new file has the permissions of its folder.

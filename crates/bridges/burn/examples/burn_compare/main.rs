@@ -22,7 +22,7 @@ use burn::train::{ClassificationOutput, InferenceStep, Learner, TrainOutput, Tra
 use compare::{ALONE, BATCH, Clock, Options, Samples, table};
 use feedline::{Error, ErrorKind, LastBatch, Loader, Result, Workers};
 use feedline_burn::{BurnLoader, Fields};
-use feedline_datasets::digits::IMAGE_BYTES;
+use feedline_digits::IMAGE_BYTES;
 
 /// Images and labels as they come; the model converts them on its device.
 type Pixels = (Tensor<2, Int>, Tensor<1, Int>);

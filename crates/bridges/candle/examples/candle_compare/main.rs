@@ -13,7 +13,7 @@ use candle_nn::{AdamW, Module, Optimizer, VarBuilder, VarMap};
 use compare::{ALONE, BATCH, Clock, Options, Samples, table};
 use feedline::{Error, ErrorKind, LastBatch, Loader, Result, Workers};
 use feedline_candle::Bridge;
-use feedline_datasets::digits::IMAGE_BYTES;
+use feedline_digits::IMAGE_BYTES;
 
 fn candle(error: candle_core::Error) -> Error {
     Error::new(ErrorKind::Device, "candle failed").with_source(error)

@@ -2,8 +2,8 @@
 
 use feedline_core::Random;
 
-use super::SIDE;
-use super::font::Point;
+use crate::SIDE;
+use crate::font::Point;
 
 /// Points of the wobble lattice along each side of the unit box.
 const LATTICE: usize = 4;

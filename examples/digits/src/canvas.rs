@@ -2,8 +2,8 @@
 
 use feedline_core::Random;
 
-use super::font::Point;
-use super::{IMAGE_BYTES, SIDE};
+use crate::font::Point;
+use crate::{IMAGE_BYTES, SIDE};
 
 /// The largest distance from a stroke's edge at which ink is visible, in pixels.
 const REACH: f32 = 1.0;

@@ -2,15 +2,14 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 
 use feedline_core::{DType, Error, ErrorKind, Result};
+use feedline_datasets::{IdxFile, Split};
 
-use super::set::{self, Split};
-use super::{IMAGE_BYTES, SIDE, draw};
-use crate::formats::idx::{header, names};
-use crate::{IdxFile, io::system};
+use crate::set::{self, count};
+use crate::{IMAGE_BYTES, SIDE, draw};
 
 /// The name of the file that a process locks while it writes.
 const LOCK: &str = ".digits.lock";
@@ -27,31 +26,42 @@ enum Part {
 }
 
 impl Part {
-    const ALL: [Self; 4] = {
-        let [train, test] = Split::ALL;
-        [Self::Images(train), Self::Labels(train), Self::Images(test), Self::Labels(test)]
-    };
+    const ALL: [Self; 4] = [
+        Self::Images(Split::Train),
+        Self::Labels(Split::Train),
+        Self::Images(Split::Test),
+        Self::Labels(Split::Test),
+    ];
 
     fn name(self) -> &'static str {
         match self {
-            Self::Images(Split::Train) => names::TRAIN[0],
-            Self::Labels(Split::Train) => names::TRAIN[1],
-            Self::Images(_) => names::TEST[0],
-            Self::Labels(_) => names::TEST[1],
+            Self::Images(Split::Train) => "train-images-idx3-ubyte",
+            Self::Labels(Split::Train) => "train-labels-idx1-ubyte",
+            Self::Images(_) => "t10k-images-idx3-ubyte",
+            Self::Labels(_) => "t10k-labels-idx1-ubyte",
         }
     }
 
     /// The number of images to draw for this file.
     fn images(self) -> u64 {
         match self {
-            Self::Images(split) => split.images() as u64,
+            Self::Images(split) => count(split) as u64,
             Self::Labels(_) => 0,
         }
     }
+
+    /// The paths under which readers of IDX find this file in `dir`.
+    fn paths(self, dir: &Path) -> [PathBuf; 4] {
+        let (name, dotted) = (self.name(), self.name().replace("-idx", ".idx"));
+        [name.into(), dotted.clone(), format!("{name}.gz"), dotted + ".gz"].map(|name| dir.join(name))
+    }
 }
 
-/// Makes sure that `dir` holds the set as four plain IDX files. [`Idx::open_train`](crate::Idx::open_train)
-/// and [`Idx::open_test`](crate::Idx::open_test) read them.
+/// Makes sure that `dir` holds the set as four plain IDX files, which [`Idx::open_train`] and
+/// [`Idx::open_test`] read.
+///
+/// [`Idx::open_train`]: feedline_datasets::Idx::open_train
+/// [`Idx::open_test`]: feedline_datasets::Idx::open_test
 ///
 /// Existing files are kept. Missing files are drawn with one thread per processor (about a second on two).
 /// This thread calls `progress` with the number of images drawn so far and in total. If nothing is drawn, it
@@ -61,8 +71,9 @@ impl Part {
 /// If another process writes the same folder, blocks until it has finished, and then uses its files.
 ///
 /// ```no_run
-/// use feedline_datasets::{Idx, digits};
-/// digits::ensure("datasets/digits".as_ref(), &mut |done, total| eprint!("\rdrawing {done} of {total}"))?;
+/// use feedline_datasets::Idx;
+/// let progress = &mut |done, total| eprint!("\rdrawing {done} of {total}");
+/// feedline_digits::ensure("datasets/digits".as_ref(), progress)?;
 /// let train = Idx::open_train("datasets/digits")?;
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
@@ -96,7 +107,9 @@ pub fn ensure(dir: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
 fn missing(dir: &Path) -> Result<Vec<Part>> {
     let mut missing = Vec::new();
     for part in Part::ALL {
-        let Some(path) = names::find(dir, part.name())? else {
+        let paths = part.paths(dir);
+        let exists = |path: &&PathBuf| path.symlink_metadata().is_ok();
+        let Some(path) = paths.iter().find(exists) else {
             missing.push(part);
             continue;
         };
@@ -104,10 +117,9 @@ fn missing(dir: &Path) -> Result<Vec<Part>> {
             ErrorKind::Data,
             "this is not the file of the digits set: give another folder, or delete it to have it drawn",
         );
-        // Only a few images are compared, so the images are not all read.
-        match IdxFile::open_limited(&path, 0).and_then(|file| is_ours(part, &file)) {
-            Ok(true) => {}
-            Ok(false) => return Err(foreign.at_path(path)),
+        match IdxFile::open(path) {
+            Ok(file) if is_ours(part, &file) => {}
+            Ok(_) => return Err(foreign.at_path(path)),
             Err(error) => return Err(foreign.with_source(error)),
         }
     }
@@ -115,38 +127,37 @@ fn missing(dir: &Path) -> Result<Vec<Part>> {
 }
 
 /// Whether an IDX file is this part of the set. Compares all labels and some images.
-fn is_ours(part: Part, file: &IdxFile) -> Result<bool> {
+fn is_ours(part: Part, file: &IdxFile) -> bool {
     let (Part::Images(split) | Part::Labels(split)) = part;
-    let (labels, count) = (set::labels(split), split.images());
-    let has_dims = |dims: &[usize]| file.dtype() == DType::U8 && file.dims() == dims;
-    let read = |at: usize, to: &mut [u8]| file.content().read_at(file.data_offset() + at as u64, to);
+    let (labels, count) = (set::labels(split), count(split));
+    let data = file.data().filter(|_| file.dtype() == DType::U8).unwrap_or_default();
     if let Part::Labels(_) = part {
-        let mut found = vec![0; count];
-        return Ok(has_dims(&[count]) && read(0, &mut found).map(|()| found == labels)?);
+        return file.dims() == [count] && data == labels;
     }
-    if !has_dims(&[count, SIDE, SIDE]) {
-        return Ok(false);
-    }
-    for id in (0..count).step_by(count / SAMPLES) {
-        let (mut drawn, mut found) = ([0; IMAGE_BYTES], [0; IMAGE_BYTES]);
+    let (images, _) = data.as_chunks::<IMAGE_BYTES>();
+    let is_drawn = |id: usize| {
+        let mut drawn = [0; IMAGE_BYTES];
         draw(split, id as u64, labels[id], &mut drawn);
-        read(id * IMAGE_BYTES, &mut found)?;
-        if drawn != found {
-            return Ok(false);
-        }
-    }
-    Ok(true)
+        images[id] == drawn
+    };
+    file.dims() == [count, SIDE, SIDE]
+        && images.len() == count
+        && (0..count).step_by(count / SAMPLES).all(is_drawn)
 }
 
 /// The bytes of a file.
 fn content(part: Part, threads: usize, drawn: &mut dyn FnMut(usize)) -> Result<[Vec<u8>; 2]> {
     Ok(match part {
-        Part::Images(split) => [
-            header::of_bytes(&[split.images() as u32, SIDE as u32, SIDE as u32]),
-            set::images(split, threads, drawn)?,
-        ],
-        Part::Labels(split) => [header::of_bytes(&[split.images() as u32]), set::labels(split)],
+        Part::Images(split) => [header(&[count(split), SIDE, SIDE]), set::images(split, threads, drawn)?],
+        Part::Labels(split) => [header(&[count(split)]), set::labels(split)],
     })
+}
+
+/// The header of an IDX file of bytes: two zeros, the code of `u8`, the number of dimensions, and each.
+fn header(dims: &[usize]) -> Vec<u8> {
+    let mut header = vec![0, 0, 0x08, dims.len() as u8];
+    dims.iter().for_each(|&dim| header.extend((dim as u32).to_be_bytes()));
+    header
 }
 
 /// Waits until no other process writes `dir`. Then removes the leftovers of interrupted processes.
@@ -187,8 +198,8 @@ fn write(dir: &Path, name: &str, content: &[Vec<u8>]) -> io::Result<()> {
     }
     part.as_file().sync_all()?;
     part.persist(dir.join(name))?;
-    // The new name is on disk only after the folder has been synced.
-    system::sync_folder(dir)
+    // The new name is on disk only after the folder has been synced, which Windows cannot.
+    if cfg!(unix) { File::open(dir)?.sync_all() } else { Ok(()) }
 }
 
 fn cannot(what: &str, error: io::Error, path: &Path) -> Error {

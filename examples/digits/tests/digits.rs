@@ -1,16 +1,15 @@
 //! The built-in set: the same bytes everywhere, written completely, once, and never over other files.
 
-use crate::common;
-
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::common::{crc, gz, images, write};
 use feedline_core::{Dataset, ErrorKind, deadline};
-use feedline_datasets::digits::{self, IMAGE_BYTES, Split};
-use feedline_datasets::{Idx, IdxFile};
+use feedline_datasets::{Idx, IdxFile, Split};
+use feedline_digits::{self as digits, IMAGE_BYTES};
+use flate2::{Compression, write::GzEncoder};
 use tempfile::tempdir;
 
 const NAMES: [&str; 4] = [
@@ -19,6 +18,33 @@ const NAMES: [&str; 4] = [
     "train-images-idx3-ubyte",
     "train-labels-idx1-ubyte",
 ];
+
+/// The bytes of an IDX file of bytes.
+fn idx(dims: &[u32], data: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0, 0, 8, dims.len() as u8];
+    dims.iter().for_each(|dim| bytes.extend(dim.to_be_bytes()));
+    bytes.extend(data);
+    bytes
+}
+
+fn gz(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn write(dir: &Path, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = dir.join(name);
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// The CRC-32 of all `parts`, one after the other.
+fn crc(parts: &[&[u8]]) -> u32 {
+    let mut crc = flate2::Crc::new();
+    parts.iter().for_each(|part| crc.update(part));
+    crc.sum()
+}
 
 /// CRC-32 of the first 1,000 images and of their labels. A change here changes the data set: figures measured
 /// and files written before belong to another set.
@@ -106,10 +132,10 @@ fn the_files_are_written_once_and_only_what_is_missing_is_drawn() {
 #[test]
 fn foreign_files_are_never_overwritten() {
     for (name, bytes) in [
-        ("train-images-idx3-ubyte", images(3)),
+        ("train-images-idx3-ubyte", idx(&[3, 2, 3], &[7; 18])),
         ("train-labels-idx1-ubyte", b"mine".to_vec()),
-        ("t10k-images.idx3-ubyte", images(2)[..20].to_vec()),
-        ("t10k-labels-idx1-ubyte.gz", gz(&common::labels(&[1; 10_000]), 6)),
+        ("t10k-images.idx3-ubyte", idx(&[2, 2, 3], &[7; 12])[..20].to_vec()),
+        ("t10k-labels-idx1-ubyte.gz", gz(&idx(&[10_000], &[1; 10_000]))),
     ] {
         let dir = tempdir().unwrap();
         let path = write(dir.path(), name, &bytes);
@@ -146,7 +172,7 @@ fn child_process() {
 
 fn start_child(dir: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "digits::child_process", "--ignored"])
+        .args(["--exact", "child_process", "--ignored"])
         .env(DIR, dir)
         .stdout(Stdio::null())
         .spawn()

@@ -5,30 +5,24 @@ use std::thread;
 
 use feedline_core::random::key;
 use feedline_core::{Error, ErrorKind, Random, Result};
+use feedline_datasets::Split;
 
-use super::{IMAGE_BYTES, SEED, draw};
-pub use crate::Split;
+use crate::{IMAGE_BYTES, SEED, draw};
 
 /// The number of images that a thread draws at a time.
 const CHUNK: usize = 250;
 
-impl Split {
-    /// The splits that are written as files.
-    pub(super) const ALL: [Self; 2] = [Self::Train, Self::Test];
-
-    /// Number of images of the built-in digits: 60,000 for training, 10,000 for testing and 10,000 for
-    /// validation.
-    pub const fn images(self) -> usize {
-        match self {
-            Self::Train => 60_000,
-            Self::Test | Self::Validation => 10_000,
-        }
+/// The number of images of a split: 60,000 for training, 10,000 for testing and 10,000 for validation.
+pub const fn count(split: Split) -> usize {
+    match split {
+        Split::Train => 60_000,
+        Split::Test | Split::Validation => 10_000,
     }
 }
 
 /// The labels of a split. Every digit is equally frequent, in random order (a Fisher-Yates shuffle).
 pub fn labels(split: Split) -> Vec<u8> {
-    let mut labels: Vec<u8> = (0..split.images()).map(|id| (id % 10) as u8).collect();
+    let mut labels: Vec<u8> = (0..count(split)).map(|id| (id % 10) as u8).collect();
     let mut random = Random::from_key(key(&[SEED, split as u64]));
     for last in (1..labels.len()).rev() {
         labels.swap(last, random.below(last as u64 + 1) as usize);
@@ -40,7 +34,7 @@ pub fn labels(split: Split) -> Vec<u8> {
 ///
 /// # Errors
 /// `Unavailable` if a thread cannot be started.
-pub(super) fn images(split: Split, threads: usize, drawn: &mut dyn FnMut(usize)) -> Result<Vec<u8>> {
+pub(crate) fn images(split: Split, threads: usize, drawn: &mut dyn FnMut(usize)) -> Result<Vec<u8>> {
     let labels = labels(split);
     let mut pixels = vec![0; labels.len() * IMAGE_BYTES];
     let (images, _) = pixels.as_chunks_mut::<IMAGE_BYTES>();
@@ -79,7 +73,7 @@ mod tests {
     fn any_number_of_threads_draws_the_same_bytes() {
         let mut counted = 0;
         let one = images(Split::Test, 1, &mut |count| counted += count).unwrap();
-        assert_eq!(counted, Split::Test.images());
+        assert_eq!(counted, count(Split::Test));
         for threads in [2, 8] {
             let many = images(Split::Test, threads, &mut |_| {}).unwrap();
             assert!(many == one, "{threads} threads draw other bytes than 1");
@@ -95,13 +89,13 @@ mod tests {
 
     #[test]
     fn every_digit_is_as_frequent_as_the_others_and_the_order_is_random() {
-        for split in Split::ALL {
+        for split in [Split::Train, Split::Test] {
             let labels = labels(split);
             let mut counts = [0; 10];
             labels.iter().for_each(|&label| counts[usize::from(label)] += 1);
-            assert_eq!(counts, [split.images() / 10; 10]);
+            assert_eq!(counts, [count(split) / 10; 10]);
             let follows = labels.windows(2).filter(|pair| pair[1] == (pair[0] + 1) % 10).count();
-            let expected = split.images() / 10;
+            let expected = count(split) / 10;
             assert!(follows.abs_diff(expected) < expected / 5, "{follows} neighbours, random is {expected}");
         }
         assert_ne!(labels(Split::Train)[..10_000], labels(Split::Test)[..]);

@@ -1,4 +1,4 @@
-//! The built-in set `digits`: 60,000 training and 10,000 test images that look like handwriting.
+//! The digits of examples and benchmarks: 60,000 training and 10,000 test images that look like handwriting.
 //!
 //! Each image depends only on its split and id, so any number of threads draws the same bytes:
 //!
@@ -16,6 +16,7 @@
 
 use feedline_core::Random;
 use feedline_core::random::key;
+use feedline_datasets::Split;
 
 mod canvas;
 mod files;
@@ -24,7 +25,7 @@ mod hand;
 mod set;
 
 pub use files::ensure;
-pub use set::{Split, labels};
+pub use set::{count, labels};
 
 use canvas::Canvas;
 use font::Stroke;
@@ -43,10 +44,11 @@ const SEED: u64 = 0x6469_6769_7473;
 /// `label` is the digit to draw. The set uses `labels(split)[id]`.
 ///
 /// ```
-/// use feedline_datasets::digits::{self, Split};
-/// let labels = digits::labels(Split::Test);
-/// let mut image = [0; digits::IMAGE_BYTES];
-/// digits::draw(Split::Test, 7, labels[7], &mut image);
+/// use feedline_datasets::Split;
+/// use feedline_digits::{IMAGE_BYTES, draw, labels};
+/// let labels = labels(Split::Test);
+/// let mut image = [0; IMAGE_BYTES];
+/// draw(Split::Test, 7, labels[7], &mut image);
 /// assert!(image.iter().any(|&ink| ink > 128));
 /// ```
 ///

@@ -7,6 +7,8 @@
 A limit is raised by hand, and its line says why: `code = 900 # 850 before: the reason`. The script compares the file
 with its last commit, or with the one before that if it has not changed since, so the number before must stand there.
 Tests have no limit. Public names and methods (`api`) are counted by `ci/public-api.py`, which needs the documentation.
+Of the way (`way`), files and types are those of the list here; `ci/way.sh` counts all four numbers of what runs, and
+they are lowered by hand.
 """
 
 import pathlib
@@ -22,6 +24,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 FILE = "ci/budget.toml"
 #: A file of more lines, with comments, is long.
 LONG = 400
+#: Limits that only `ci/way.sh` knows the numbers of.
+RAN = {("way", "functions"), ("way", "lines")}
 #: Limits of lines are multiples of it, so that a small mending needs no new limit.
 STEP = 50
 LIMIT = re.compile(r'^(?P<name>[\w"/.-]+) = (?P<number>[\d_]+)(?P<why> *#.*)?$')
@@ -82,7 +86,7 @@ def lowered(text, found):
         elif match := LIMIT.match(line):
             key = (table, match["name"].strip('"'))
             fits = -(-found.get(key, 0) // STEP) * STEP if key[-1] == "code" or table == "code" else found.get(key, 0)
-            if key in found and fits < int(match["number"]):
+            if key in found and table != "way" and fits < int(match["number"]):
                 line = f"{match['name']} = {fits:_}"
         lines.append(line)
     return "".join(f"{line}\n" for line in lines)
@@ -101,7 +105,7 @@ def main(arguments):
             wrong.append(f"{table}.{name} = {number:_} has no limit: add one")
         elif number > (limit := allowed[table, name][0]):
             wrong.append(f"{table}.{name} is {number:,}, at most {limit:,}: merge or delete, or raise it with the reason")
-    gone = [key for key in allowed if key not in found and key[0] != "api"]
+    gone = [key for key in allowed if key not in found and key[0] != "api" and key not in RAN]
     wrong += [f"{'.'.join(key)} is nowhere in the tree: delete its limit" for key in gone]
     before = committed()
     if before is None:

@@ -13,7 +13,8 @@ FACADE, KERNELS, DATASETS = "feedline", "feedline-kernels", "feedline-datasets"
 IMAGES, EXAMPLES, TOOLS, TESTKIT = "feedline-images", "feedline-examples", "feedline-tools", "feedline-testkit"
 DLPACK, DIST, SERVE, MLP = "feedline-dlpack", "feedline-dist", "feedline-serve", "feedline-mlp"
 COMPILER, PICTURES, REPORT = "feedline-kernel-compiler", "feedline-pictures", "feedline-report"
-RECORD, AUDIO, TEMPLATE, DIGITS = "feedline-record", "feedline-audio", "feedline-template", "feedline-digits"
+RECORD, AUDIO, TEMPLATE = "feedline-record", "feedline-audio", "feedline-template"
+DIGITS, WAY = "feedline-digits", "feedline-way"
 
 # The packages that each package may import.
 below_facade = {CORE, DEVICE}
@@ -42,6 +43,7 @@ may = {
     "feedline-fuzz": {CORE, IMAGES, AUDIO, DATASETS},
     "benches": programs | {EXAMPLES, MLP, TESTKIT},
     TESTKIT: {CORE, DEVICE, SIM},
+    WAY: {DEVICE, FACADE, TESTKIT},
 }
 # Tests may also import the testkit, the simulator and the packages below.
 may_in_tests = {name: {TESTKIT, SIM} for name in may}

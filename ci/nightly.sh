@@ -19,7 +19,7 @@ step() { # NAME COMMAND...
     fi
 }
 
-step change .ci/run
+step change env FEEDLINE_NIGHTLY=1 .ci/run
 step msrv ci/msrv.sh
 step features ci/features.sh
 step turbojpeg ci/turbojpeg.sh

@@ -26,6 +26,7 @@ import pathlib, re, sys
 # python/src/placed.rs: copies rows from arrays of Python.
 # python/src/thread_state.rs: keeps the interpreter's state of a thread.
 # benches/src/baseline/: raw backend calls, the baselines of the benchmarks.
+# ci/way/src/main.rs: declares the functions of LLVM's runtime that reset and write its counters.
 FILES = {
     "kernels/src/launch.rs", "kernels/src/gemm/host.rs", "kernels/src/gemm/cublaslt/mod.rs",
     "kernels/src/gemm/cublaslt/plan.rs", "kernels/compiler/src/nvrtc.rs", "kernels/pictures/src/augment/gpu.rs",
@@ -36,7 +37,7 @@ FILES = {
     "crates/feedline/tests/batches/cudarc_loop.rs", "examples/own_kernel.rs", "examples/check_my_loop.rs",
     "crates/bridges/candle/src/gpu.rs", "crates/bridges/candle/tests/cuda.rs",
     "crates/bridges/burn/src/slot.rs",
-    "benches/src/baseline/mod.rs", "benches/src/baseline/empty.rs",
+    "benches/src/baseline/mod.rs", "benches/src/baseline/empty.rs", "ci/way/src/main.rs",
     "python/src/batch.rs", "python/src/capsule.rs", "python/src/placed.rs", "python/src/thread_state.rs",
 }
 CRATES = tuple(f"crates/{name}/" for name in ("device", "sim", "bridges/dlpack"))
@@ -51,7 +52,7 @@ INSTANT = re.compile(
 )
 
 def sources():
-    for top in ("crates", "kernels", "datasets", "examples", "benches", "fuzz", "python"):
+    for top in ("crates", "kernels", "datasets", "examples", "benches", "ci", "fuzz", "python"):
         for path in sorted(pathlib.Path(top).rglob("*.rs")):
             if "target" not in path.parts:
                 yield path.as_posix(), path.read_text()

@@ -1,6 +1,9 @@
 //! The null device. Its calls do nothing, so a test can measure the cost of the loader itself.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use feedline_core::Result;
 use feedline_device::host::Host;
@@ -12,6 +15,9 @@ pub struct NullDevice {
     memory: Host,
     next_id: AtomicU64,
     gpu: Option<Gpu>,
+    late: Duration,
+    /// When each event was recorded, if events are late.
+    recorded: Mutex<HashMap<EventId, Instant>>,
 }
 
 /// The properties that a null device reports when it counts as a GPU.
@@ -33,6 +39,20 @@ impl NullDevice {
     /// `0000:1b:00.0`. Batches hold no data.
     pub fn gpu(is_coherent: bool) -> Self {
         Self { gpu: Some(Gpu { is_coherent }), ..Self::default() }
+    }
+
+    /// The device with events that pass only so long after they were recorded, as if copies took that long.
+    pub fn late(self, late: Duration) -> Self {
+        Self { late, ..self }
+    }
+
+    /// The time until `event` passes.
+    fn left(&self, event: EventId) -> Duration {
+        if self.late.is_zero() {
+            return Duration::ZERO;
+        }
+        let recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
+        recorded.get(&event).map_or(Duration::ZERO, |at| self.late.saturating_sub(at.elapsed()))
     }
 
     fn next_id(&self) -> u64 {
@@ -87,7 +107,11 @@ unsafe impl Backend for NullDevice {
         Ok(())
     }
 
-    unsafe fn record(&self, _: EventId, _: StreamId) -> Result<()> {
+    unsafe fn record(&self, event: EventId, _: StreamId) -> Result<()> {
+        if !self.late.is_zero() {
+            let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
+            recorded.insert(event, Instant::now());
+        }
         Ok(())
     }
 
@@ -95,11 +119,12 @@ unsafe impl Backend for NullDevice {
         Ok(())
     }
 
-    unsafe fn query(&self, _: EventId) -> Result<bool> {
-        Ok(true)
+    unsafe fn query(&self, event: EventId) -> Result<bool> {
+        Ok(self.left(event).is_zero())
     }
 
-    unsafe fn synchronize(&self, _: EventId) -> Result<()> {
+    unsafe fn synchronize(&self, event: EventId) -> Result<()> {
+        std::thread::sleep(self.left(event));
         Ok(())
     }
 
@@ -152,5 +177,20 @@ unsafe impl Backend for NullDevice {
     unsafe fn run(&self, _: StreamId, task: Task) -> Result<()> {
         // SAFETY: the caller's contract; no earlier work is pending, because every call completes its work.
         unsafe { task.execute() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn late_events_pass_later() {
+        for (late, passes) in [(Duration::ZERO, true), (Duration::from_secs(3600), false)] {
+            let device = feedline_device::with_backend(NullDevice::gpu(false).late(late));
+            let (stream, event) = (device.stream().expect("a stream"), device.event().expect("an event"));
+            stream.record(&event).expect("a record");
+            assert_eq!(event.query().expect("a query"), passes, "{late:?}");
+        }
     }
 }

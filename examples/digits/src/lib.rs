@@ -13,6 +13,7 @@
 //! An image must have the same bytes on every machine. So only `+ - * /`, `sqrt`, comparison and conversion
 //! are used: IEEE 754 defines their rounding. `sin`, `exp` and the like come from the platform's library, and
 //! may differ in the last bit. The Rust compiler never fuses separate operations into multiply-adds.
+#![forbid(unsafe_code)]
 
 use feedline_core::Random;
 use feedline_core::random::key;

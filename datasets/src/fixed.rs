@@ -4,12 +4,12 @@ use std::fmt;
 use std::path::Path;
 
 use feedline_core::{
-    Context, Dataset, Error, ErrorKind, Fingerprint, Prefetched, ReadError, Result, Row, Rows, Spec,
+    About, Context, Dataset, Error, ErrorKind, Fingerprint, Prefetched, ReadError, Result, Row, Rows, Spec,
     StridedColumn,
 };
 
 use crate::io::decoded::{Decoded, runs, slice};
-use crate::plain_shuffle;
+use crate::plain_shuffle::about;
 use crate::reader::{at_file, check_not_empty};
 use crate::tables::row_memory::{self, RowMemory};
 use crate::{Reader, Values};
@@ -107,19 +107,17 @@ impl Dataset for Fixed {
         Ok(())
     }
 
-    fn block_shuffle(&self) -> Option<(u64, u64)> {
-        if self.memory.is_some() { None } else { self.reader.block_shuffle() }
-    }
-
-    /// The result is the same whether or not the rows are in memory. So the order for a seed does not depend
-    /// on the budget.
-    fn plain_shuffle(&self) -> Option<(u64, u64)> {
-        plain_shuffle::blocks(&*self.reader)
-    }
-
-    fn table_rows(&self) -> Option<(u64, bool)> {
-        let is_table = self.memory.is_some() || self.reader.row_memory() > 0 && !self.is_ready();
-        is_table.then(|| (row_memory::bytes(&*self.reader, &self.spec), self.memory.is_some()))
+    /// A plain shuffle is the same whether or not the rows are in memory. So the order for a seed does not
+    /// depend on the budget.
+    fn about(&self) -> About {
+        let is_held = self.memory.is_some();
+        let is_table = is_held || self.reader.row_memory() > 0 && !self.is_ready();
+        let about = about(&*self.reader);
+        About {
+            block_shuffle: about.block_shuffle.filter(|_| !is_held),
+            table_rows: is_table.then(|| (row_memory::bytes(&*self.reader, &self.spec), is_held)),
+            ..about
+        }
     }
 
     fn prefetch(&self, ids: &[u64], _: &mut Context) -> Prefetched {

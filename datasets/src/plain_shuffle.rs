@@ -1,5 +1,7 @@
 //! How a plain shuffle uses blocks, if samples are decoded in groups.
 
+use feedline_core::About;
+
 use crate::Reader;
 
 /// A plain shuffle mixes up to this many bytes of decoded samples as a whole. It shuffles larger sets by
@@ -9,10 +11,15 @@ const SHUFFLED_AT_ONCE: u64 = 512 << 20;
 
 /// The block and the window of a plain shuffle of `reader`. They depend only on its files. `None` if all
 /// samples are shuffled as a whole.
-pub(crate) fn blocks(reader: &dyn Reader) -> Option<(u64, u64)> {
+fn blocks(reader: &dyn Reader) -> Option<(u64, u64)> {
     let block = reader.together()?;
     let groups = reader.len().div_ceil(block.max(1));
     block_shuffle(block, groups, reader.decoded_bytes(), SHUFFLED_AT_ONCE)
+}
+
+/// What `reader` says of itself as a data set.
+pub(crate) fn about(reader: &dyn Reader) -> About {
+    About { block_shuffle: reader.block_shuffle(), plain_shuffle: blocks(reader), ..About::default() }
 }
 
 /// The block and the window of a block shuffle. There are `groups` groups of up to `block` samples, with

@@ -4,13 +4,14 @@ use std::fmt;
 use std::path::Path;
 
 use feedline_core::{
-    Context, DType, Dataset, Error, ErrorKind, Field, Fingerprint, Prefetched, ReadError, Result, Row, Rows,
-    Spec, StridedColumn,
+    About, Context, DType, Dataset, Error, ErrorKind, Field, Fingerprint, Prefetched, ReadError, Result, Row,
+    Rows, Spec, StridedColumn,
 };
 
 use crate::fixed::grouped;
 use crate::io::decoded::{Decoded, runs, slice};
 use crate::lengths::{self, Lengths};
+use crate::plain_shuffle::about;
 use crate::reader::check_not_empty;
 use crate::{Reader, Schema, SchemaField, Value, Values};
 
@@ -346,12 +347,8 @@ impl Dataset for Ragged {
         Ok(())
     }
 
-    fn block_shuffle(&self) -> Option<(u64, u64)> {
-        self.reader.block_shuffle()
-    }
-
-    fn plain_shuffle(&self) -> Option<(u64, u64)> {
-        crate::plain_shuffle::blocks(&*self.reader)
+    fn about(&self) -> About {
+        about(&*self.reader)
     }
 
     fn prefetch(&self, ids: &[u64], _: &mut Context) -> Prefetched {

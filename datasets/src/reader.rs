@@ -110,7 +110,7 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     /// not state it.
     ///
     /// A plain shuffle of more than 512 MiB uses blocks
-    /// ([`Dataset::plain_shuffle`](feedline_core::Dataset::plain_shuffle)).
+    /// ([`About::plain_shuffle`](feedline_core::About::plain_shuffle)).
     fn decoded_bytes(&self) -> u64 {
         0
     }
@@ -354,9 +354,9 @@ pub(crate) fn check_not_empty(reader: &dyn Reader) -> Result<()> {
 }
 
 /// Implements the methods of `Dataset` for a set with a field `reader`, a method `self.write` that writes a
-/// sample, and a `Memory` per worker.
+/// sample, and a `Memory` per worker; `$is_random` says whether its pictures are turned at random.
 macro_rules! samples_of_reader {
-    () => {
+    ($self:ident => $is_random:expr) => {
         fn len(&self) -> u64 {
             self.reader.len()
         }
@@ -376,12 +376,11 @@ macro_rules! samples_of_reader {
             written.map_err(|error| $crate::reader::at_file(&*self.reader, id, error.at_sample(id)).into())
         }
 
-        fn block_shuffle(&self) -> Option<(u64, u64)> {
-            self.reader.block_shuffle()
-        }
-
-        fn plain_shuffle(&self) -> Option<(u64, u64)> {
-            $crate::plain_shuffle::blocks(&*self.reader)
+        fn about(&$self) -> feedline_core::About {
+            feedline_core::About {
+                has_random_geometry: $is_random,
+                ..$crate::plain_shuffle::about(&*$self.reader)
+            }
         }
 
         fn prefetch(&self, ids: &[u64], _: &mut feedline_core::Context) -> feedline_core::Prefetched {

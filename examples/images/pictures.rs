@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use feedline::dataset::About;
 use feedline::{Context, DType, Dataset, Error, ErrorKind, ReadError, Result, Row, Spec};
 use feedline_datasets::{Folder, Reader, Values};
 use feedline_images::{RandomResizedCrop, Scratch, Size, Transforms};
@@ -90,8 +91,8 @@ impl Dataset for Pictures {
         &self.spec
     }
 
-    fn has_random_geometry(&self) -> bool {
-        self.transforms.has_random_geometry()
+    fn about(&self) -> About {
+        About { has_random_geometry: self.transforms.has_random_geometry(), ..About::default() }
     }
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {

@@ -554,14 +554,14 @@ impl DataSet {
 
     fn take(&self, count: u64) -> PyResult<Self> {
         self.choice("take", 1, |set| {
-            <dyn Dataset>::check_nesting("take", 1 + set.nesting())?;
+            <dyn Dataset>::check_nesting("take", 1 + set.about().nesting)?;
             Ok(set.take(count))
         })
     }
 
     fn skip(&self, count: u64) -> PyResult<Self> {
         self.choice("skip", 1, |set| {
-            <dyn Dataset>::check_nesting("skip", 1 + set.nesting())?;
+            <dyn Dataset>::check_nesting("skip", 1 + set.about().nesting)?;
             Ok(set.skip(count))
         })
     }
@@ -610,7 +610,7 @@ impl DataSet {
     #[staticmethod]
     fn zip(parts: Vec<PyRef<'_, Self>>, independent: bool) -> PyResult<Self> {
         parts.iter().try_for_each(|part| part.check_decoded("zip"))?;
-        let moved = parts.iter().enumerate().filter(|(_, part)| part.set.has_random_geometry());
+        let moved = parts.iter().enumerate().filter(|(_, part)| part.set.about().has_random_geometry);
         let moved: Vec<_> = moved.map(|(number, part)| (number, part.set.spec())).collect();
         if let [(one, first), (other, second), ..] = &moved[..]
             && !independent

@@ -8,7 +8,7 @@ use std::time::Instant;
 use feedline::batch::FilledBatch;
 use feedline::dataset::Rows;
 use feedline::{Context, DType, Dataset, Error, ErrorKind, ReadError, Row, Spec};
-use feedline_core::Fingerprint;
+use feedline_core::{About, Fingerprint};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -241,8 +241,9 @@ impl Dataset for OwnData {
         &self.spec
     }
 
-    fn has_random_geometry(&self) -> bool {
-        self.mapped.as_ref().is_some_and(|mapped| mapped.has_random_geometry())
+    fn about(&self) -> About {
+        let mapped = self.mapped.as_ref().map(|mapped| mapped.about()).unwrap_or_default();
+        About { has_random_geometry: mapped.has_random_geometry, ..About::default() }
     }
 
     fn left_out(

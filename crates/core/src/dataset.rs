@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::compose::{self, Cached, Concat, Map, Negatives, Repeat, Sample, Subset, Window, Zip};
 use crate::random::key;
-use crate::{Context, Prefetched, Row, Rows, Spec, StableDataset, StridedColumn};
+use crate::{About, Context, Prefetched, Row, Rows, Spec, StableDataset, StridedColumn};
 
 /// The error of a read: any error type.
 pub type ReadError = Box<dyn std::error::Error + Send + Sync>;
@@ -86,34 +86,10 @@ pub trait Dataset: Send + Sync + 'static {
         None
     }
 
-    /// The block and window to use with [`Sampler::block`](crate::Sampler::block) if the set decodes samples
-    /// in groups and its cache cannot hold all of them. A full shuffle would decode a group for nearly every
-    /// sample. `None`, the default, if the order makes no difference.
-    fn block_shuffle(&self) -> Option<(u64, u64)> {
-        None
-    }
-
-    /// The block and window of the [`Sampler::block`](crate::Sampler::block) that `LoaderBuilder::shuffle`
-    /// uses for this set, if the set is decoded in groups and too large to be shuffled as a whole. `None`,
-    /// the default, if all samples are shuffled at once.
-    ///
-    /// Unlike [`block_shuffle`](Self::block_shuffle), it must depend on the data alone, not on a cache, a
-    /// machine or an option of how the data are held: the order of a seed would change with it.
-    fn plain_shuffle(&self) -> Option<(u64, u64)> {
-        None
-    }
-
-    /// For a table, the bytes of all of its rows, and whether they are held in memory, decoded once;
-    /// otherwise they are decoded in groups. `None`, the default, for any other set.
-    fn table_rows(&self) -> Option<(u64, bool)> {
-        None
-    }
-
-    /// Whether a read crops, flips or turns pictures at random. [`zip`](Self::zip) refuses two such sets:
-    /// each draws its own random numbers, so an image and its mask would not match. A set that reads from
-    /// others is random if one of them is. Default: no.
-    fn has_random_geometry(&self) -> bool {
-        false
+    /// How the samples are decoded and composed: facts that no read depends on. The default is right for a
+    /// set that reads from no other.
+    fn about(&self) -> About {
+        About::default()
     }
 
     /// Calls `to` with the items of the list `field` that sample `id` has in `epoch` and its row leaves out,
@@ -131,13 +107,6 @@ pub trait Dataset: Send + Sync + 'static {
         _to: &mut dyn FnMut(&[u8]),
     ) -> Result<(), ReadError> {
         Ok(())
-    }
-
-    /// How many sets are read through one another below this one: 0, the default, for a set that reads from
-    /// no other; in a wrapper, one more than the set that it reads. Each takes a part of a worker's stack, so
-    /// compositions and loaders refuse more than [`MAX_NESTING`](crate::compose::MAX_NESTING).
-    fn nesting(&self) -> usize {
-        0
     }
 
     /// Prepares samples of one batch, `ids`, for a later [`read`](Self::read): for sets where a read decodes

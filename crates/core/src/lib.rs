@@ -30,6 +30,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
+mod about;
 pub mod bad_samples;
 pub mod batch_info;
 pub mod batch_sampler;
@@ -44,7 +45,6 @@ mod deadline;
 pub mod dtype;
 pub mod error;
 pub mod fingerprint;
-mod forward;
 mod items;
 pub mod layout;
 mod lengths;
@@ -73,6 +73,7 @@ pub mod unpadded;
 mod user_cache;
 pub mod world;
 
+pub use about::About;
 pub use bad_samples::{BadSampleReport, BadSamples, Budget};
 pub use batch_info::{BatchInfo, Failure, Substituted};
 pub use batch_sampler::{BatchSampler, BatchSamplerOptions, LastBatch};

@@ -18,7 +18,8 @@ use crate::lengths::OneRow;
 use crate::random::key;
 use crate::sampler::Permutation;
 use crate::{
-    Context, Dataset, Error, ErrorKind, Fingerprint, Layout, ReadError, Result, Row, Spec, StableDataset,
+    About, Context, Dataset, Error, ErrorKind, Fingerprint, Layout, ReadError, Result, Row, Spec,
+    StableDataset,
 };
 
 mod builder;
@@ -324,12 +325,9 @@ impl Dataset for Packed {
         Ok(write_places(row, self.fields.len(), lengths, (self.window, self.is_padded))?)
     }
 
-    fn has_random_geometry(&self) -> bool {
-        self.inner.has_random_geometry()
-    }
-
-    fn nesting(&self) -> usize {
-        1 + self.inner.nesting()
+    fn about(&self) -> About {
+        let About { nesting, has_random_geometry, .. } = self.inner.about();
+        About { nesting: 1 + nesting, has_random_geometry, ..About::default() }
     }
 
     fn fingerprint(&self) -> u64 {

@@ -1,10 +1,10 @@
 //! A data set that gives the same answers at every call.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use crate::forward::forward;
-use crate::{Context, Dataset, Fingerprint, ReadError, Row, Rows, Spec, StridedColumn};
+use crate::{About, Context, Dataset, Fingerprint, Prefetched, ReadError, Row, Rows, Spec, StridedColumn};
 
 /// A data set, with its length, spec, nesting and fingerprint read once.
 ///
@@ -23,7 +23,7 @@ pub struct StableDataset {
 impl StableDataset {
     /// Reads the length, the spec and the nesting of `dataset`.
     pub fn new(dataset: Arc<dyn Dataset>) -> Self {
-        let (len, spec, nesting) = (dataset.len(), dataset.spec().clone(), dataset.nesting());
+        let (len, spec, nesting) = (dataset.len(), dataset.spec().clone(), dataset.about().nesting);
         Self { inner: dataset, len, spec, nesting, fingerprint: OnceLock::new() }
     }
 
@@ -69,10 +69,16 @@ impl Dataset for StableDataset {
         self.inner.left_out(id, field, epoch, to)
     }
 
-    forward!(self => self.inner);
+    fn about(&self) -> About {
+        About { nesting: self.nesting, ..self.inner.about() }
+    }
 
-    fn nesting(&self) -> usize {
-        self.nesting
+    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
+        self.inner.prefetch(ids, context)
+    }
+
+    fn path(&self, id: u64) -> Option<&Path> {
+        self.inner.path(id)
     }
 
     fn fingerprint(&self) -> u64 {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use crate::items::{Asked, Items};
 use crate::lengths::OneRow;
 use crate::{
-    Context, DType, Dataset, Error, ErrorKind, Fingerprint, Layout, Prefetched, ReadError, Result, Row, Spec,
-    StableDataset,
+    About, Context, DType, Dataset, Error, ErrorKind, Fingerprint, Layout, Prefetched, ReadError, Result,
+    Row, Spec, StableDataset,
 };
 
 /// A [`Dataset`] of documents. Each batch is one sequence: its documents one after another.
@@ -78,7 +78,7 @@ impl UnpaddedBuilder {
     /// hold -100, or two fields of one name.
     pub fn build(self) -> Result<Unpadded> {
         let Self { documents, asked } = self;
-        <dyn Dataset>::check_nesting("set without padding", 1 + documents.nesting())?;
+        <dyn Dataset>::check_nesting("set without padding", 1 + documents.about().nesting)?;
         let fields = Items::of(documents.spec(), &asked)?;
         let max = fields[0].max;
         let spec =
@@ -139,16 +139,9 @@ impl Dataset for Unpadded {
         context.scoped_scratch(|one: &mut OneRow, context| self.write(id, row, one, context))
     }
 
-    fn block_shuffle(&self) -> Option<(u64, u64)> {
-        self.inner.block_shuffle()
-    }
-
-    fn plain_shuffle(&self) -> Option<(u64, u64)> {
-        self.inner.plain_shuffle()
-    }
-
-    fn has_random_geometry(&self) -> bool {
-        self.inner.has_random_geometry()
+    fn about(&self) -> About {
+        let inner = self.inner.about();
+        About { nesting: 1 + inner.nesting, table_rows: None, ..inner }
     }
 
     fn left_out(
@@ -163,10 +156,6 @@ impl Dataset for Unpadded {
             Some(field) => self.inner.left_out(id, field, epoch, to),
             None => Ok(()),
         }
-    }
-
-    fn nesting(&self) -> usize {
-        1 + self.inner.nesting()
     }
 
     fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {

@@ -189,7 +189,7 @@ pub mod dataset {
     pub use feedline_core::packed::Piece;
     pub use feedline_core::ragged::{Form, RaggedField};
     pub use feedline_core::{
-        Cost, Element, Fate, Field, FieldId, Long, Packed, PackedBuilder, PackedOptions, PackedSource,
+        About, Cost, Element, Fate, Field, FieldId, Long, Packed, PackedBuilder, PackedOptions, PackedSource,
         PackedSourceBuilder, Prefetched, Random, RowFields, Rows, Sample, StridedColumn, Unpadded,
         UnpaddedBuilder, lengths,
     };

@@ -50,7 +50,7 @@ pub(crate) const MAGIC: &[u8] = b"PAR1";
 /// cache holds, nearly each sample decodes a row group. To decode each group once, use `Sampler::block` with
 /// the block and the window that [`block_shuffle`](Reader::block_shuffle) returns. If the chosen columns take
 /// more than 512 MiB, `LoaderBuilder::shuffle` shuffles by such blocks, for any size of the cache
-/// ([`Dataset::plain_shuffle`](feedline_core::Dataset::plain_shuffle)).
+/// ([`About::plain_shuffle`](feedline_core::About::plain_shuffle)).
 #[derive(Debug)]
 pub struct ParquetFile {
     path: PathBuf,

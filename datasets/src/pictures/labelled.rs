@@ -136,7 +136,7 @@ impl Labelled {
 }
 
 impl Dataset for Labelled {
-    samples_of_reader!();
+    samples_of_reader!(self => false);
 
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
         let field = match (field, &self.input) {

@@ -263,11 +263,7 @@ fn with_sound<T>(
 }
 
 impl Dataset for SoundDataset {
-    samples_of_reader!();
-
-    fn has_random_geometry(&self) -> bool {
-        self.field.is_random()
-    }
+    samples_of_reader!(self => self.field.is_random());
 
     fn fingerprint(&self) -> u64 {
         Fingerprint::new().spec(&self.spec).number(self.len()).number(self.reader.fingerprint()).value()

@@ -141,7 +141,7 @@ fn rows_in_memory_have_the_values_and_the_errors_of_rows_that_are_read_one_by_on
             let lacks = other.spec().fields()[0].name() == "x" && other.spec().fields().len() == 2;
             assert_eq!(errors > 0, lacks, "{name}: {errors} of 12");
             assert_eq!(batch(&*memory, &[0, ROWS as u64]), batch(&*other, &[0, ROWS as u64]), "{name}");
-            assert_eq!(memory.block_shuffle(), None, "{name}");
+            assert_eq!(memory.about().block_shuffle, None, "{name}");
         }
     }
     assert_eq!(compared, 5 * 4 * 12);
@@ -179,9 +179,12 @@ fn a_table_beyond_the_budget_is_read_by_groups() {
     let (_dir, files) = made(7);
     let row = 12 * 4 + 8;
     let [fits, beyond] = [row * ROWS as u64, row * ROWS as u64 - 1].map(|bytes| as_it_is(&files[0], bytes));
-    assert_eq!((fits.block_shuffle(), fits.table_rows()), (None, Some((row * ROWS as u64, true))));
-    assert_eq!(beyond.table_rows(), Some((row * ROWS as u64, false)));
-    assert!(beyond.block_shuffle().is_some());
+    assert_eq!(
+        (fits.about().block_shuffle, fits.about().table_rows),
+        (None, Some((row * ROWS as u64, true)))
+    );
+    assert_eq!(beyond.about().table_rows, Some((row * ROWS as u64, false)));
+    assert!(beyond.about().block_shuffle.is_some());
     let ids: Vec<u64> = (0..64).map(|at| at * 17).collect();
     assert_eq!(batch(&fits, &ids), batch(&beyond, &ids));
 }

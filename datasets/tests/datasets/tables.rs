@@ -97,17 +97,17 @@ fn a_file_that_does_not_fit_its_cache_says_how_to_shuffle_it() {
     let decoded = (1..100_000).find(|&bytes| open(bytes).block_shuffle().is_none()).unwrap();
     assert_eq!(open(decoded - 1).block_shuffle(), Some((40, 40)));
     let set = Shards::new(vec![Box::new(open(u64::MAX)), Box::new(open(1))]).unwrap();
-    assert_eq!(Ragged::new(Box::new(set), 100).unwrap().block_shuffle(), Some((40, 40)));
+    assert_eq!(Ragged::new(Box::new(set), 100).unwrap().about().block_shuffle, Some((40, 40)));
     let table = Table::new(Box::new(open(1))).select(["f16"]).missing("f16", Missing::Number(0.0));
     assert!(table.build().unwrap_err().to_string().contains("no field \"f16.present\""));
     let table = Table::new(Box::new(open(1))).select(["f16"]).build().unwrap();
     let spec = table.spec().clone();
-    assert_eq!(table.map(spec, |_, _, _| Ok(())).unwrap().block_shuffle(), Some((40, 40)));
+    assert_eq!(table.map(spec, |_, _, _| Ok(())).unwrap().about().block_shuffle, Some((40, 40)));
     let columns = Some(vec!["three".into(), "class".into()]);
     let options = TableOptions { columns, cache_bytes: 1, ..TableOptions::default() };
     let file = Box::new(ParquetFile::open_with(golden("none.parquet"), options).unwrap());
     let fields = LabelledOptions { input: Some("three".into()), label: Some("class".into()), classes: 10 };
-    assert_eq!(Labelled::new(file, &fields).unwrap().block_shuffle(), Some((40, 40)));
+    assert_eq!(Labelled::new(file, &fields).unwrap().about().block_shuffle, Some((40, 40)));
 }
 
 #[test]

@@ -154,7 +154,7 @@ fn windows_are_those_of_a_direct_loop_in_any_order_of_the_file_and_beyond_the_bu
             for cache_bytes in [512 << 20, 1] {
                 let data = windows(opened(path, cache_bytes), (inputs, targets, stride));
                 let data = data.max_gap(max_gap as f64).build().unwrap();
-                assert_eq!(data.table_rows().unwrap().1, cache_bytes > 1);
+                assert_eq!(data.about().table_rows.unwrap().1, cache_bytes > 1);
                 let (wanted, gaps) = direct(&rows, inputs, targets, stride, max_gap);
                 let what = format!("file {number}: {inputs}, {targets}, {stride}, {max_gap}");
                 assert_eq!(data.len() as usize, wanted[3].len() / 8, "{what}");

@@ -179,7 +179,7 @@ impl fmt::Display for Report {
 /// that does not exist, or a length or spec that changes between calls; `Budget` when there is no memory for
 /// a sample; `Unavailable` when no thread can be started. Faults of samples are in the report, not an error.
 pub fn check_dataset(dataset: &dyn Dataset, options: &CheckOptions) -> Result<Report> {
-    <dyn Dataset>::check_nesting("check", dataset.nesting())?;
+    <dyn Dataset>::check_nesting("check", dataset.about().nesting)?;
     let (len, spec) = (dataset.len(), dataset.spec());
     let count = options.samples.count(len)?;
     let mut check = Check {

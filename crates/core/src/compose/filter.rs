@@ -14,7 +14,7 @@ pub(crate) fn filter(
     mut keep: impl FnMut(&Sample<'_>) -> bool,
     mut progress: impl FnMut(u64),
 ) -> Result<Subset> {
-    <dyn Dataset>::check_nesting("filter", inner.nesting())?;
+    <dyn Dataset>::check_nesting("filter", inner.about().nesting)?;
     let (layout, mut slab) = (Layout::new(inner.spec(), AT_ONCE)?, Slab::default());
     let bytes = slab.bytes_mut(layout.bytes())?;
     let mut context = Context::new(0, 0);

@@ -1,11 +1,14 @@
 //! A function of each sample.
 
 use std::fmt;
+use std::path::Path;
 
 use crate::compose::config;
 use crate::compose::sample::{Sample, Slab};
-use crate::forward::forward;
-use crate::{Context, Dataset, Fingerprint, Layout, ReadError, Result, Row, Rows, Spec, StableDataset};
+use crate::{
+    About, Context, Dataset, Fingerprint, Layout, Prefetched, ReadError, Result, Row, Rows, Spec,
+    StableDataset,
+};
 
 /// Maximum bytes and samples that are read before they are mapped: few enough to stay in a processor's
 /// cache.
@@ -35,7 +38,7 @@ impl Map {
         if spec.fields().is_empty() {
             return Err(config("a map to a spec without fields: declare what it writes".to_owned()));
         }
-        <dyn Dataset>::check_nesting("map", 1 + inner.nesting())?;
+        <dyn Dataset>::check_nesting("map", 1 + inner.about().nesting)?;
         let rows = (AT_ONCE.0 / inner.spec().sample_bytes().max(1)).clamp(1, AT_ONCE.1);
         let layout = Layout::new(inner.spec(), rows)?;
         Ok(Self { inner, spec, layout, function: Box::new(function), version: 0 })
@@ -133,10 +136,17 @@ impl Dataset for Map {
         inner.check_whole(name, id, epoch)
     }
 
-    forward!(self => self.inner);
+    fn about(&self) -> About {
+        let inner = self.inner.about();
+        About { nesting: 1 + inner.nesting, ..inner }
+    }
 
-    fn nesting(&self) -> usize {
-        1 + self.inner.nesting()
+    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
+        self.inner.prefetch(ids, context)
+    }
+
+    fn path(&self, id: u64) -> Option<&Path> {
+        self.inner.path(id)
     }
 
     /// Covers the inner set, the spec and the [`version`](Map::version); not the function itself.

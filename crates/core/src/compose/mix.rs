@@ -3,10 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::compose::{Parts, check_id, check_len, common_spec, config, nesting_of};
+use crate::compose::{Parts, about_parts, check_id, check_len, common_spec, config};
 use crate::random::key;
 use crate::sampler::Permutation;
-use crate::{Context, Dataset, Fingerprint, Prefetched, ReadError, Result, Row, Rows, Spec, StableDataset};
+use crate::{
+    About, Context, Dataset, Fingerprint, Prefetched, ReadError, Result, Row, Rows, Spec, StableDataset,
+};
 
 /// Length of the pattern in which the sets alternate. Shares are rounded to multiples of one divided by it.
 const PERIOD: usize = 1 << 16;
@@ -355,8 +357,8 @@ impl Dataset for Mix {
         self.parts().read_many(ids, rows, context, |id| self.existing(epoch, id))
     }
 
-    fn has_random_geometry(&self) -> bool {
-        self.parts.iter().any(Dataset::has_random_geometry)
+    fn about(&self) -> About {
+        about_parts(&self.parts)
     }
 
     fn left_out(
@@ -368,10 +370,6 @@ impl Dataset for Mix {
     ) -> Result<(), ReadError> {
         let (part, inner) = self.existing(epoch, id)?;
         self.parts[part].left_out(inner, field, epoch, to)
-    }
-
-    fn nesting(&self) -> usize {
-        nesting_of(&self.parts)
     }
 
     fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {

@@ -64,7 +64,7 @@ pub(crate) use split::{folds, split};
 use crate::named;
 use crate::sampler::MAX_LEN;
 use crate::{
-    Context, Dataset, Error, ErrorKind, Prefetched, ReadError, Result, Row, Rows, Spec, StableDataset,
+    About, Context, Dataset, Error, ErrorKind, Prefetched, ReadError, Result, Row, Rows, Spec, StableDataset,
 };
 
 /// The most sets that are read through one another. With this many, a read fits a stack of 2 MiB.
@@ -115,8 +115,8 @@ macro_rules! reads_parts {
             self.parts().read_many(ids, rows, context, |id| self.existing(id))
         }
 
-        fn has_random_geometry(&self) -> bool {
-            self.parts().sets.iter().any(crate::Dataset::has_random_geometry)
+        fn about(&self) -> crate::About {
+            crate::compose::about_parts(self.parts().sets)
         }
 
         fn left_out(
@@ -128,10 +128,6 @@ macro_rules! reads_parts {
         ) -> Result<(), crate::ReadError> {
             let (part, inner) = self.existing(id)?;
             self.parts().sets[part].left_out(inner, field, epoch, to)
-        }
-
-        fn nesting(&self) -> usize {
-            crate::compose::nesting_of(self.parts().sets)
         }
 
         fn prefetch(&self, ids: &[u64], context: &mut crate::Context) -> crate::Prefetched {
@@ -272,7 +268,7 @@ fn common_spec(name: &str, parts: &[StableDataset]) -> Result<Spec> {
     let Some((first, others)) = parts.split_first() else {
         return Err(config(format!("a {name} of no data sets: give at least one")));
     };
-    <dyn Dataset>::check_nesting(name, nesting_of(parts))?;
+    <dyn Dataset>::check_nesting(name, about_parts(parts).nesting)?;
     (1..).zip(others).try_fold(first.spec().clone(), |spec, (part, other)| {
         spec.widened(other.spec()).map_err(|how| {
             config(format!("part {part} of the {name} differs from part 0: {how}; map the parts to one spec"))
@@ -280,9 +276,11 @@ fn common_spec(name: &str, parts: &[StableDataset]) -> Result<Spec> {
     })
 }
 
-/// The nesting of a set that reads from `parts`.
-fn nesting_of<'a>(parts: impl IntoIterator<Item = &'a StableDataset>) -> usize {
-    1 + parts.into_iter().map(Dataset::nesting).max().unwrap_or(0)
+/// What a set that reads from `parts` says of itself.
+fn about_parts(parts: &[StableDataset]) -> About {
+    let nesting = 1 + parts.iter().map(|part| part.about().nesting).max().unwrap_or(0);
+    let has_random_geometry = parts.iter().any(|part| part.about().has_random_geometry);
+    About { nesting, has_random_geometry, ..About::default() }
 }
 
 /// # For loaders

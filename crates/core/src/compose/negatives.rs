@@ -2,13 +2,13 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::path::Path;
 
 use crate::compose::{check_id, config};
-use crate::forward::forward;
 use crate::random::key;
 use crate::{
-    Context, DType, Dataset, Error, ErrorKind, Field, Fingerprint, Random, ReadError, Result, Row, Rows,
-    Spec, StableDataset,
+    About, Context, DType, Dataset, Error, ErrorKind, Field, Fingerprint, Prefetched, Random, ReadError,
+    Result, Row, Rows, Spec, StableDataset,
 };
 
 /// A set with negatives beside the items of each sample; made by [`Dataset::negatives`].
@@ -45,7 +45,7 @@ impl Negatives {
         if count == 0 || items == 0 || i64::try_from(items).is_err() {
             return Err(config(format!("{count} negatives of {items} items: use 1 or more of both")));
         }
-        <dyn Dataset>::check_nesting("negatives", 1 + inner.nesting())?;
+        <dyn Dataset>::check_nesting("negatives", 1 + inner.about().nesting)?;
         let Some(first) = fields.first() else {
             return Err(config("negatives name no field of items: name one".to_owned()));
         };
@@ -194,10 +194,17 @@ impl Dataset for Negatives {
         if self.fields().contains(&field) { self.inner.left_out(id, field, epoch, to) } else { Ok(()) }
     }
 
-    forward!(self => self.inner);
+    fn about(&self) -> About {
+        let inner = self.inner.about();
+        About { nesting: 1 + inner.nesting, ..inner }
+    }
 
-    fn nesting(&self) -> usize {
-        1 + self.inner.nesting()
+    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
+        self.inner.prefetch(ids, context)
+    }
+
+    fn path(&self, id: u64) -> Option<&Path> {
+        self.inner.path(id)
     }
 
     fn fingerprint(&self) -> u64 {

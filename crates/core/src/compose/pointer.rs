@@ -1,9 +1,9 @@
 //! Pointers to data sets as data sets.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use crate::forward::forward;
-use crate::{Context, Dataset, ReadError, Row, Rows, Spec, StridedColumn};
+use crate::{About, Context, Dataset, Prefetched, ReadError, Row, Rows, Spec, StridedColumn};
 
 macro_rules! pointers {
     ($(#[$doc:meta] $pointer:ty),*) => {$(
@@ -44,10 +44,16 @@ macro_rules! pointers {
                 (**self).left_out(id, field, epoch, to)
             }
 
-            forward!(self => (**self));
+            fn about(&self) -> About {
+                (**self).about()
+            }
 
-            fn nesting(&self) -> usize {
-                (**self).nesting()
+            fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
+                (**self).prefetch(ids, context)
+            }
+
+            fn path(&self, id: u64) -> Option<&Path> {
+                (**self).path(id)
             }
 
             fn fingerprint(&self) -> u64 {

@@ -17,7 +17,7 @@ impl Repeat {
     pub(crate) fn new(inner: StableDataset, times: u64) -> Result<Self> {
         let once = inner.len();
         check_len("repetition", once.checked_mul(times))?;
-        <dyn Dataset>::check_nesting("repetition", 1 + inner.nesting())?;
+        <dyn Dataset>::check_nesting("repetition", 1 + inner.about().nesting)?;
         Ok(Self { inner, once, times })
     }
 

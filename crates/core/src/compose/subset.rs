@@ -16,7 +16,7 @@ impl Subset {
     pub(crate) fn new(inner: StableDataset, ids: Vec<u64>) -> Result<Self> {
         let len = inner.len();
         check_len("subset", Some(ids.len() as u64))?;
-        <dyn Dataset>::check_nesting("subset", 1 + inner.nesting())?;
+        <dyn Dataset>::check_nesting("subset", 1 + inner.about().nesting)?;
         if let Some(id) = ids.iter().find(|&&id| id >= len) {
             return Err(config(format!("a subset lists sample {id}: the data set has {len}")));
         }

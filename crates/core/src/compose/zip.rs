@@ -5,10 +5,10 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::compose::{config, nesting_of};
+use crate::compose::{about_parts, config};
 use crate::{
-    Context, Dataset, Error, ErrorKind, Field, Fingerprint, Prefetched, ReadError, Result, Row, Rows, Spec,
-    StableDataset, StridedColumn, named,
+    About, Context, Dataset, Error, ErrorKind, Field, Fingerprint, Prefetched, ReadError, Result, Row, Rows,
+    Spec, StableDataset, StridedColumn, named,
 };
 
 /// Sample `id` has the fields of sample `id` of each part, such as images and their labels from different
@@ -24,12 +24,12 @@ impl Zip {
     /// # Errors
     /// `Config` for no parts, parts of different lengths, a field name that two parts have, or too many
     /// fields; also for two parts that crop, flip or turn pictures at random
-    /// ([`Dataset::has_random_geometry`]): each would do so in its own way, and an image would not match its
+    /// ([`About::has_random_geometry`]): each would do so in its own way, and an image would not match its
     /// mask.
     pub fn new(parts: impl IntoIterator<Item = Arc<dyn Dataset>>) -> Result<Self> {
         let zip = Self::independent(parts)?;
         let moved: Vec<_> =
-            zip.parts().filter(|(_, part, _)| StableDataset::has_random_geometry(part)).collect();
+            zip.parts().filter(|(_, part, _)| StableDataset::about(part).has_random_geometry).collect();
         let [(one, first, _), (other, second, _), ..] = &moved[..] else { return Ok(zip) };
         let fields = |part: &StableDataset| {
             let names: Vec<_> = part.spec().fields().iter().map(Field::name).collect();
@@ -57,7 +57,7 @@ impl Zip {
         let Some(first) = parts.first() else {
             return Err(config("a zip of no data sets: give at least one".to_owned()));
         };
-        <dyn Dataset>::check_nesting("zip", nesting_of(&parts))?;
+        <dyn Dataset>::check_nesting("zip", about_parts(&parts).nesting)?;
         let mut spec = Spec::new();
         for (number, part) in parts.iter().enumerate() {
             if part.len() != first.len() {
@@ -150,12 +150,8 @@ impl Dataset for Zip {
         }
     }
 
-    fn has_random_geometry(&self) -> bool {
-        self.parts.iter().any(Dataset::has_random_geometry)
-    }
-
-    fn nesting(&self) -> usize {
-        nesting_of(&self.parts)
+    fn about(&self) -> About {
+        about_parts(&self.parts)
     }
 
     fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {

@@ -203,7 +203,7 @@ impl PackedBuilder {
     /// shuffled, a document longer than a window if that is refused, or no document with an item.
     pub fn build(self) -> Result<Packed> {
         let Self { documents, lengths, window, asked, order, long, shuffle, is_padded } = self;
-        <dyn Dataset>::check_nesting("packing", 1 + documents.nesting())?;
+        <dyn Dataset>::check_nesting("packing", 1 + documents.about().nesting)?;
         let fields = Items::of(documents.spec(), &asked)?;
         if window == 0 || window > MAX_ITEMS {
             return refuse(format!("windows of {window} items: the size must be from 1 to 2^31 - 1"));

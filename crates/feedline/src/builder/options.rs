@@ -142,7 +142,7 @@ impl LoaderOptions {
         self.check_buckets(&sampler)?;
         let batch_sampler = match &self.input {
             Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => {
-                <dyn Dataset>::check_nesting("a loader", dataset.nesting())?;
+                <dyn Dataset>::check_nesting("a loader", dataset.about().nesting)?;
                 self.batch_sampler(dataset.len(), sampler)?
             }
             Input::Source(source) => self.shard_plan(source.shards(), sampler)?,
@@ -160,7 +160,7 @@ impl LoaderOptions {
     fn sampler(&self) -> Result<Sampler> {
         match &self.order {
             Order::Sampler(sampler) => Ok(sampler.clone()),
-            Order::PlainShuffle => match self.input.stable_dataset().and_then(|set| set.plain_shuffle()) {
+            Order::PlainShuffle => match self.input.about().plain_shuffle {
                 Some((block, window)) => Sampler::block(block, window),
                 None => Ok(Sampler::Shuffle),
             },

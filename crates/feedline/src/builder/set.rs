@@ -16,7 +16,7 @@ impl<T: ?Sized> LoaderBuilder<T> {
     ///
     /// A set that is decoded in groups, such as the row groups of Parquet, and takes more than 512 MiB
     /// decoded is shuffled by blocks of a group: all blocks, then the samples of a window of some 256 MiB
-    /// ([`Dataset::plain_shuffle`](feedline_core::Dataset::plain_shuffle)), whatever is held in memory. The
+    /// ([`About::plain_shuffle`](feedline_core::About::plain_shuffle)), whatever is held in memory. The
     /// report has both sizes. `sampler(Sampler::Shuffle)` shuffles all samples at once.
     pub fn shuffle(mut self) -> Self
     where

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use feedline_core::{
-    BatchSampler, Context, DType, Dataset, Fingerprint, LastBatch, Prefetched, ReadError, Result, Row, Rows,
-    Source, Spec, StableDataset,
+    About, BatchSampler, Context, DType, Dataset, Fingerprint, LastBatch, Prefetched, ReadError, Result, Row,
+    Rows, Source, Spec, StableDataset,
 };
 use feedline_device::zero_copy::{GatherOrder, StridedColumns};
 
@@ -55,6 +55,11 @@ impl Input {
             Self::Dataset(dataset) | Self::ZeroCopy(dataset, _) => Some(dataset),
             Self::Source(_) => None,
         }
+    }
+
+    /// What the data set says of itself. Of a source, nothing.
+    pub(crate) fn about(&self) -> About {
+        self.stable_dataset().map(|dataset| dataset.about()).unwrap_or_default()
     }
 
     /// The input of the workers if `columns` are available to the device: only ids, or the rest of the set.
@@ -138,8 +143,8 @@ impl Dataset for RestOfSet {
         Ok(())
     }
 
-    fn has_random_geometry(&self) -> bool {
-        self.dataset.has_random_geometry()
+    fn about(&self) -> About {
+        self.dataset.about()
     }
 
     fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
-use feedline_core::{BatchSampler, Dataset, Error, ErrorKind, Layout, Result, Sampler};
+use feedline_core::{BatchSampler, Error, ErrorKind, Layout, Result, Sampler};
 use feedline_device::device_slots::{Held, SlotRing};
 use feedline_device::slots::Ring;
 use feedline_device::zero_copy::StridedColumns;
@@ -208,7 +208,8 @@ fn setup(
     slots: (usize, usize),
     device: &Device,
 ) -> Setup {
-    let blocks = builder.input.stable_dataset().and_then(|set| set.block_shuffle());
+    let about = builder.input.about();
+    let blocks = about.block_shuffle;
     let shares_queues = builder.device_map.is_some() && device.kind() == BackendKind::Cuda;
     Setup {
         workers: pool.workers().div_ceil(builder.threads_per_worker),
@@ -225,7 +226,7 @@ fn setup(
         is_source: builder.input.stable_dataset().is_none(),
         is_zero_copy: mode.needs_no_decoding(),
         is_under_one_lock: builder.is_under_one_lock,
-        table_rows: builder.input.stable_dataset().and_then(|set| set.table_rows()),
+        table_rows: about.table_rows,
         plain_shuffle: builder.plain_shuffle(batch_sampler),
         block_shuffle: blocks.filter(|(_, window)| match batch_sampler.options().sampler {
             Sampler::Shuffle => true,

@@ -45,7 +45,7 @@ pub struct Setup {
     #[serde(default)]
     pub has_few_queues: bool,
     /// Block and window, if `shuffle` goes by blocks because the set is too large to be shuffled at once
-    /// ([`Dataset::plain_shuffle`](feedline_core::Dataset::plain_shuffle)).
+    /// ([`About::plain_shuffle`](feedline_core::About::plain_shuffle)).
     #[serde(default)]
     pub plain_shuffle: Option<(u64, u64)>,
     /// Only for a shuffle that decodes groups of samples several times, because the cache of the set cannot

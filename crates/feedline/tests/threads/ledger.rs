@@ -9,7 +9,7 @@ use crate::common::{LONG, alone, alone_in_parts, on_four_threads, wait_until};
 use feedline::Progress;
 use feedline::report::{Account, Cause};
 use feedline::{Device, Loader, LoaderBuilder, Workers};
-use feedline_core::{Context, Dataset, ErrorKind, ReadError, Row, Sampler, Spec};
+use feedline_core::{About, Context, Dataset, ErrorKind, ReadError, Row, Sampler, Spec};
 use feedline_device::host::Host;
 use feedline_device::launch_host;
 use feedline_sim::SimOptions;
@@ -414,12 +414,8 @@ impl Dataset for Grouped {
         self.0.read(id, row, context)
     }
 
-    fn block_shuffle(&self) -> Option<(u64, u64)> {
-        Some((10, 20))
-    }
-
-    fn plain_shuffle(&self) -> Option<(u64, u64)> {
-        self.1
+    fn about(&self) -> About {
+        About { block_shuffle: Some((10, 20)), plain_shuffle: self.1, ..About::default() }
     }
 }
 

@@ -110,11 +110,11 @@ fn a_large_table_is_shuffled_by_blocks_in_the_same_order_from_memory_cache_and_d
         let dir = tempfile::tempdir().unwrap();
         let path = made(dir.path());
         let [memory, cache, disk] = [1 << 30, 64 << 20, 1];
-        let held = |cache_bytes| rows(&path, cache_bytes).table_rows().map(|(_, is_held)| is_held);
+        let held = |cache_bytes| rows(&path, cache_bytes).about().table_rows.map(|(_, is_held)| is_held);
         assert_eq!([memory, cache, disk].map(held), [Some(true), Some(false), Some(false)]);
         for cache_bytes in [memory, cache, disk] {
             assert_eq!(
-                rows(&path, cache_bytes).plain_shuffle(),
+                rows(&path, cache_bytes).about().plain_shuffle,
                 Some((BLOCK, WINDOW)),
                 "{cache_bytes} bytes"
             );
@@ -162,7 +162,7 @@ fn the_chosen_columns_and_all_shards_say_how_a_table_is_shuffled() {
     alone_in_parts(|| {
         let dir = tempfile::tempdir().unwrap();
         let path = made(dir.path());
-        let shuffled = |data: &dyn Dataset| data.plain_shuffle();
+        let shuffled = |data: &dyn Dataset| data.about().plain_shuffle;
         let column = |name: &str| OpenOptions { columns: Some(vec![name.into()]), ..options(1) };
         let only = |name: &str| Fixed::new(open_with(&path, &column(name)).unwrap()).unwrap();
         assert_eq!(

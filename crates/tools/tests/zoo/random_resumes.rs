@@ -86,7 +86,7 @@ fn tables_resume_at_random_steps_with_the_same_batches_from_memory_cache_and_dis
             Table::open_with(&csv, options).stack("x", ["a", "b"]).standardize("x").build().unwrap()
         };
         // Three cache sizes: all rows fit, one of three row groups fits, nothing is cached.
-        let held = |data: &dyn feedline::Dataset| data.table_rows().map(|(_, is_held)| is_held);
+        let held = |data: &dyn feedline::Dataset| data.about().table_rows.map(|(_, is_held)| is_held);
         let [memory, cache, disk] = [1 << 20, 1000, 0];
         assert_eq!(
             [memory, cache, disk].map(|bytes| held(&of_parquet(bytes))),

@@ -155,11 +155,7 @@ pub(super) fn picture_field(reader: &dyn Reader) -> Result<String> {
 }
 
 impl Dataset for ImageDataset {
-    samples_of_reader!();
-
-    fn has_random_geometry(&self) -> bool {
-        self.transforms.has_random_geometry()
-    }
+    samples_of_reader!(self => self.transforms.has_random_geometry());
 
     fn fingerprint(&self) -> u64 {
         Fingerprint::new().spec(&self.spec).number(self.len()).number(self.reader.fingerprint()).value()

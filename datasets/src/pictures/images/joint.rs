@@ -209,11 +209,7 @@ fn write_plane<T: Level + From<u8>>(
 }
 
 impl Dataset for JointDataset {
-    samples_of_reader!();
-
-    fn has_random_geometry(&self) -> bool {
-        self.transforms.has_random_geometry()
-    }
+    samples_of_reader!(self => self.transforms.has_random_geometry());
 
     fn fingerprint(&self) -> u64 {
         Fingerprint::new().spec(&self.spec).number(self.len()).number(self.reader.fingerprint()).value()

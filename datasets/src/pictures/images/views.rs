@@ -205,11 +205,7 @@ impl ViewsDataset {
 }
 
 impl Dataset for ViewsDataset {
-    samples_of_reader!();
-
-    fn has_random_geometry(&self) -> bool {
-        self.lists.iter().any(Transforms::has_random_geometry)
-    }
+    samples_of_reader!(self => self.lists.iter().any(Transforms::has_random_geometry));
 
     fn fingerprint(&self) -> u64 {
         Fingerprint::new().spec(&self.spec).number(self.len()).number(self.reader.fingerprint()).value()

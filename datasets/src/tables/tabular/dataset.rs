@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use feedline_core::{
-    Context, Dataset, Error, ErrorKind, Prefetched, ReadError, Result, Row, Rows, Spec, StridedColumn,
+    About, Context, Dataset, Error, ErrorKind, Prefetched, ReadError, Result, Row, Rows, Spec, StridedColumn,
 };
 
 use super::reader::TableReader;
@@ -103,16 +103,8 @@ impl Dataset for TableDataset {
         self.rows().left_out(id, field, epoch, to)
     }
 
-    fn block_shuffle(&self) -> Option<(u64, u64)> {
-        self.rows().block_shuffle()
-    }
-
-    fn plain_shuffle(&self) -> Option<(u64, u64)> {
-        self.rows().plain_shuffle()
-    }
-
-    fn table_rows(&self) -> Option<(u64, bool)> {
-        self.rows().table_rows()
+    fn about(&self) -> About {
+        self.rows().about()
     }
 
     fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {

@@ -33,7 +33,7 @@ use self::memory::MemoryRows;
 use self::ragged::RaggedMemory;
 use self::ragged_file::RaggedFile;
 use crate::compose::config;
-use crate::{Context, Dataset, Error, Fingerprint, ReadError, Result, Row, Rows, Spec, StridedColumn};
+use crate::{About, Context, Dataset, Error, Fingerprint, ReadError, Result, Row, Rows, Spec, StridedColumn};
 
 /// A data set that caches the samples it has read. See [`Dataset::cached`] and [`Dataset::cached_in_file`].
 ///
@@ -107,7 +107,7 @@ fn check_fields(inner: &dyn Dataset) -> Result<()> {
     if inner.spec().fields().is_empty() {
         return Err(config("a cache of a set without fields: there is nothing to keep".to_owned()));
     }
-    <dyn Dataset>::check_nesting("cache", 1 + inner.nesting())
+    <dyn Dataset>::check_nesting("cache", 1 + inner.about().nesting)
 }
 
 impl Cached {
@@ -241,10 +241,6 @@ impl Dataset for Cached {
         result
     }
 
-    fn has_random_geometry(&self) -> bool {
-        self.inner.has_random_geometry()
-    }
-
     fn left_out(
         &self,
         id: u64,
@@ -255,13 +251,10 @@ impl Dataset for Cached {
         self.inner.left_out(id, field, epoch, to)
     }
 
-    fn nesting(&self) -> usize {
-        1 + self.inner.nesting()
-    }
-
-    /// The same order as without a cache.
-    fn plain_shuffle(&self) -> Option<(u64, u64)> {
-        self.inner.plain_shuffle()
+    /// A plain shuffle is the same as without a cache.
+    fn about(&self) -> About {
+        let inner = self.inner.about();
+        About { nesting: 1 + inner.nesting, block_shuffle: None, table_rows: None, ..inner }
     }
 
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {

@@ -51,7 +51,7 @@ fn nest(one: fn(Set) -> Result<Set>) -> (Set, String) {
             Ok(next) => set = next,
             Err(error) => return (set, error.to_string()),
         }
-        assert!(set.nesting() <= MAX_NESTING, "no limit");
+        assert!(set.about().nesting <= MAX_NESTING, "no limit");
     }
 }
 
@@ -59,7 +59,7 @@ fn nest(one: fn(Set) -> Result<Set>) -> (Set, String) {
 fn sets_nest_up_to_the_limit_which_a_stack_of_two_mebibytes_holds_and_then_are_an_error() {
     for (name, one) in compositions() {
         let (set, error) = nest(one);
-        assert!(set.nesting() + 3 > MAX_NESTING, "{name}: {}", set.nesting());
+        assert!(set.about().nesting + 3 > MAX_NESTING, "{name}: {}", set.about().nesting);
         assert!(error.contains("and at most 256"), "{name}: {error}");
         let on_a_worker = std::thread::Builder::new().stack_size(2 << 20);
         let thread = on_a_worker.spawn(move || {
@@ -77,7 +77,7 @@ fn sets_nest_up_to_the_limit_which_a_stack_of_two_mebibytes_holds_and_then_are_a
 #[test]
 fn a_set_below_the_limit_nests_with_one_that_is_deep() {
     let (deep, _) = nest(|inner| inner.repeat(1).map(of));
-    assert_eq!(deep.nesting(), MAX_NESTING);
+    assert_eq!(deep.about().nesting, MAX_NESTING);
     let flat = || of(Numbered::plain(0, 4));
     assert!(
         Zip::new([flat(), deep.clone()])
@@ -91,7 +91,7 @@ fn a_set_below_the_limit_nests_with_one_that_is_deep() {
     );
     // `take` and `skip` return no error: whatever reads the set next does.
     let beyond = StableDataset::new(of(deep.clone().take(4)));
-    assert_eq!(beyond.nesting(), MAX_NESTING + 1);
+    assert_eq!(beyond.about().nesting, MAX_NESTING + 1);
     assert!(beyond.clone().filter(|_| true).unwrap_err().to_string().contains("and at most 256"));
     assert!(
         check_dataset(&beyond, &CheckOptions::default()).unwrap_err().to_string().contains("and at most 256")

@@ -1,5 +1,5 @@
 use feedline_core::compose::{Map, Zip};
-use feedline_core::{DType, Dataset, Spec};
+use feedline_core::{About, DType, Dataset, Spec};
 
 use super::*;
 
@@ -113,8 +113,8 @@ impl Dataset for Cropped {
         &self.0
     }
 
-    fn has_random_geometry(&self) -> bool {
-        true
+    fn about(&self) -> About {
+        About { has_random_geometry: true, ..About::default() }
     }
 
     fn read(&self, _: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {

@@ -36,7 +36,7 @@ pub(super) fn beyond_memory() -> Done {
     assert_eq!(delivered(&mut loader)?.len(), 2);
     let options = OpenOptions { cache_bytes: 1, ..Default::default() };
     let data = Table::open_with("flowers.parquet", options).stack("x", ["length", "width"]).build()?;
-    assert_eq!(data.block_shuffle(), Some((1, 1)));
+    assert_eq!(data.about().block_shuffle, Some((1, 1)));
     let shuffled = Loader::builder(data).batch_size(2).shuffle().seed(7).build_host()?.report().to_string();
     let line = "write sampler(Sampler::block(1, 1)?) in place of shuffle()";
     assert!(shuffled.contains(line), "{shuffled}");
@@ -46,13 +46,13 @@ pub(super) fn beyond_memory() -> Done {
 pub(super) fn in_memory() -> Done {
     let options = OpenOptions { cache_bytes: 8 << 30, ..Default::default() };
     let data = Table::open_with("flowers.csv", options).stack("x", ["length", "width"]).build()?;
-    assert_eq!(data.table_rows().map(|(_, in_memory)| in_memory), Some(true));
+    assert_eq!(data.about().table_rows.map(|(_, in_memory)| in_memory), Some(true));
     let mut loader = Loader::builder(data).batch_size(2).build_host()?;
     assert_eq!(delivered(&mut loader)?[0].field::<f32>("x")?, [1.5, 2.5, 3.0, 4.0]);
     assert!(loader.report().to_string().contains("rows of the table    1 MiB in memory, decoded once"));
     let options = OpenOptions { cache_bytes: 0, ..Default::default() };
     let beyond = Table::open_with("flowers.csv", options).stack("x", ["length", "width"]).build()?;
-    assert_eq!(beyond.table_rows(), None, "without a budget nothing is said of it");
+    assert_eq!(beyond.about().table_rows, None, "without a budget nothing is said of it");
     let options = OpenOptions { cache_bytes: 1, ..Default::default() };
     let beyond = Table::open_with("flowers.csv", options).stack("x", ["length", "width"]).build()?;
     let loader = Loader::builder(beyond).batch_size(2).build_host()?;

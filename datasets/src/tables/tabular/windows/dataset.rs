@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use feedline_core::compose::Subset;
 use feedline_core::{
-    Context, DType, Dataset, Error, ErrorKind, Fingerprint, Prefetched, ReadError, Result, Row, Rows, Spec,
-    named,
+    About, Context, DType, Dataset, Error, ErrorKind, Fingerprint, Prefetched, ReadError, Result, Row, Rows,
+    Spec, named,
 };
 
 use super::index::{Index, Shape, Unsorted};
@@ -417,8 +417,8 @@ impl Dataset for TableWindows {
         grouped(ids, context, |index, id, values| self.0.read(id, &mut rows.row(index), values))
     }
 
-    fn table_rows(&self) -> Option<(u64, bool)> {
-        Some((self.0.bytes, self.0.rows.is_some()))
+    fn about(&self) -> About {
+        About { table_rows: Some((self.0.bytes, self.0.rows.is_some())), ..About::default() }
     }
 
     fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {

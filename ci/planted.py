@@ -68,7 +68,8 @@ def copy_tracked():
         to, text = COPY / name, pathlib.Path(name).read_bytes()
         if not to.is_file() or to.read_bytes() != text:
             write(to, text)
-    for path in COPY.rglob("*.rs"):
+    # Crates and tests that are gone.
+    for path in [*COPY.rglob("*.rs"), *COPY.rglob("Cargo.toml")]:
         if path.relative_to(COPY).as_posix() not in names and "target" not in path.relative_to(COPY).parts:
             path.unlink()
 

@@ -68,10 +68,12 @@ def copy_tracked():
         to, text = COPY / name, pathlib.Path(name).read_bytes()
         if not to.is_file() or to.read_bytes() != text:
             write(to, text)
-    # Crates and tests that are gone.
-    for path in [*COPY.rglob("*.rs"), *COPY.rglob("Cargo.toml")]:
-        if path.relative_to(COPY).as_posix() not in names and "target" not in path.relative_to(COPY).parts:
+    # What is gone, with its folders: `crates/*` are members of the workspace.
+    for path in sorted(COPY.rglob("*"), reverse=True):
+        if path.is_file() and path.relative_to(COPY).as_posix() not in names:
             path.unlink()
+        elif path.is_dir() and not any(path.iterdir()):
+            path.rmdir()
 
 
 @functools.cache

@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD environment=$PWD/target/ci/python features=() prebuilt=()
 wheels=target/ci/wheels-test libraries="pyarrow pillow ml_dtypes safetensors webdataset mosaicml-streaming datasets"
-libraries+=" tqdm rich pdoc mypy pyright jax torch lightning accelerate transformers keras flax optax"
+libraries+=" tqdm rich pdoc ruff mypy pyright jax torch lightning accelerate transformers keras flax optax"
 if [ "${1:-}" = free ]; then
     "${FEEDLINE_PYTHON:?name a free-threaded interpreter}" -c 'import sys; sys.exit(sys._is_gil_enabled())'
     # A stable ABI of both kinds of interpreters begins with 3.15.
@@ -37,6 +37,7 @@ cargo clippy --locked --all-targets -- -D warnings
 time "$python" -m maturin build --locked "${features[@]}" -i "$python" --out "$root/$wheels"
 "$python" -m pip install --quiet --force-reinstall --no-deps "$root/$wheels"/feedline-*.whl
 if [ "${1:-}" != free ]; then
+    "$python" -m ruff check .
     "$python" -m mypy --strict feedline
     (cd examples && "$python" -m mypy --strict --config-file ../pyproject.toml .)
     "$python" -m pyright --pythonpath "$python" feedline

@@ -458,7 +458,7 @@ def compare(
         try:
             made = batches(batch)
             next(made)
-        except Exception as error:  # of another library, which may not be installed or may have changed
+        except Exception as error:  # of another library, which may not be installed or may have changed # noqa: BLE001
             print(f"  not run: {what} ({type(error).__name__}: {str(error).splitlines()[0]})", flush=True)
             continue
         line(what, timed(made, step, seconds))

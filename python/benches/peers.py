@@ -326,7 +326,7 @@ def main() -> None:
                 for way, batches in ways.items():
                     try:
                         seen[way].append(rate(batches(), options.seconds, rows))
-                    except Exception as error:
+                    except Exception as error:  # noqa: BLE001
                         if turn == 0:
                             print(f"not run: {name}, {way} ({type(error).__name__}: {error})"[:200])
             load = os.getloadavg()[0]

@@ -7,7 +7,7 @@ PHOTOS has a folder of JPEGs per class. Ways: auto, gpu, cpu, auto:prefetch=N, d
 dali:load=N (the share of the JPEG engines). The step is compiled on one GPU; GRAPH=1 also replays it as a CUDA graph.
 SYNC=N waits for the GPU every N steps, CORES=N sets the workers.
 """
-import glob, os, statistics, sys, time
+import glob, os, statistics, sys, time  # noqa: I001
 import torch, torchvision
 import torchvision.transforms.v2 as V
 import feedline

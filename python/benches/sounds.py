@@ -83,7 +83,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         folders = make(Path(folder))
         rows: list[tuple[str, Callable[[], Iterator[float]], Callable[[], Iterator[float]] | None]] = []
-        whole = lambda batch: len(batch["sound"].values) / RATE  # noqa: E731
+        whole = lambda batch: len(batch["sound"].values) / RATE
         for name in ("wav", "flac", "mp3", "ogg"):
             paths = sorted(folders[name].iterdir())
 
@@ -120,7 +120,7 @@ def main() -> None:
         )
         spectrogram = feedline.MelSpectrogram(n_mels=80, hop_length=160, log="10")
         data = feedline.sounds(folders["wav"], rate=RATE, mel=spectrogram)
-        windows = lambda batch: len(batch["sound"].values) / 100  # noqa: E731
+        windows = lambda batch: len(batch["sound"].values) / 100
         rows.append(("wav, log-mel", ours(data, windows), mel if has else None))
         print("| sound | feedline, h/s | soundfile (torchaudio), h/s |\n| --- | --- | --- |")
         for name, mine, peer in rows:

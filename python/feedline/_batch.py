@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ class Ragged(NamedTuple):
     def rows(self) -> list[Any]:
         """The values of each row, without a copy."""
         ends = [int(offset) for offset in self.offsets]
-        return [self.values[start:end] for start, end in zip(ends, ends[1:], strict=False)]
+        return [self.values[start:end] for start, end in pairwise(ends)]
 
     def text(self) -> list[str]:
         """The rows of a field of UTF-8 bytes as strings."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from ._columns import Columns, Shared
 from ._errors import ConfigError
-from ._memory import frozen, sharing
+from ._memory import frozen, has_shared, same, sharing
 from ._own import ALONE, Reader, Stacked, attributes_of, check_random_access, how_next, others
 from ._values import as_array
 from ._workers.seeds import NotAlone, Read, SharedWatch
@@ -103,7 +103,8 @@ class Collating(Reader):
         finally:
             self._watch.has_found(before)
             before.restore()
-        self._check_first()
+        # Whether another sample has changed the first one.
+        self.copies = self._fills = not same(self._first, self._first_copy)
         self.first_seconds = (monotonic() - start) / 3
         #: The nesting of the fields in the function's result.
         self.nest = nest_of(two)
@@ -158,7 +159,7 @@ class Collating(Reader):
         """The rows of a batch."""
         empty = np.empty(0, np.uint8)
         result = self.function(samples)
-        if self._fills_result or self._has_held(result):
+        if self._fills_result or has_shared(list(flat(result).values()), self._held):
             # Another call would fill the arrays before they are copied.
             self._fills_result = True
             with self._filling:
@@ -168,21 +169,15 @@ class Collating(Reader):
             row[_WHOLE] = empty
         return rows
 
-    def _has_held(self, result: Any) -> bool:
-        """Whether arrays of a result have memory of those of the first calls."""
-        if not self._held:
-            return False
-        arrays = list(flat(result).values())
-        return bool(sharing([*arrays, *self._held]) & set(range(len(arrays))))
-
     def check_apart(self, samples: list[Any], read: Read) -> None:
         """Raises Shared if samples are to be read again, because the data set fills some memory anew."""
         if self.copies:
             return
         shared = sharing([*samples, self._first]) - {len(samples)}
-        if shared and (self._watch.is_random or not self.are_right(samples, shared, read)):
+        self.counted += len(samples) if shared else 0
+        if shared and (self._watch.is_random or not self.are_right(samples, read, shared)):
             self.copies = True
-            raise Shared(shared, len(samples))
+            raise Shared
 
     def read_whole(
         self, ids: Sequence[int], draws: Sequence[tuple[int, int]] | None, keys: Sequence[int], by: _By | None
@@ -227,7 +222,7 @@ class Collating(Reader):
             return 0, [], None, True, ALONE
         self._watch.end(how == ALONE)
         # The rows of a result are parts of its arrays.
-        rows, fields, error = self._fields(rows, error, True)
+        rows, fields, error = self._fields(rows, error, None)
         return len(rows), fields, error, self._watch.is_random, how_next(self._watch)
 
 

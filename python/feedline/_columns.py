@@ -77,12 +77,12 @@ class Misfit(ValueError):
 
 
 class Shared(Exception):
-    """Samples that share memory: it may have been written between the reads of the first and the last of them."""
+    """Samples that share memory, which was written between the reads of the first and the last of them."""
 
-    def __init__(self, positions: set[int], count: int) -> None:
-        super().__init__("samples share memory")
-        #: Their indices in the list of samples; whether the first sample of all is one of them.
-        self.positions, self.with_first = positions - {count}, count in positions
+
+#: Whether samples that share memory are as they were read, from their indices in the list of samples: the first sample
+#: of all has the one after the last.
+AreRight = Callable[["set[int]"], bool]
 
 
 class Columns:
@@ -157,22 +157,22 @@ class Columns:
 
         Raises Misfit for the first sample that is not like the others.
         """
-        return [column.packed(values) for column, values in self._checked(samples, True)]
+        return [column.packed(values) for column, values in self._checked(samples, None)]
 
-    def rows(self, samples: Sequence[Any], are_apart: bool = False) -> list[Packed]:
+    def rows(self, samples: Sequence[Any], are_right: AreRight | None = None) -> list[Packed]:
         """As :meth:`pack`; for a field of long rows, their addresses and the compact arrays that own them.
 
-        Raises Misfit for the first sample that is not like the others, and Shared for those that share memory, unless
-        they are known to be apart.
+        Raises Misfit for the first sample that is not like the others, and Shared if some share memory and are not
+        right. Without ``are_right`` they are known to be apart.
         """
-        return [column.rows(values) for column, values in self._checked(samples, are_apart)]
+        return [column.rows(values) for column, values in self._checked(samples, are_right)]
 
-    def write(self, samples: Sequence[Any], out: Sequence[Out], are_apart: bool = False) -> None:
+    def write(self, samples: Sequence[Any], out: Sequence[Out], are_right: AreRight | None = None) -> None:
         """Writes each field into its arrays of ``out``, compact ones in the type of the field.
 
         Raises as :meth:`rows`; ``out`` is then unspecified.
         """
-        for (column, values), to in zip(self._checked(samples, are_apart), out, strict=True):
+        for (column, values), to in zip(self._checked(samples, are_right), out, strict=True):
             column.write(values, to)
 
     def _numbers_of(self, column: Any, places: list[int]) -> _Numbers | None:
@@ -183,15 +183,12 @@ class Columns:
         keys = [self._names[place] for place in places] if self._is_dict else places
         return _Numbers(itemgetter(*keys), column.dtype, len(places), *packed)
 
-    def _checked(self, samples: Sequence[Any], are_apart: bool) -> list[tuple[Any, Any]]:
+    def _checked(self, samples: Sequence[Any], are_right: AreRight | None) -> list[tuple[Any, Any]]:
         """The columns of a batch, each with its values."""
-        shared: set[int] = set()
-        if not are_apart:
-            shared |= self._repeated(samples)
+        shared = set() if are_right is None else self._repeated(samples)
         numbers = [None] * len(self._groups) if not any(self._numbers) else self._packed_numbers(samples)
         if all(one is not None for one in numbers):
-            if shared:
-                raise Shared(shared, len(samples))
+            _check_right(shared, are_right)
             return [(column, values) for (column, _), values in zip(self._groups, numbers, strict=True)]
         checked: dict[int, Any] = {}
         misfits = []
@@ -203,11 +200,10 @@ class Columns:
             except Misfit as misfit:
                 misfits.append(misfit)
                 continue
-            if not are_apart:
+            if are_right is not None:
                 held = self._first[1 + place : 2 + place]
                 shared |= self._columns[place].shared(split[place], checked[place], held)
-        if shared:
-            raise Shared(shared, len(samples))
+        _check_right(shared, are_right)
         if misfits:
             raise min(misfits, key=attrgetter("position"))
         columns = []
@@ -271,6 +267,11 @@ class Columns:
         return list(zip(*rows, strict=True)) if rows else [[] for _ in self._names]
 
 
+def _check_right(shared: set[int], are_right: AreRight | None) -> None:
+    if shared and are_right is not None and not are_right(shared):
+        raise Shared
+
+
 class _Numbers:
     """Fields of one type that share a column, packed by one call."""
 
@@ -307,12 +308,13 @@ class _Column:
         if kind in _memory.FIXED and isinstance(checked, np.ndarray):
             return set()
         every = [*values, *held]
-        is_row = kind is np.ndarray or getattr(kind, "__module__", "") == "torch"
-        if is_row and set(map(type, every)) == {kind} and isinstance(self, _Fixed):
-            found = set(_memory.shared_rows(every, self.row_bytes, self.dtype.itemsize))
-        else:
-            found = _memory.sharing(every)
-        return found
+        if isinstance(self, _Fixed) and (kind is np.ndarray or hasattr(kind, "data_ptr")):
+            try:
+                return set(_memory.shared_rows(every, self.row_bytes, self.dtype.itemsize))
+            except TypeError:
+                # One has another type, which is rare.
+                pass
+        return _memory.sharing(every)
 
     def _arrays(self, values: Sequence[Any], fit: Callable[[Array], str | None]) -> list[Array]:
         """The values one by one."""
@@ -359,7 +361,8 @@ class _Fixed(_Column):
                 return self._arrays(values, self._fit)
         if kinds == {np.ndarray}:
             arrays: list[Array] = list(values)
-            # By identity first, so that it costs a few nanoseconds each.
+            if _memory.are_alike(arrays, self.dtype, self.shape):
+                return arrays
             if list(map(_DTYPE, arrays)).count(self.dtype) == count and self._has_one_shape(arrays):
                 return arrays
             return self._arrays(values, self._fit)
@@ -404,7 +407,7 @@ class _Fixed(_Column):
         if not isinstance(values, list) or self.row_bytes <= _JOINED:
             return self.packed(values)
         arrays = [value if value.flags.c_contiguous else np.ascontiguousarray(value) for value in values]
-        return [value.__array_interface__["data"][0] for value in arrays], arrays
+        return _memory.addresses(arrays), arrays
 
     def write(self, values: Array | list[Array], out: Out) -> None:
         assert isinstance(out, np.ndarray)
@@ -424,6 +427,8 @@ class _Varying(_Column):
         kinds = set(map(type, values))
         if kinds == {np.ndarray}:
             arrays: list[Array] = list(values)
+            if _memory.are_alike(arrays, self.dtype, self.shape, self.field[3]):
+                return arrays
             is_typed = list(map(_DTYPE, arrays)).count(self.dtype) == len(arrays)
             if is_typed and all(self._fit(array) is None for array in arrays):
                 return arrays

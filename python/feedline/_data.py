@@ -13,8 +13,8 @@ import numpy as np
 
 from . import _collate, _feedline, _notebook, _options, _own, _parts
 from . import transforms as _transforms
-from ._errors import ConfigError, shown
 from ._columns import Place
+from ._errors import ConfigError, shown
 from ._packing import packed, unpadded
 from ._sampler import counts
 from ._values import as_array, check_no_table, dtype_of, numpy_dtype

@@ -42,7 +42,7 @@ def first_samples(data: Any, names: Sequence[str]) -> list[dict[str, Any]]:
             break
         try:
             sample = data[index]
-        except Exception as error:  # a page of a notebook has no use for it, and the loop will raise it
+        except Exception as error:  # noqa: BLE001 - a page of a notebook has no use for it, and the loop will raise it
             samples.append(dict.fromkeys(names, error))
             continue
         samples.append(dict(sample) if isinstance(sample, Mapping) else dict(zip(names, sample, strict=False)))

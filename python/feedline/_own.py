@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import _feedline
-from ._columns import Columns, Misfit, Packed, Place, Shared
+from ._columns import AreRight, Columns, Misfit, Packed, Place, Shared
 from ._errors import ConfigError
-from ._memory import frozen, is_at, same, sharing
+from ._memory import frozen, has_shared, is_at, same, sharing
 from ._values import as_array, exact
 from ._workers.seeds import NotAlone, Read, SharedWatch, States, first_of
 
@@ -87,7 +87,7 @@ def others(
         for number in range(first, min(end, first + _LOOKED_AT)):
             try:
                 sample = read(number)
-            except Exception:  # noqa: BLE001
+            except Exception:  # noqa: BLE001, S112
                 continue
             yield number, sample
     finally:
@@ -108,11 +108,11 @@ class Reader:
     #: The first sample, which stays, so that memory that is filled anew is known by it; and a copy of it.
     _first: Any = None
     _first_copy: Any = None
-    #: Whether each sample is copied at once; and whether its memory is filled anew, so that one thread reads
-    #: at a time.
-    copies = _fills = False
-    #: Samples that shared memory, and all samples.
-    _shared = _counted = 0
+    #: Whether each sample is copied at once, or written to its batch; and whether its memory is filled anew, so that
+    #: one thread reads at a time.
+    copies = is_one_by_one = _fills = False
+    #: Samples that shared memory, and those among which that is rare or not: in threads the ones of the same calls.
+    _shared = counted = 0
 
     def __init__(self, data: Any, max_length: Mapping[str, int]) -> None:
         check_random_access(data)
@@ -123,10 +123,6 @@ class Reader:
         self.columns = Columns(first, max_length, lambda: others(lambda index: data[index], 1, len(data), self.generators))
         self.is_tuple, self.fields = self.columns.is_tuple, self.columns.fields
         self.places = self.columns.places
-
-    def _check_first(self) -> None:
-        """Whether another sample has changed the first one."""
-        self.copies = self._fills = not same(self._first, self._first_copy)
 
     def __getstate__(self) -> dict[str, Any]:
         # A worker process has memory of its own.
@@ -234,20 +230,17 @@ class Reader:
                 samples.clear()
                 self._read_copies(ids, draws, samples)
 
-    def are_right(self, samples: Sequence[Any], shared: set[int], read: Read) -> bool:
+    def are_right(self, samples: Sequence[Any], read: Read, shared: set[int]) -> bool:
         """Whether samples that share memory are as they were read: the data set does not fill it anew. If not, they are
-        to be read again, and samples are copied one by one from now on."""
+        to be read again, and samples are copied, or written, one by one from now on."""
         self._shared += len(shared)
-        self._counted += len(samples)
         # If many share memory, a copy of each is cheaper. The last one in some memory is right; one alone has
         # that of the first sample.
-        is_rare = 4 * self._shared <= self._counted + 16
-        if is_rare and not self._fills:
+        if 4 * self._shared <= self.counted + 16 and not self._fills:
             of_first = len(shared) == 1 and not same(self._first, self._first_copy)
             if not of_first and all(self._is_right(samples[at], at, read) for at in sorted(shared)[:-1]):
                 return True
         self._fills = self._fills or not same(self._first, self._first_copy)
-        self.copies = True
         return False
 
     @staticmethod
@@ -284,35 +277,41 @@ class Reader:
         def seeded() -> tuple[list[Any], BaseException | None]:
             return self.samples(ids, draws) if keys is None else self._watch.read(read, keys, how == ALONE)
 
+        def are_right(shared: set[int]) -> bool:
+            # Another thread may be filling the memory of the first sample.
+            if len(samples) in shared and not is_sure:
+                return False
+            again = read if keys is None else self._watch.again(read, keys, how == ALONE)
+            self.counted += len(samples)
+            if self.are_right(samples, again, shared - {len(samples)}):
+                return True
+            self.copies = True
+            return False
+
+        is_sure = keys is None or how != BESIDE
         try:
             samples, error = seeded()
             try:
-                samples, fields, error = self._fields(samples, error, self.copies)
-            except Shared as shared:
-                again = read if keys is None else self._watch.again(read, keys, how == ALONE)
-                is_sure = keys is None or how != BESIDE
-                if not is_sure and shared.with_first:
-                    # Another thread may be filling the same memory.
+                samples, fields, error = self._fields(samples, error, None if self.copies else are_right)
+            except Shared:
+                if not is_sure:
                     return 0, [], None, self._watch.is_random, ALONE_IN_THREADS
-                if not self.are_right(samples, shared.positions, again):
-                    if not is_sure:
-                        return 0, [], None, self._watch.is_random, ALONE_IN_THREADS
-                    samples, error = seeded()
-                samples, fields, error = self._fields(samples, error, True)
+                samples, error = seeded()
+                samples, fields, error = self._fields(samples, error, None)
         except NotAlone:
             return 0, [], None, True, ALONE
         self._watch.end(how == ALONE)
         return len(samples), fields, error, self._watch.is_random, how_next(self._watch)
 
     def _fields(
-        self, samples: list[Any], error: BaseException | None, are_apart: bool
+        self, samples: list[Any], error: BaseException | None, are_right: AreRight | None
     ) -> tuple[list[Any], list[Packed], BaseException | None]:
         """The samples before the first that is not like the others, and their rows."""
         try:
-            return samples, self.columns.rows(samples, are_apart), error
+            return samples, self.columns.rows(samples, are_right), error
         except Misfit as misfit:
             good = samples[: misfit.position]
-            return good, self.columns.rows(good, True), misfit
+            return good, self.columns.rows(good), misfit
 
 
 class Shards:
@@ -462,7 +461,8 @@ class Hook:
             ]
             if not self._fills:
                 found, error = self.attempt(given)
-                if error is not None or not self._has_held(found[0]):
+                if error is not None or not has_shared(found[0], self._held):
+                    self._held = self._held or [array for arrays in found for array in arrays]
                     return found, error
                 self._fills = True
             # Another call would fill the arrays before they are copied.
@@ -484,13 +484,6 @@ class Hook:
     def generators(self) -> list[Any]:
         """The random generators of the function."""
         return self._watch.own
-
-    def _has_held(self, arrays: list[Any]) -> bool:
-        """Whether arrays that the function has returned have memory of those of its first call."""
-        if self._held:
-            return bool(sharing([*arrays, *self._held]) - {*range(len(arrays), len(arrays) + len(self._held))})
-        self._held = arrays
-        return False
 
     def attempt(self, arrays: Sequence[Any]) -> tuple[list[Any], BaseException | None]:
         """Calls the function on copies of the columns; returns a list of its result, or its exception."""

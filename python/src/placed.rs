@@ -63,43 +63,87 @@ struct Array {
     dimensions: c_int,
     shape: *const isize,
     strides: *const isize,
+    base: *const pyo3::ffi::PyObject,
+    dtype: *const pyo3::ffi::PyObject,
 }
 
 impl Array {
-    /// The addresses from the first byte to the end of the last element, and the greatest common divisor of
-    /// the strides; `None` if there are no elements.
-    fn span(&self, item: usize) -> Option<(Range<isize>, isize)> {
+    /// The addresses from the first byte to the end of the last element; `None` if there are no elements.
+    fn span(&self, item: usize) -> Option<Range<isize>> {
         let (mut start, mut end) = (self.data.addr() as isize, self.data.addr() as isize + item as isize);
-        let mut step = 0;
         for dimension in 0..self.dimensions as usize {
-            let (count, stride) = (at(self.shape, dimension), at(self.strides, dimension));
+            let count = at(self.shape, dimension);
             if count == 0 {
                 return None;
             }
-            let to_last = (count - 1) * stride;
-            if to_last < 0 {
-                start += to_last
-            } else {
-                end += to_last
-            }
-            if count > 1 {
-                step = divisor(step, stride.abs());
-            }
+            let to_last = (count - 1) * at(self.strides, dimension);
+            if to_last < 0 { start += to_last } else { end += to_last }
         }
-        Some((start..end, step))
+        Some(start..end)
+    }
+
+    /// The greatest common divisor of the strides.
+    fn step(&self) -> isize {
+        let dimensions = (0..self.dimensions as usize).filter(|&dimension| at(self.shape, dimension) > 1);
+        dimensions.fold(0, |step, dimension| divisor(step, at(self.strides, dimension).abs()))
     }
 }
 
 /// An extent or a stride of an array, which has as many as dimensions.
 fn at(numbers: *const isize, dimension: usize) -> isize {
     let number = numbers.wrapping_add(dimension);
-    // SAFETY: `span` asks for those of dimensions that the array has.
+    // SAFETY: the callers ask for those of dimensions that the array has.
     unsafe { *number }
 }
 
 fn divisor(one: isize, other: isize) -> isize {
     if other == 0 { one } else { divisor(other, one % other) }
 }
+
+/// The array of NumPy that an object is, whose type is `kind`.
+fn array<'a>(object: &'a Bound<'_, PyAny>, kind: &Bound<'_, PyType>) -> PyResult<&'a Array> {
+    if !object.get_type().is(kind) {
+        return Err(PyTypeError::new_err("not an array"));
+    }
+    // SAFETY: `_memory.py` gives NumPy's type as `kind`, so the object is an array of NumPy. The reference
+    // keeps it, and the interpreter's lock is held.
+    Ok(unsafe { &*object.as_ptr().cast::<Array>() })
+}
+
+/// The addresses of the first elements of arrays.
+#[pyfunction]
+pub(crate) fn addresses(arrays: &Bound<'_, PyList>, kind: &Bound<'_, PyType>) -> PyResult<Vec<usize>> {
+    arrays.iter().map(|object| Ok(array(&object, kind)?.data.addr())).collect()
+}
+
+/// Whether arrays have one type and shape; with `most`, one to so many items of the shape.
+#[pyfunction]
+pub(crate) fn are_alike(
+    arrays: &Bound<'_, PyList>,
+    kind: &Bound<'_, PyType>,
+    dtype: &Bound<'_, PyAny>,
+    shape: Vec<isize>,
+    most: Option<isize>,
+) -> PyResult<bool> {
+    let first = usize::from(most.is_some());
+    for object in arrays {
+        let array = array(&object, kind)?;
+        let is_typed = array.dtype == dtype.as_ptr() && array.dimensions as usize == first + shape.len();
+        let is_alike = is_typed
+            && most.is_none_or(|most| (1..=most).contains(&at(array.shape, 0)))
+            && shape
+                .iter()
+                .enumerate()
+                .all(|(dimension, &count)| at(array.shape, first + dimension) == count);
+        if !is_alike {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// From where to where each array of a list reaches, with its group and its position.
+type Spans = Vec<(isize, isize, isize, usize)>;
 
 /// The positions of the arrays that share memory with another of `arrays`, which have elements of `item`
 /// bytes.
@@ -109,23 +153,20 @@ pub(crate) fn sharing(
     kind: &Bound<'_, PyType>,
     item: usize,
 ) -> PyResult<Vec<usize>> {
-    let (mut spans, mut steps) = (Vec::with_capacity(arrays.len()), Vec::with_capacity(arrays.len()));
-    for (position, array) in arrays.iter().enumerate() {
-        if !array.get_type().is(kind) {
-            return Err(PyTypeError::new_err("not an array"));
-        }
-        // SAFETY: `_memory.py` gives NumPy's type as `kind`, so the object is an array of NumPy. The iterator
-        // of `arrays` keeps it, and the interpreter's lock is held.
-        let array = unsafe { &*array.as_ptr().cast::<Array>() };
-        if let Some((span, step)) = array.span(item) {
+    let mut spans = Spans::with_capacity(arrays.len());
+    for (position, object) in arrays.iter().enumerate() {
+        if let Some(span) = array(&object, kind)?.span(item) {
             spans.push((0, span.start, span.end, position));
-            steps.push(step);
         }
+    }
+    if are_apart(&spans) {
+        return Ok(Vec::new());
     }
     // Arrays of one step, such as the columns of a matrix, share nothing if they begin at another place of
     // it.
-    let (step, item) = (steps.first().copied().unwrap_or(0), item as isize);
-    let first = spans.first().map_or(0, |span| span.1);
+    let steps = spans.iter().map(|span| Ok(array(&arrays.get_item(span.3)?, kind)?.step()));
+    let steps = steps.collect::<PyResult<Vec<_>>>()?;
+    let (step, first, item) = (steps[0], spans[0].1, item as isize);
     let are_even = step > item && step % item == 0 && spans.iter().all(|span| (span.1 - first) % item == 0);
     if are_even && steps.iter().all(|&other| other == step) {
         spans.iter_mut().for_each(|span| span.0 = span.1.rem_euclid(step));
@@ -135,24 +176,24 @@ pub(crate) fn sharing(
 
 /// As [`sharing`], for rows of `bytes` bytes at some addresses.
 #[pyfunction]
-pub(crate) fn sharing_at(addresses: Vec<usize>, bytes: usize) -> Vec<usize> {
-    let at = |(position, &start): (usize, &usize)| (0, start as isize, (start + bytes) as isize, position);
-    shared(addresses.iter().enumerate().filter(|_| bytes > 0).map(at).collect())
+pub(crate) fn sharing_at(addresses: &Bound<'_, PyList>, bytes: isize) -> PyResult<Vec<usize>> {
+    let mut spans = Spans::with_capacity(addresses.len());
+    for (position, address) in addresses.iter().enumerate() {
+        let start = address.extract::<usize>()? as isize;
+        spans.push((0, start, start + bytes, position));
+    }
+    Ok(if bytes == 0 || are_apart(&spans) { Vec::new() } else { shared(spans) })
 }
 
-/// The positions of the spans that overlap another one of their group. A span has its group, its start, its
-/// end and its position.
-fn shared(mut spans: Vec<(isize, isize, isize, usize)>) -> Vec<usize> {
-    // Most rows are of one size and apart: that is seen by their starts alone.
-    if let Some(&(group, start, end, _)) = spans.first()
-        && spans.iter().all(|span| span.0 == group && span.2 - span.1 == end - start)
-    {
-        let mut starts: Vec<_> = spans.iter().map(|span| span.1).collect();
-        starts.sort_unstable();
-        if starts.windows(2).all(|pair| pair[1] - pair[0] >= end - start) {
-            return Vec::new();
-        }
-    }
+/// Whether no spans overlap, as most do not.
+fn are_apart(spans: &Spans) -> bool {
+    let mut places: Vec<_> = spans.iter().map(|span| (span.1, span.2)).collect();
+    places.sort_unstable();
+    places.windows(2).all(|pair| pair[0].1 <= pair[1].0)
+}
+
+/// The positions of the spans that overlap another one of their group.
+fn shared(mut spans: Spans) -> Vec<usize> {
     spans.sort_unstable();
     let mut shared = Vec::new();
     let mut last: Option<(isize, isize, usize)> = None;

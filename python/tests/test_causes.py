@@ -210,7 +210,7 @@ def test_a_fork_server_that_is_killed_while_it_starts_is_an_error(after: float) 
     try:
         feedline.Loader(cause_sets.Wide(), 8, framework="numpy", **PROCESSES).close()
     except feedline.Error as error:
-        assert "fork server of the worker processes" in str(error), error  # noqa: PT017
+        assert "fork server of the worker processes" in str(error), error
     finally:
         is_over.set()
         killer.join()

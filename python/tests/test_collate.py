@@ -129,7 +129,7 @@ def test_what_cannot_be_a_batch_is_refused() -> None:
         with pytest.raises(feedline.ConfigError, match=match):
             feedline.Loader(own_sets.Texts(9), 4, collate_fn=function, framework="numpy", **options)
 
-    ids = lambda samples: np.array([sample["id"] for sample in samples])  # noqa: E731
+    ids = lambda samples: np.array([sample["id"] for sample in samples])
     refused(lambda samples: {"id": ids(samples), "loss": 0.5}, r'returned "loss", float.*row for each of its samples')
     refused(lambda samples: {"id": ids(samples), "n": ["a"] * len(samples)}, r"""returned "n.0", 'a'""")
     refused(lambda samples: {"all": np.arange(7)}, r'returned "all", ndarray of the shape \(7,\)')
@@ -151,9 +151,8 @@ def test_later_results_are_checked(way: dict[str, Any]) -> None:
     data = own_sets.Texts(40)
     with feedline.Loader(
         data, 8, collate_fn=own_sets.padded, max_length={"items": 1}, framework="numpy", **way
-    ) as loader:
-        with pytest.raises(feedline.SampleError, match='"items" has 2 items, and max_length allows 1'):
-            list(loader)
+    ) as loader, pytest.raises(feedline.SampleError, match='"items" has 2 items, and max_length allows 1'):
+        list(loader)
     with feedline.Loader(own_sets.Numbers(60), 8, collate_fn=own_sets.fails, framework="numpy", **way) as loader:
         with pytest.raises(feedline.SampleError, match="KeyError.*33") as raised:
             list(loader)

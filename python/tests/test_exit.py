@@ -179,7 +179,7 @@ def test_a_loader_that_is_dropped_ends_without_the_garbage_collector(copy: bool)
             loader.load_state_dict(loader.state_dict())
             for batch in loader.epoch(0):
                 break
-            batch = None
+            batch = None  # noqa: F841
         loader = None
         wait_until(lambda: threads() <= before)
     finally:

@@ -160,7 +160,7 @@ def test_kills_at_random_moments_are_right_batches_or_an_error(
                     seen += rows(batch)
             assert len(seen) == SAMPLES
         except feedline.Error as error:
-            assert "worker process" in str(error), error  # noqa: PT017
+            assert "worker process" in str(error), error
         finally:
             over.set()
             killer.join()

@@ -252,9 +252,9 @@ def test_every_unreadable_sample_of_a_row_is_logged(caplog: pytest.LogCaptureFix
             return {"id": index}
 
     options: dict[str, Any] = {"framework": "numpy", "bad_samples": 10}
-    for copy in (False, True):
+    for is_copied in (False, True):
         caplog.clear()
-        with feedline.Loader(Bad(), 20, copy=copy, **options) as one:
+        with feedline.Loader(Bad(), 20, copy=is_copied, **options) as one:
             (batch,) = one
             replaced, seen = batch.substituted, batch["id"].tolist()
             del batch
@@ -303,7 +303,7 @@ def test_every_public_name_has_docs() -> None:
 def test_the_programs_of_the_readme_run(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="not run: torch is not installed")
     readme = (Path(__file__).parent.parent / "README.md").read_text()
-    programs = re.findall(r"```python\n(.*?)```", readme, re.S)
+    programs = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
     assert programs
     np.savez(tmp_path / "train.npz", image=np.zeros((500, 784), np.uint8), label=np.arange(500) % 10)
     for word in ("no", "yes"):

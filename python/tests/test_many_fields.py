@@ -150,9 +150,8 @@ def test_fields_in_another_order_are_not_taken_for_the_same(other: int, tmp_path
     with feedline.Loader(one, 2, shuffle=1, framework="numpy") as loader:
         next(iter(loader))
         state = loader.state_dict()
-    with feedline.Loader(two, 2, shuffle=1, framework="numpy") as loader:
-        with pytest.raises(feedline.Error):
-            loader.load_state_dict(state)
+    with feedline.Loader(two, 2, shuffle=1, framework="numpy") as loader, pytest.raises(feedline.Error):
+        loader.load_state_dict(state)
     for data in (one, two, one):
         with feedline.Loader(data.cached(1 << 20, tmp_path / "cache"), 2, framework="numpy") as loader:
             for _ in range(2):

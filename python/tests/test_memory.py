@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import memory_sets
@@ -10,6 +11,8 @@ import pytest
 from memory_sets import Filled, FilledAtOnce, FilledTensor, Out, Resting
 
 import feedline
+from feedline import _own
+from feedline._workers import worker
 
 WAYS: list[dict[str, Any]] = [
     {"workers": 0},
@@ -21,6 +24,7 @@ SETS: list[Any] = [
     *(Filled(how) for how in ("arrays in a list", "bytes")),
     Filled("array", size=3000),
     Filled("view", size=40_000),
+    Filled("ring", size=3000),
     FilledAtOnce("array"),
     FilledAtOnce("view"),
 ]
@@ -51,6 +55,12 @@ def test_tensors_too(way: dict[str, Any]) -> None:
         check(FilledTensor(how), way)
         check(FilledTensor(how), way, collate_fn=memory_sets.stacked)
         check(FilledTensor(how, size=3000), way)
+
+
+def test_sizes_of_torch_are_no_tensors() -> None:
+    torch = pytest.importorskip("torch", reason="not run: torch is not installed")
+    data = [{"id": index, "x": torch.Size([index] * 3)} for index in range(40)]
+    check(feedline.Data(data), WAYS[0])
 
 
 def copied(sample: Any) -> Any:
@@ -120,3 +130,17 @@ def test_samples_without_shared_memory_are_read_once() -> None:
         assert sum(batch.rows for batch in loader) == 200
     # The first batch may be read again, since the first sample is kept.
     assert data.reads <= 201
+
+
+@pytest.mark.parametrize(("size", "recurs", "how"), [(8, 20, (True, False)), (3000, 20, (False, True)), (9000, 50, (False, False))])
+def test_a_process_copies_short_rows_and_writes_long_ones_at_once_unless_they_rarely_recur(
+    size: int, recurs: int, how: tuple[bool, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "_process", os.getpid())
+    matrix, ids = np.arange(recurs * size).reshape(recurs, size), np.random.default_rng(1).permutation(200).tolist()
+    reader = _own.Reader([{"row": matrix[index % recurs]} for index in range(200)], {})
+    rows = worker.Rows(reader.columns, 200, bytearray(200 * 8 * size + 1000))
+    assert worker._fill(rows, reader, lambda which: reader.samples([ids[at] for at in which], None), 200) == (200, None)
+    assert (rows.arrays[0] == matrix[np.array(ids) % recurs]).all()
+    assert (reader.copies, reader.is_one_by_one) == how
+    check(Filled("late", size=3000), WAYS[2])

@@ -168,7 +168,7 @@ def test_sets_nested_beyond_the_limit_are_refused_and_those_at_the_limit_are_rea
         lambda data: feedline.mix([(data, 1.0)], samples=4),
     ):
         data = flat
-        with pytest.raises(feedline.ConfigError, match="nested 257 deep") as error:  # noqa: PT012
+        with pytest.raises(feedline.ConfigError, match="nested 257 deep") as error:
             for _ in range(300):
                 data = step(data)
         assert "feedline.concat" in str(error.value)

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from page_files import tokenizer
 
 import feedline
 from feedline import transforms as T
-from page_files import tokenizer
 
 pyarrow = pytest.importorskip("pyarrow", reason="not run: pyarrow is not installed")
 parquet = pytest.importorskip("pyarrow.parquet", reason="not run: pyarrow is not installed")

@@ -375,7 +375,7 @@ def test_a_shard_that_uses_a_queue_of_its_own_is_read() -> None:
 def test_a_shard_whose_second_epoch_is_empty_is_an_error() -> None:
     left = iter(range(30))
     rows = ({"id": number} for number in range(30))
-    for shard, told in ((lambda: map(lambda number: {"id": number}, left), "had some before"),
+    for shard, told in ((lambda: map(lambda number: {"id": number}, left), "had some before"),  # noqa: C417
                         (lambda: rows, "the same generator each time")):  # fmt: skip
         with pytest.raises(feedline.Error, match=told):
             one = feedline.Loader(feedline.Source(shard), 4, framework="numpy")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
-import feedline
 import numpy as np
 import pytest
 from page_files import lines as lines_of
 from page_files import megatron, said
 from page_files import tokenizer as chat_tokenizer
+
+import feedline
 
 WORDS = {"?": 0, "[CLS]": 1, "[SEP]": 2, "the": 3, "fox": 4}
 

@@ -70,7 +70,7 @@ def trace_of(error: BaseException) -> str:
         raised_at, last = raised_at.tb_next, last.tb_next
     try:
         lines = traceback.format_exception(type(error), error, raised_at, limit=-_FRAMES)
-    except BaseException as failed:
+    except BaseException as failed:  # noqa: BLE001
         return f"its traceback cannot be made: {type(failed).__name__}\n"
     text = "".join(line if len(line) <= _LINE else f"{line[:_LINE]}...\n" for line in lines)
     if len(text) > _TRACE:
@@ -85,7 +85,7 @@ def _pickled(error: BaseException) -> bytes | None:
     try:
         own = pickle.dumps(error)
         pickle.loads(own)
-    except Exception:
+    except Exception:  # noqa: BLE001
         return None
     return own if len(own) <= _MOST else None
 

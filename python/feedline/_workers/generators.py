@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
 # NumPy imports it when it is first used: here, so that a sample that does so is not taken for one that draws.
 import numpy.random
 

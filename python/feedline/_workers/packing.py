@@ -225,6 +225,6 @@ def can_be_pickled(value: Any) -> bool:
     """Whether a value can be sent to another process."""
     try:
         _Pickler(io.BytesIO(), []).dump(value)
-    except Exception:
+    except Exception:  # noqa: BLE001
         return False
     return True

@@ -200,6 +200,9 @@ class SharedWatch(Watch):
 
     def again(self, read: Read, keys: Sequence[int], is_alone: bool) -> Read:
         """Reads samples once more, each with its key."""
+        if not self.used:
+            # They drew from nothing.
+            return read
 
         def seeded(which: Sequence[int]) -> tuple[list[Any], BaseException | None]:
             before = self.states()

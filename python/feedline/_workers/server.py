@@ -95,7 +95,7 @@ def _imported(setup: dict[str, object]) -> tuple[str | None, bool]:
             spawn._fixup_main_from_name(setup["main_name"])  # type: ignore[attr-defined]
         elif setup["main_path"]:
             spawn._fixup_main_from_path(setup["main_path"])  # type: ignore[attr-defined]
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001
         from .faults import trace_of
         from .start import NoGuard
 
@@ -114,7 +114,7 @@ def _run_worker(connection: socket.socket, data: int, files: list[int]) -> None:
         from . import worker
 
         worker.main(data, files)
-    except BaseException:
+    except BaseException:  # noqa: BLE001
         traceback.print_exc()
     finally:
         os._exit(code)

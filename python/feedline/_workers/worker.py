@@ -18,12 +18,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from .._columns import AreRight, Misfit, Shared
 from . import faults, packing
-from .._columns import Misfit, Shared
 from .seeds import Watch
 
 #: Kind, data set, samples, whether to seed; request number, epoch, bytes of the block.
@@ -37,7 +38,9 @@ _LENGTH = struct.Struct("<I")
 _ALIGN = 64
 _BEGUN = struct.Struct("<Q")
 #: Max bytes of samples before they are copied into the block: they should still be in a cache.
-_AT_ONCE = 512 << 10
+_AT_ONCE = 1 << 20
+#: Bytes of a sample from which on its copy takes as long as a call.
+_LONG = 16 << 10
 
 #: Reads the samples of some indices; returns those before the first that fails, and its exception.
 Read = Callable[[Sequence[int]], "tuple[list[Any], BaseException | None]"]
@@ -133,6 +136,7 @@ class Rows:
         row = max(self._at // max(count, 1), 1)
         #: Samples that are written in one call: ragged rows follow each other.
         self.at_once = count if is_ragged else max(_AT_ONCE // row, 1)
+        self.are_long = not is_ragged and row >= _LONG
 
     def _array(self, memory: Any, dtype: Any, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
         made: np.ndarray[Any, Any] = np.ndarray(shape, dtype, memory, self._at)
@@ -144,20 +148,20 @@ class Rows:
         """The arrays of the rows, of fields of one size."""
         return self._out
 
-    def write(self, samples: list[Any], first: int, are_apart: bool) -> tuple[int, BaseException | None]:
+    def write(self, samples: list[Any], first: int, are_right: AreRight | None = None) -> tuple[int, BaseException | None]:
         """Writes samples as the rows from ``first`` on; returns their number, and the error that ended it.
 
-        Raises Shared for samples that share memory, unless they are known to be apart.
+        Raises Shared if some share memory and are not right. Without ``are_right`` they are known to be apart.
         """
         end_if_forked()
         if not samples:
             return 0, None
         try:
-            self._columns.write(samples, self._part(first, len(samples)), are_apart)
+            self._columns.write(samples, self._part(first, len(samples)), are_right)
         except Misfit as misfit:
             good = samples[: misfit.position]
             if good:
-                self._columns.write(good, self._part(first, len(good)), True)
+                self._columns.write(good, self._part(first, len(good)))
             return len(good), misfit
         return len(samples), None
 
@@ -175,7 +179,7 @@ class Worker:
         self._unusable: bytes | None = None
         try:
             self._readers = packing.unpacked(data)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001
             self._unusable = faults.packed(error)
         end_if_forked()
         _limit_threads()
@@ -225,7 +229,7 @@ class Worker:
                 done, error = _filled_whole(rows, reader, (ids, draws, keys), seeds)
             else:
                 done, error = _filled(lane.rows(number, reader.columns, count), reader, read, keys, seeds)
-        except BaseException as raised:
+        except BaseException as raised:  # noqa: BLE001
             # An error of this program, not of a sample: or no memory for the block.
             done, error = 0, raised
         end_if_forked()
@@ -268,7 +272,7 @@ def _filled_whole(
         samples, error = reader.read_whole(*asked, by)
         if watch is None or before is None or not watch.has_found(before):
             break
-    written, misfit = rows.write(samples, 0, True)
+    written, misfit = rows.write(samples, 0)
     return written, misfit or error
 
 
@@ -294,14 +298,21 @@ def _mapped(rows: Rows, hook: Any, keys: list[int], watch: Watch) -> tuple[int, 
 def _fill(rows: Rows, reader: Any, read: Read, count: int) -> tuple[int, BaseException | None]:
     done = 0
     while done < count:
-        part = range(done, min(done + rows.at_once, count))
-        samples, error = _read_part(read, part)
+        part = range(done, min(done + (1 if reader.is_one_by_one else rows.at_once), count))
+        samples, error = read(part)
+        while len(samples) < len(part) and error is None:
+            # A call may return early to let other threads run.
+            found, error = read(part[len(samples) :])
+            samples += found
+        # All count: no other thread fills their memory while those that share some are read again.
+        reader.counted += len(samples)
+        are_right = partial(reader.are_right, samples, lambda which, first=done: read([first + at for at in which]))
         try:
-            written, misfit = rows.write(samples, done, reader.copies)
-        except Shared as shared:
-            if not reader.are_right(samples, shared.positions, lambda which, part=part: read([part[at] for at in which])):
-                samples, error = _read_part(read, part)
-            written, misfit = rows.write(samples, done, True)
+            written, misfit = rows.write(samples, done, None if reader.copies or len(part) == 1 else are_right)
+        except Shared:
+            # Again: a long row is written before the next sample is read, rather than copied twice.
+            reader.is_one_by_one, reader.copies = rows.are_long, not rows.are_long
+            continue
         done += written
         if misfit is not None or error is not None:
             return done, misfit or error
@@ -316,16 +327,6 @@ def end_if_forked() -> None:
     """Ends a child that a sample has forked, and that came back from it: it must not write rows or answer."""
     if os.getpid() != _process:
         faults.end_forked()
-
-
-def _read_part(read: Read, part: range) -> tuple[list[Any], BaseException | None]:
-    """All samples of a part: a call may return early to let other threads run."""
-    samples: list[Any] = []
-    error: BaseException | None = None
-    while len(samples) < len(part) and error is None:
-        found, error = read(part[len(samples) :])
-        samples += found
-    return samples, error
 
 
 def _limit_threads() -> None:

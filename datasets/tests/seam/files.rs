@@ -73,22 +73,20 @@ pub(crate) fn mds() -> (&'static str, Vec<u8>) {
     (columns, bytes)
 }
 
-/// A folder of compressed shards, whose index claims `claimed` bytes of each.
-pub(crate) fn zipped(dir: &Path, name: &str, shards: usize, claimed: usize) -> PathBuf {
+/// A folder of compressed shards.
+pub(crate) fn zipped(dir: &Path, shards: usize) -> PathBuf {
     let (columns, shard) = mds();
     let listed = |at: usize| {
-        let mut file = stored(&shard);
-        // A shard may not claim much more than its file.
-        file.resize(file.len().max(claimed.div_ceil(200)), 0);
-        write(dir, &format!("{name}/{at}.mds.gz"), &file);
+        write(dir, &format!("zipped/{at}.mds.gz"), &stored(&shard));
+        let bytes = shard.len();
         format!(
-            r#"{{{columns},"raw_data":{{"basename":"{at}.mds","bytes":{claimed}}},"samples":{SAMPLES},
+            r#"{{{columns},"raw_data":{{"basename":"{at}.mds","bytes":{bytes}}},"samples":{SAMPLES},
             "compression":"gz","zip_data":{{"basename":"{at}.mds.gz"}}}}"#
         )
     };
     let index = (0..shards).map(listed).collect::<Vec<_>>().join(",");
-    write(dir, &format!("{name}/index.json"), format!(r#"{{"version":2,"shards":[{index}]}}"#).as_bytes());
-    dir.join(name)
+    write(dir, "zipped/index.json", format!(r#"{{"version":2,"shards":[{index}]}}"#).as_bytes());
+    dir.join("zipped")
 }
 
 /// An array of rows of 5 bytes.

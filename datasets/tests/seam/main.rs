@@ -2,14 +2,15 @@
 //! samples, and the errors. `tests/golden/seam.json` has it.
 //!
 //! A change that is meant is written by `FEEDLINE_GOLDEN=write cargo test -p feedline-datasets --all-features
-//! --test seam`. A cursor, a cache or a file of lengths of an earlier version is refused where a fingerprint or
-//! a key differs, so the list of changes must say so.
+//! --test seam`. A cursor, a cache or a file of lengths of an earlier version is refused where a fingerprint
+//! or a key differs, so the list of changes must say so.
 
 mod bad_files;
 mod facts;
 mod files;
 mod formats;
 mod golden;
+mod large;
 #[path = "../made/mod.rs"]
 mod made;
 mod media;
@@ -59,6 +60,7 @@ fn values() -> Found {
     }
     tables::values(&mut found);
     media::values(&mut found);
+    large::values(&mut found);
     wrappers::values(&mut found);
     found
 }

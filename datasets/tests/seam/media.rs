@@ -1,4 +1,5 @@
-//! Pictures and sounds as data sets. Nothing is resized or resampled here: other tests have the values of that.
+//! Pictures and sounds as data sets. Nothing is resized or resampled here: other tests have the values of
+//! that.
 
 use std::path::Path;
 

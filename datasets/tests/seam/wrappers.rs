@@ -9,6 +9,7 @@ use feedline_datasets::{Fixed, OpenOptions, Ragged, Table, open, open_with};
 
 use crate::files::SAMPLES;
 use crate::golden::Found;
+use crate::large;
 
 /// The rows of `a.npy`.
 pub(crate) fn fixed(dir: &Path) -> Fixed {
@@ -26,22 +27,18 @@ pub(crate) fn grouped(dir: &Path) -> Fixed {
     Fixed::new(open_with(dir.join("page/flowers.parquet"), &options).unwrap()).unwrap()
 }
 
-/// A set that would be shuffled in blocks. Its samples cannot be read.
-fn large(dir: &Path) -> Ragged {
-    Ragged::new(open(dir.join("large")).unwrap(), 1000).unwrap()
-}
-
 /// Makes a set of the files in a folder.
 type Makes = fn(&Path) -> Box<dyn Dataset>;
 
 pub(crate) fn values(found: &mut Found) {
     let dir = found.dir.clone();
     limits(found);
-    let sets: [(&str, Makes); 4] = [
+    let sets: [(&str, Makes); 5] = [
         ("rows", |dir| Box::new(fixed(dir))),
         ("lines", |dir| Box::new(ragged(dir, 200))),
         ("groups", |dir| Box::new(grouped(dir))),
-        ("a large set", |dir| Box::new(large(dir))),
+        ("large numbers", |_| Box::new(large::numbers())),
+        ("large texts", |_| Box::new(large::texts())),
     ];
     for (name, set) in sets {
         over(found, name, &|| set(&dir));
@@ -100,12 +97,10 @@ fn over(found: &mut Found, name: &str, set: &dyn Fn() -> Box<dyn Dataset>) {
     for what in ["cached in a file", "cached in the file"] {
         found.set(&format!("{name}, {what}"), &set().cached_in_file(&file, 4000).unwrap());
     }
-    if name != "a large set" {
-        let kept =
-            set().filter(|sample| sample.bytes(0).iter().fold(0, |sum, byte| sum ^ byte) % 3 == 1).unwrap();
-        found.fact(&format!("{name}, filter"), "ids", kept.ids());
-        found.set(&format!("{name}, filter"), &kept);
-    }
+    let kept =
+        set().filter(|sample| sample.bytes(0).iter().fold(0, |sum, byte| sum ^ byte) % 3 == 1).unwrap();
+    found.fact(&format!("{name}, filter"), "ids", list(kept.ids()));
+    found.set(&format!("{name}, filter"), &kept);
 }
 
 /// The ids, or the first of them.

@@ -1,0 +1,143 @@
+//! A reader that claims to be too large to be shuffled as a whole and too large for its cache, and the sets
+//! over it: what they say of their order.
+
+use std::ops::Range;
+use std::path::Path;
+
+use feedline_audio::{Crop, Sounds};
+use feedline_core::{DType, Dataset, Result};
+use feedline_datasets::labelled::{Labelled, LabelledOptions};
+use feedline_datasets::{
+    ElementType, Fixed, ImageDataset, JointDataset, Parts, Ragged, Reader, Schema, SchemaField, Shards,
+    SoundDataset, Table, Tokenized, Values, Views, ViewsDataset,
+};
+use feedline_images::Transforms;
+
+use crate::files::{bitmap, wav};
+use crate::golden::Found;
+use crate::texts::tokenizer;
+
+/// The bytes of a sample.
+type Makes = fn(u64) -> Vec<u8>;
+
+#[derive(Debug)]
+struct Large {
+    schema: Schema,
+    makes: Vec<Makes>,
+}
+
+impl Large {
+    /// A number, which is also a label, and another field.
+    fn of(other: Option<(SchemaField, Makes)>) -> Box<dyn Reader> {
+        let number = SchemaField::fixed("label", ElementType::Number(DType::I64), &[]);
+        let label: Makes = |id| (id as i64 % 7).to_le_bytes().to_vec();
+        let (fields, makes) = [(number, label)].into_iter().chain(other).unzip::<_, _, Vec<_>, Vec<_>>();
+        Box::new(Self { schema: Schema::new(fields), makes })
+    }
+
+    fn texts() -> Box<dyn Reader> {
+        let field = SchemaField::variable("text", ElementType::Text);
+        Self::of(Some((field, |id| format!("{id}:").repeat(1 + id as usize % 3).into_bytes())))
+    }
+
+    fn files(name: &str, makes: Makes) -> Box<dyn Reader> {
+        Self::of(Some((SchemaField::variable(name, ElementType::Bytes), makes)))
+    }
+}
+
+impl Reader for Large {
+    fn format(&self) -> &'static str {
+        "large"
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    fn len(&self) -> u64 {
+        160
+    }
+
+    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+        let fields = self.schema.fields();
+        for ((value, field), makes) in values.begin(fields.len()).iter_mut().zip(fields).zip(&self.makes) {
+            value.set_bytes(&makes(sample));
+            if field.shape.is_empty() {
+                value.set_shape([]);
+            }
+        }
+        Ok(())
+    }
+
+    fn together(&self) -> Option<u64> {
+        Some(20)
+    }
+
+    fn neighbours(&self, sample: u64) -> Range<u64> {
+        sample / 20 * 20..(sample / 20 + 1) * 20
+    }
+
+    fn block_shuffle(&self) -> Option<(u64, u64)> {
+        Some((20, 40))
+    }
+
+    fn decoded_bytes(&self) -> u64 {
+        1 << 30
+    }
+
+    fn row_memory(&self) -> u64 {
+        100
+    }
+
+    fn path(&self, _: u64) -> Option<&Path> {
+        Some(Path::new("folder/large.x"))
+    }
+
+    fn fingerprint(&self) -> u64 {
+        11
+    }
+}
+
+/// A set of numbers.
+pub(crate) fn numbers() -> Fixed {
+    Fixed::new(Large::of(None)).unwrap()
+}
+
+/// A set of texts.
+pub(crate) fn texts() -> Ragged {
+    Ragged::new(Large::texts(), 100).unwrap()
+}
+
+fn picture(id: u64) -> Vec<u8> {
+    bitmap([8, 8], |x, y| [x as u8, y as u8, id as u8])
+}
+
+pub(crate) fn values(found: &mut Found) {
+    found.set("large, Fixed", &numbers());
+    found.set("large, Ragged", &texts());
+    found.set("large, Ragged, measured", &Ragged::measured(Large::texts()).unwrap());
+    let shards = || Box::new(Shards::new(vec![Large::texts(), Large::texts()]).unwrap());
+    found.set("large, Shards", &Ragged::new(shards(), 100).unwrap());
+    let tokenized = Tokenized::new(Large::texts(), "text", tokenizer(&found.dir)).unwrap();
+    found.set("large, Tokenized", &Ragged::new(Box::new(tokenized), 100).unwrap());
+    let table = || Table::new(Large::of(None)).cast("label", DType::F32);
+    found.set("large, table", &table().build().unwrap());
+    found.set("large, reader of a table", &Ragged::new(table().reader().unwrap(), 100).unwrap());
+    let crop = || Transforms::new().center_crop(8);
+    let pictures = || Large::files("image", picture);
+    found.set("large, images", &ImageDataset::new(pictures(), crop()).unwrap());
+    found.set("large, views", &ViewsDataset::new(pictures(), Views::new().add(1, crop())).unwrap());
+    found.set("large, joint", &JointDataset::new(pictures(), Parts::new(), crop()).unwrap());
+    let sounds = Large::files("sound", |id| wav(100 + id as usize));
+    let crop = Sounds::new().crop(64, Crop::From(0));
+    found.set("large, sounds", &SoundDataset::new(sounds, crop).unwrap());
+    let pixels = SchemaField::fixed("image", ElementType::Number(DType::U8), &[2]);
+    let pixels = Large::of(Some((pixels, |id| vec![id as u8; 2])));
+    let options = LabelledOptions { input: None, label: None, classes: 10 };
+    found.set("large, labelled", &Labelled::new(pixels, &options).unwrap());
+    let zip = numbers().zip(feedline_core::InMemory::new().field("x", [], [7u8; 160]).unwrap());
+    found.set("large, zip", &zip.unwrap());
+    let mix = feedline_core::Mix::builder(7).dataset(numbers(), 1.0).dataset(numbers(), 1.0).build();
+    found.set("large, mix", &mix.unwrap());
+    found.set("large, negatives", &numbers().negatives(&["label"], 2, 30, 9).unwrap());
+}

@@ -185,8 +185,10 @@ impl Fixed {
     }
 
     fn read_with(&self, id: u64, row: &mut Row<'_, '_>, values: &mut Values) -> Result<(), ReadError> {
+        let mut written = 0;
         self.reader.visit(id, values, &mut |index, bytes| {
             let Some(field) = self.spec.fields().get(index) else { return Ok(()) };
+            written += 1;
             if bytes.len() != field.row_bytes() {
                 let why = format!(
                     "field \"{}\" has {} bytes instead of {}",
@@ -199,8 +201,19 @@ impl Fixed {
             row.write(index, bytes);
             Ok(())
         })?;
-        Ok(())
+        Ok(check_whole(id, written, self.spec.fields().len())?)
     }
+}
+
+/// Refuses sample `id` of a reader that gave fewer fields than its schema has: the others would be those of
+/// an earlier sample.
+pub(crate) fn check_whole(id: u64, given: usize, fields: usize) -> Result<()> {
+    if given >= fields {
+        return Ok(());
+    }
+    let why =
+        format!("the reader gave {given} of the {fields} fields of its schema: give all in each sample");
+    Err(Error::new(ErrorKind::Sample, why).at_sample(id))
 }
 
 /// Calls `read` for each of `ids`. Then checks once that the files are unchanged.

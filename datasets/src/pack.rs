@@ -93,6 +93,9 @@ pub fn pack(
     if reader.is_empty() {
         return Err(at(refuse("the source has no samples: give one that has some")));
     }
+    if reader.schema().fields().is_empty() {
+        return Err(at(refuse("the source has no fields: give one that has some")));
+    }
     // Check this before anything is written: `open` would refuse the packed file.
     reader.schema().check_names().map_err(at)?;
     let columns = Columns::new(reader.schema()).map_err(at)?;
@@ -174,7 +177,7 @@ fn file(
     let file = (partial.file(), journal);
     let written = match columns.row_bytes() {
         Some(row) => {
-            let rows = (bytes / row).clamp(1, reader.len() - first);
+            let rows = (bytes / row.max(1)).clamp(1, reader.len() - first);
             fixed::write(reader, columns, first..first + rows, file, progress)
         }
         None => varying::write(reader, columns, (first, bytes), file, progress),

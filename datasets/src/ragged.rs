@@ -8,7 +8,7 @@ use feedline_core::{
     Rows, Spec, StridedColumn,
 };
 
-use crate::fixed::grouped;
+use crate::fixed::{check_whole, grouped};
 use crate::io::decoded::{Decoded, runs, slice};
 use crate::lengths::{self, Lengths};
 use crate::plain_shuffle::about;
@@ -282,13 +282,18 @@ impl Ragged {
     fn read_with(&self, id: u64, row: &mut Row<'_, '_>, values: &mut Values) -> Result<(), ReadError> {
         if !self.is_shaped {
             // The reader and the data set have the same field indices here.
-            let mut write = |index, bytes: &[u8]| {
-                if index < self.fields.len() { self.write(index, bytes, row) } else { Ok(()) }
-            };
-            let mut write = |index, bytes: &[u8]| write(index, bytes).map_err(|error| error.at_sample(id));
-            return Ok(self.reader.visit(id, values, &mut write)?);
+            let mut written = 0;
+            self.reader.visit(id, values, &mut |index, bytes| {
+                if index >= self.fields.len() {
+                    return Ok(());
+                }
+                written += 1;
+                self.write(index, bytes, row).map_err(|error| error.at_sample(id))
+            })?;
+            return Ok(check_whole(id, written, self.fields.len())?);
         }
         self.reader.read(id, values)?;
+        check_whole(id, values.fields().len(), self.fields.len())?;
         let mut index = 0;
         for (&kind, value) in self.fields.iter().zip(values.fields()) {
             index = self.write_value(kind, index, value, row).map_err(|error| error.at_sample(id))?;

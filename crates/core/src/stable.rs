@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::{About, Context, Dataset, Fingerprint, Prefetched, ReadError, Row, Rows, Spec, StridedColumn};
 
-/// A data set, with its length, spec, nesting and fingerprint read once.
+/// A data set, with its length, spec, facts and fingerprint read once.
 ///
 /// [`Dataset`] requires the same answers at every call, but nothing enforces it. Code that sizes memory by
 /// `len` or `spec` takes this type, so that all of it works with one length and one spec.
@@ -15,16 +15,16 @@ pub struct StableDataset {
     inner: Arc<dyn Dataset>,
     len: u64,
     spec: Spec,
-    nesting: usize,
+    about: About,
     /// Read at the first call of `fingerprint`, which may read whole files.
     fingerprint: OnceLock<u64>,
 }
 
 impl StableDataset {
-    /// Reads the length, the spec and the nesting of `dataset`.
+    /// Reads the length, the spec and the facts of `dataset`.
     pub fn new(dataset: Arc<dyn Dataset>) -> Self {
-        let (len, spec, nesting) = (dataset.len(), dataset.spec().clone(), dataset.about().nesting);
-        Self { inner: dataset, len, spec, nesting, fingerprint: OnceLock::new() }
+        let (len, spec, about) = (dataset.len(), dataset.spec().clone(), dataset.about());
+        Self { inner: dataset, len, spec, about, fingerprint: OnceLock::new() }
     }
 
     /// The data set itself, for code that only reads samples.
@@ -70,7 +70,7 @@ impl Dataset for StableDataset {
     }
 
     fn about(&self) -> About {
-        About { nesting: self.nesting, ..self.inner.about() }
+        self.about
     }
 
     fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {

@@ -226,6 +226,19 @@ impl Tokens {
             all.push((ids, *weight));
         }
         let dtype = stated.unwrap_or(DType::U16);
+        let most = match dtype {
+            DType::U8 => u8::MAX.into(),
+            DType::I8 => i8::MAX as u32,
+            DType::U16 => u16::MAX.into(),
+            DType::I16 => i16::MAX as u32,
+            DType::I32 => i32::MAX as u32,
+            _ => u32::MAX,
+        };
+        if let Some(separator) = options.separator.filter(|&separator| separator > most) {
+            let why =
+                format!("separator is {separator}: tokens of {dtype} reach {most}, so none is equal to it");
+            return Err(Error::new(ErrorKind::Config, why));
+        }
         let spec = Spec::new().field("tokens", dtype, [window])?.field("targets", dtype, [window])?;
         let fields = ["tokens", "targets"];
         let schema =

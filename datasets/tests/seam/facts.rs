@@ -209,18 +209,18 @@ impl Found {
         self.fact(name, "spec", spec(set.spec()));
         self.fact(name, "samples", set.len());
         self.fact(name, "fingerprint", hex(set.fingerprint()));
-        for (what, shuffle) in [("block", set.block_shuffle()), ("plain", set.plain_shuffle())] {
+        for (what, shuffle) in [("block", set.about().block_shuffle), ("plain", set.about().plain_shuffle)] {
             if let Some(shuffle) = shuffle {
                 self.fact(name, &format!("{what} shuffle"), format!("{shuffle:?}"));
             }
         }
-        if let Some(rows) = set.table_rows() {
+        if let Some(rows) = set.about().table_rows {
             self.fact(name, "table rows", format!("{rows:?}"));
         }
-        if set.nesting() > 0 {
-            self.fact(name, "nesting", set.nesting());
+        if set.about().nesting > 0 {
+            self.fact(name, "nesting", set.about().nesting);
         }
-        if set.has_random_geometry() {
+        if set.about().has_random_geometry {
             self.fact(name, "random geometry", true);
         }
         let names = set.spec().clone();

@@ -112,8 +112,7 @@ fn fields(found: &mut Found) {
         if let Err(error) = Ragged::new(reader(), 10) {
             found.refused(&format!("Ragged: {name}"), Err::<(), _>(error));
         }
-        // A set of no fields cannot be packed, which is no error of its own.
-        if let Some(Err(error)) = (!fields.is_empty()).then(|| packed(found, &*reader())) {
+        if let Err(error) = packed(found, &*reader()) {
             found.refused(&format!("pack: {name}"), Err::<(), _>(error));
         }
     }

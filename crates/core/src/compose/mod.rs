@@ -278,9 +278,11 @@ fn common_spec(name: &str, parts: &[StableDataset]) -> Result<Spec> {
 
 /// What a set that reads from `parts` says of itself.
 fn about_parts(parts: &[StableDataset]) -> About {
-    let nesting = 1 + parts.iter().map(|part| part.about().nesting).max().unwrap_or(0);
-    let has_random_geometry = parts.iter().any(|part| part.about().has_random_geometry);
-    About { nesting, has_random_geometry, ..About::default() }
+    parts.iter().map(StableDataset::about).fold(About { nesting: 1, ..About::default() }, |all, part| About {
+        nesting: all.nesting.max(1 + part.nesting),
+        has_random_geometry: all.has_random_geometry || part.has_random_geometry,
+        ..all
+    })
 }
 
 /// # For loaders

@@ -8,7 +8,7 @@ use feedline_datasets::Idx;
 fn main() -> feedline::Result<()> {
     let device = Device::best()?; // the first usable GPU, or the host
     let compute = device.stream()?;
-    feedline_digits::ensure("datasets/digits".as_ref(), &mut |_, _| ())?; // drawn here, once
+    feedline_digits::ensure("datasets/digits".as_ref(), &mut |_, _| ())?; // drawn once
     let data = Idx::open_train("datasets/digits")?; // or your own Dataset
     print!("{}", check_dataset(&data, &CheckOptions::default())?); // finds bytes that `read` leaves out
     let mut loader = Loader::builder(data).batch_size(512).shuffle().seed(7).build(&device)?;

@@ -166,7 +166,8 @@ fn answers_that_fail_with_many_in_flight_are_asked_for_again_and_each_sample_has
         let remote =
             Remote::new(RemoteOptions { attempts: 12, request_time: times, ..options(&server) }).unwrap();
         let reader = remote.open("s3://bucket/set/").unwrap();
-        server.delay(Duration::from_millis(2));
+        // Longer than a busy machine takes to ask for all that may be in flight.
+        server.delay(Duration::from_millis(20));
         let wrong = [
             Fault::Status(503),
             Fault::Reset,

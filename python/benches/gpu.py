@@ -179,7 +179,9 @@ def pictures(photos: Path | None) -> None:
         for batch in loader:
             assert batch["image"].device == torch.device(device)
             assert torch.equal(batch["label"].cpu(), labels[batch.ids.astype(np.int64)])
-            rows.update(zip(batch.ids.tolist(), batch["image"].float().cpu(), strict=True))
+            # A copy: a view of a batch on the host would hold its slot.
+            pictures = batch["image"].to("cpu", torch.float32, copy=True)
+            rows.update(zip(batch.ids.tolist(), pictures, strict=True))
             del batch
         loader.close()
         return rows
@@ -212,7 +214,7 @@ def pictures(photos: Path | None) -> None:
             assert apart.max() <= worst * 1.01 and means.median() <= median, (apart.max(), means.median())
     # A tensor of the stage outlives its loader, and a state continues.
     data = feedline.images(photos, [T.Resize((64, 64))], decode="gpu")
-    loader = feedline.Loader(data, 16, shuffle=True, seed=7, device=DEVICE, framework="torch")
+    loader = feedline.Loader(data, 4, shuffle=True, seed=7, device=DEVICE, framework="torch")
     whole = [batch.ids.tolist() for batch in loader.epoch(0)]
     epoch = loader.epoch(1)
     kept = next(epoch)["image"]

@@ -428,10 +428,11 @@ class Hook:
         #: The fields and types of a block of rows, in a worker's layout.
         self.fields = [(name, "", shape, None) for name, _, shape in columns]
         self.dtypes = [dtype for _, dtype, _ in columns]
-        #: Arrays that the function has returned, by which memory that it fills anew is known; whether it
-        #: does.
+        #: Arrays that the function has returned, by which memory that it fills anew is known; whether a second call
+        #: has shown it, and whether it does.
         self._held: list[Any] = []
-        self._fills, self._filling = False, threading.RLock()
+        self._is_known = self._fills = False
+        self._filling = threading.RLock()
         self._watch = SharedWatch(self.parts)
         self._watch.tell()
 
@@ -459,15 +460,18 @@ class Hook:
                 np.frombuffer(one, dtype).reshape(rows, *of[2])
                 for one, dtype, of in zip(columns, self.dtypes, self.fields, strict=True)
             ]
-            if not self._fills:
+            if self._is_known and not self._fills:
                 found, error = self.attempt(given)
                 if error is not None or not has_shared(found[0], self._held):
-                    self._held = self._held or [array for arrays in found for array in arrays]
                     return found, error
                 self._fills = True
             # Another call would fill the arrays before they are copied.
             with self._filling:
                 found, error = self.attempt(given)
+                if error is None and not self._is_known:
+                    self._is_known = bool(self._held)
+                    self._fills = self._is_known and has_shared(found[0], self._held)
+                    self._held = self._held or [array for arrays in found for array in arrays]
                 return [[array.copy() for array in arrays] for arrays in found], error
 
         try:

@@ -78,6 +78,17 @@ class Mapping:
         return {"id": sample["id"], "x": self.array}
 
 
+def test_the_first_calls_of_a_function_that_fills_one_array_are_right_in_threads() -> None:
+    given = {"id": np.arange(300), "x": np.zeros((300, 6), np.int64)}
+    for seed in range(80):
+        with feedline.Loader(
+            given, 16, shuffle=seed, framework="numpy", map_batch=Out().map, parallel="threads", workers=3
+        ) as loader:
+            for batch in loader:
+                assert (batch["x"] == batch["id"][:, None]).all(), seed
+                del batch
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_maps_functions_of_batches_and_compositions_too(way: dict[str, Any]) -> None:
     check(feedline.Data(Filled("array")).map(copied), way)

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use feedline_core::{DType, Error, ErrorKind, Result};
-use feedline_datasets::{IdxFile, Split};
+use feedline_datasets::{ElementType, IdxFile, OpenOptions, SchemaField, Split, Values, open_with};
 
 use crate::set::{self, count};
 use crate::{IMAGE_BYTES, SIDE, draw};
@@ -117,32 +117,36 @@ fn missing(dir: &Path) -> Result<Vec<Part>> {
             ErrorKind::Data,
             "this is not the file of the digits set: give another folder, or delete it to have it drawn",
         );
-        match IdxFile::open(path) {
-            Ok(file) if is_ours(part, &file) => {}
-            Ok(_) => return Err(foreign.at_path(path)),
-            Err(error) => return Err(foreign.with_source(error)),
+        if !is_ours(part, path).map_err(|error| foreign.clone().with_source(error))? {
+            return Err(foreign.at_path(path));
         }
     }
     Ok(missing)
 }
 
-/// Whether an IDX file is this part of the set. Compares all labels and some images.
-fn is_ours(part: Part, file: &IdxFile) -> bool {
+/// Whether the IDX file at `path` is this part of the set. Compares all labels and some images.
+fn is_ours(part: Part, path: &Path) -> Result<bool> {
     let (Part::Images(split) | Part::Labels(split)) = part;
     let (labels, count) = (set::labels(split), count(split));
-    let data = file.data().filter(|_| file.dtype() == DType::U8).unwrap_or_default();
     if let Part::Labels(_) = part {
-        return file.dims() == [count] && data == labels;
+        let file = IdxFile::open(path)?;
+        return Ok(file.dtype() == DType::U8 && file.dims() == [count] && file.data() == Some(&labels));
     }
-    let (images, _) = data.as_chunks::<IMAGE_BYTES>();
-    let is_drawn = |id: usize| {
-        let mut drawn = [0; IMAGE_BYTES];
+    // Read image by image, because few are compared.
+    let file = open_with(path, &OpenOptions { memory_limit: 0, ..OpenOptions::default() })?;
+    let image = SchemaField::fixed("array", ElementType::Number(DType::U8), &[SIDE, SIDE]);
+    if file.schema().fields() != [image] || file.len() != count as u64 {
+        return Ok(false);
+    }
+    let (mut drawn, mut found) = ([0; IMAGE_BYTES], Values::default());
+    for id in (0..count).step_by(count / SAMPLES) {
         draw(split, id as u64, labels[id], &mut drawn);
-        images[id] == drawn
-    };
-    file.dims() == [count, SIDE, SIDE]
-        && images.len() == count
-        && (0..count).step_by(count / SAMPLES).all(is_drawn)
+        file.read(id as u64, &mut found)?;
+        if found.fields()[0].bytes != drawn {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// The bytes of a file.

@@ -7,6 +7,7 @@ written like those of any data set.
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import Any, Union
@@ -15,8 +16,8 @@ import numpy as np
 
 from ._columns import Columns, Shared
 from ._errors import ConfigError
-from ._memory import frozen, has_shared, same, sharing
-from ._own import ALONE, Reader, Stacked, attributes_of, check_random_access, how_next, others
+from ._memory import Beside, Kept, Look, by_field, frozen, same, sharing
+from ._own import ALONE, ALONE_IN_THREADS, BESIDE, Reader, Stacked, attributes_of, check_random_access, how_next, others
 from ._values import as_array
 from ._workers.seeds import NotAlone, Read, SharedWatch
 
@@ -122,13 +123,9 @@ class Collating(Reader):
         self.is_tuple, self.fields = False, self.columns.fields
         places = self.columns.places or [(name, name, None) for name in self._example]
         self.places = [place for place in places if place[0] != _WHOLE]
-        #: Arrays of the first results, by which memory that the function fills anew is known; whether it
-        #: does.
-        self._held: list[Any] = [*flat(one).values(), *flat(two).values()]
-        self._fills_result = False
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_held": []}
+        #: What the data set keeps of its samples, by field, and the function of its results.
+        self.kept = defaultdict(Kept)
+        self.kept_results: dict[str, Kept] = defaultdict(Kept)
 
     @property
     def parts(self) -> list[tuple[str, Any]]:
@@ -155,44 +152,44 @@ class Collating(Reader):
             arrays[name] = array
         return [{name: array[row] for name, array in arrays.items()} for row in range(count)]
 
-    def collated(self, samples: list[Any]) -> list[dict[str, Any]]:
-        """The rows of a batch."""
+    def rows(self, result: Any, count: int) -> list[dict[str, Any]]:
+        """The rows of the batch that is a result of the function."""
         empty = np.empty(0, np.uint8)
-        result = self.function(samples)
-        if self._fills_result or has_shared(list(flat(result).values()), self._held):
-            # Another call would fill the arrays before they are copied.
-            self._fills_result = True
-            with self._filling:
-                result = frozen(self.function(samples))
-        rows = self._rows(result, len(samples))
+        rows = self._rows(result, count)
         for row in rows:
             row[_WHOLE] = empty
         return rows
 
-    def check_apart(self, samples: list[Any], read: Read) -> None:
+    def check_apart(self, samples: list[Any], read: Read, look: Look | None) -> None:
         """Raises Shared if samples are to be read again, because the data set fills some memory anew."""
         if self.copies:
             return
         shared = sharing([*samples, self._first]) - {len(samples)}
         self.counted += len(samples) if shared else 0
         if shared and (self._watch.is_random or not self.are_right(samples, read, shared)):
+            if look is not None:
+                look.check_alone()
             self.copies = True
             raise Shared
 
     def read_whole(
-        self, ids: Sequence[int], draws: Sequence[tuple[int, int]] | None, keys: Sequence[int], by: _By | None
+        self,
+        ids: Sequence[int],
+        draws: Sequence[tuple[int, int]] | None,
+        keys: Sequence[int],
+        by: _By | None,
+        look: Look | None = None,
     ) -> tuple[list[dict[str, Any]], BaseException | None]:
         """The rows of a batch; an exception comes with as many rows as samples were read before it."""
         try:
-            return self._read_whole(ids, draws, keys, by)
+            return self._read_whole(_Batch(self, ids, draws, look), ids, keys, by)
         except Shared:
             # Now with copies.
-            return self._read_whole(ids, draws, keys, by)
+            return self._read_whole(_Batch(self, ids, draws, look), ids, keys, by)
 
     def _read_whole(
-        self, ids: Sequence[int], draws: Sequence[tuple[int, int]] | None, keys: Sequence[int], by: _By | None
+        self, batch: _Batch, ids: Sequence[int], keys: Sequence[int], by: _By | None
     ) -> tuple[list[dict[str, Any]], BaseException | None]:
-        batch = _Batch(self, ids, draws)
         keys = [*keys, keys[0] ^ _OF_BATCH]
         at = 0
         while True:
@@ -215,22 +212,27 @@ class Collating(Reader):
         def by(read: Read, keys: Sequence[int]) -> tuple[list[Any], BaseException | None]:
             return self._watch.read(read, keys, how == ALONE)
 
+        look = Look(keys is None or how != BESIDE)
         try:
             none = [0] * len(ids)
-            rows, error = self.read_whole(ids, draws, keys or none, None if keys is None else by)
+            rows, error = self.read_whole(ids, draws, keys or none, None if keys is None else by, look)
         except NotAlone:
             return 0, [], None, True, ALONE
+        except Beside:
+            return 0, [], None, self._watch.is_random, ALONE_IN_THREADS
         self._watch.end(how == ALONE)
         # The rows of a result are parts of its arrays.
         rows, fields, error = self._fields(rows, error, None)
-        return len(rows), fields, error, self._watch.is_random, how_next(self._watch)
+        return len(rows), fields, error, self._watch.is_random, how_next(self._watch, look)
 
 
 class _Batch:
     """The steps of a batch: its samples, then the call of the function."""
 
-    def __init__(self, reader: Collating, ids: Sequence[int], draws: Sequence[tuple[int, int]] | None) -> None:
-        self._reader, self._ids, self._draws = reader, ids, draws
+    def __init__(
+        self, reader: Collating, ids: Sequence[int], draws: Sequence[tuple[int, int]] | None, look: Look | None
+    ) -> None:
+        self._reader, self._ids, self._draws, self._look = reader, ids, draws, look
         self._samples: list[Any] = [None] * len(ids)
 
     def read_from(
@@ -250,15 +252,24 @@ class _Batch:
             for index, sample in zip(which, found, strict=False):
                 self._samples[index] = sample
             return found, error
-        self._reader.check_apart(self._samples, self._samples_of)
+        reader = self._reader
         try:
-            return [self._reader.collated(list(self._samples))], None
+            look = self._look
+            found = [] if look is None else look.among(reader.kept, by_field(self._samples))
+            reader.check_apart(self._samples, self._samples_of, look)
+            result = reader.function(list(self._samples))
+            if look is not None:
+                found += look.among(reader.kept_results, {name: [value] for name, value in flat(result).items()})
+                look.settle(found)
+            return [reader.rows(result, len(self._samples))], None
+        except (Beside, Shared):
+            raise
         except BaseException as error:  # noqa: BLE001
             return [], error
 
     def _samples_of(self, which: Sequence[int]) -> tuple[list[Any], BaseException | None]:
         draws = None if self._draws is None else [self._draws[index] for index in which]
-        return self._reader.samples([self._ids[index] for index in which], draws)
+        return self._reader.samples([self._ids[index] for index in which], draws, self._look)
 
 
 def _check_alike(first: dict[str, Any], second: dict[str, Any], max_length: Mapping[str, int]) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 
 from . import _memory, _values
 from ._errors import ConfigError, shown
+from ._memory import Found, Kept
 from ._values import Array, as_array, exact, fields_of
 
 #: A field: name, dtype, shape of a row or of an item, and the max items of a ragged field.
@@ -77,12 +78,12 @@ class Misfit(ValueError):
 
 
 class Shared(Exception):
-    """Samples that share memory, which was written between the reads of the first and the last of them."""
+    """Samples whose memory was written, or may be, after they were read."""
 
 
-#: Whether samples that share memory are as they were read, from their indices in the list of samples: the first sample
-#: of all has the one after the last.
-AreRight = Callable[["set[int]"], bool]
+#: Whether samples are as they were read, from the indices of those that share memory in the list of samples (the first
+#: sample of all has the one after the last), and from the values that the data set keeps.
+AreRight = Callable[["set[int]", "list[Found]"], bool]
 
 
 class Columns:
@@ -125,6 +126,8 @@ class Columns:
             raise error if isinstance(error, ConfigError) else ConfigError(str(error)) from error.__cause__
         self._groups = _groups(self._columns)
         self._numbers = [self._numbers_of(column, places) for column, places in self._groups]
+        #: What the data set keeps of its samples: of each field, and the samples themselves.
+        self._kept = [*(Kept(1 if self._is_one_value else 2) for _ in self._columns), Kept(1)]
         #: The columns of a batch.
         self.fields: list[Field] = [column.field for column, _ in self._groups]
         #: NumPy's type of each column.
@@ -149,8 +152,8 @@ class Columns:
                 self.places.append((name, column_name, among if column_name in shared else None))
 
     def __getstate__(self) -> dict[str, Any]:
-        # A worker process has memory of its own.
-        return {**vars(self), "_first": []}
+        # A worker process has memory of its own, and one thread.
+        return {**vars(self), "_first": [], "_kept": []}
 
     def pack(self, samples: Sequence[Any]) -> list[bytes | tuple[bytes, list[int]]]:
         """The bytes of each field: its concatenated rows, and the lengths of ragged ones in items.
@@ -185,25 +188,32 @@ class Columns:
 
     def _checked(self, samples: Sequence[Any], are_right: AreRight | None) -> list[tuple[Any, Any]]:
         """The columns of a batch, each with its values."""
-        shared = set() if are_right is None else self._repeated(samples)
+        shared, kept = set(), list[Found]()
+        watched = self._kept if are_right is not None else []
+        if are_right is not None and not (watched and watched[-1].are_new(samples, are_fields=False)):
+            shared = self._repeated(samples)
+            kept += watched[-1].among(samples) if watched and not self._is_one_value else []
         numbers = [None] * len(self._groups) if not any(self._numbers) else self._packed_numbers(samples)
         if all(one is not None for one in numbers):
-            _check_right(shared, are_right)
+            _check_right(shared, kept, are_right)
             return [(column, values) for (column, _), values in zip(self._groups, numbers, strict=True)]
         checked: dict[int, Any] = {}
         misfits = []
         split = self._split(samples)
         left = [at for (_, places), found in zip(self._groups, numbers, strict=True) if found is None for at in places]
         for place in sorted(left):
+            # Before the values are checked, which makes references to them.
+            is_new = bool(watched) and watched[place].are_new(split[place])
+            kept += watched[place].among(split[place]) if watched and not is_new else []
             try:
                 checked[place] = self._columns[place].checked(split[place])
             except Misfit as misfit:
                 misfits.append(misfit)
                 continue
-            if are_right is not None:
+            if are_right is not None and not is_new:
                 held = self._first[1 + place : 2 + place]
                 shared |= self._columns[place].shared(split[place], checked[place], held)
-        _check_right(shared, are_right)
+        _check_right(shared, kept, are_right)
         if misfits:
             raise min(misfits, key=attrgetter("position"))
         columns = []
@@ -267,8 +277,8 @@ class Columns:
         return list(zip(*rows, strict=True)) if rows else [[] for _ in self._names]
 
 
-def _check_right(shared: set[int], are_right: AreRight | None) -> None:
-    if shared and are_right is not None and not are_right(shared):
+def _check_right(shared: set[int], kept: list[Found], are_right: AreRight | None) -> None:
+    if (shared or kept) and are_right is not None and not are_right(shared, kept):
         raise Shared
 
 

@@ -4,10 +4,14 @@ soon as they are read.
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import functools
 import struct
 import sys
-from collections.abc import Mapping, Sequence
+import weakref
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,9 +50,118 @@ def sharing(values: Sequence[Any]) -> set[int]:
     return found
 
 
-def has_shared(values: Sequence[Any], held: Sequence[Any]) -> bool:
-    """Whether one of the values shares memory with another one, or with one of those ``held``."""
-    return bool(held) and not sharing([*values, *held]).isdisjoint(range(len(values)))
+class Beside(Exception):
+    """Values whose memory another thread may be filling: they are to be read again, while no other thread reads."""
+
+
+class Kept:
+    """Memory that a data set or a function keeps after it has returned it, for one field: another call may fill it anew.
+    Some values that are apart, or that share memory and are right, show that it does not.
+    """
+
+    #: Values that must be apart: more than anyone fills in turn. They are of one object, or as many stand for any.
+    _APART = 8
+
+    def __init__(self, refs: int = 2) -> None:
+        #: The references to a value that is not kept.
+        self._refs = refs
+        #: The last values, which were read alone.
+        self._last: list[Any] = []
+        #: The objects whose memory is not filled anew, by their ids; whether there are more of them.
+        self._owners: dict[int, Any] = {}
+        self._is_known = False
+
+    def __reduce__(self) -> Any:
+        return Kept, (self._refs,)
+
+    def are_new(self, values: Sequence[Any], are_fields: bool = True) -> bool:
+        """Whether nothing else refers to any of the values, so that they share no memory: arrays, or samples."""
+        return bool(values) and _IS_KNOWN and _feedline.are_new(values, np.ndarray, self._refs, are_fields)
+
+    def among(self, values: Sequence[Any]) -> list[Found]:
+        """Itself and the values that are kept in memory of which nothing is known; nothing if there are none."""
+        if self._is_known or not values or not _IS_KNOWN:
+            return []
+        kind = type(values[0])
+        if kind in FIXED:
+            return []
+        kept = _feedline.kept(values, np.ndarray, self._refs, list(self._owners))
+        if hasattr(kind, "_is_view"):
+            views = {at for at, is_view in enumerate(map(kind._is_view, values)) if is_view}
+            kept = sorted(views.union(kept))
+        return [(self, [values[at] for at in kept])] if kept else []
+
+    def rests_after(self, values: Sequence[Any]) -> bool:
+        """Whether it is known that their memory is not filled anew, after ``values`` were read alone and are right."""
+        every = [*values, *self._last]
+        owners = {id(owner): owner for owner in map(_owner, every)}
+        apart = Counter(id(_owner(every[at])) for at in set(range(len(every))) - sharing(every))
+        right = {id(_owner(values[at])) for at in sharing(values)}
+        for key, owner in owners.items():
+            if key in right or apart[key] >= self._APART:
+                self._own(owner)
+        self._is_known = len(apart) >= self._APART
+        left = [value for value in every if id(_owner(value)) not in self._owners]
+        self._last = [] if self._is_known else left[: 2 * self._APART]
+        return self._is_known or all(id(_owner(value)) in self._owners for value in values)
+
+    def _own(self, owner: Any) -> None:
+        with contextlib.suppress(TypeError):
+            forget = functools.partial(_forget, self._owners, id(owner))
+            self._owners[id(owner)] = weakref.ref(owner, forget)
+            return
+        self._owners[id(owner)] = owner
+
+
+def _owner(value: Any) -> Any:
+    """The object whose memory a value has."""
+    return value.base if type(value) is np.ndarray and value.base is not None else value
+
+
+def _forget(owners: dict[int, Any], key: int, _: Any) -> None:
+    owners.pop(key, None)
+
+
+#: The memory of a field, and values of it.
+Found = tuple[Kept, Sequence[Any]]
+
+
+class Look:
+    """Looks at what is kept of the values of one call. ``is_alone`` says that no other thread reads meanwhile."""
+
+    def __init__(self, is_alone: bool) -> None:
+        self.is_alone = is_alone
+        #: Whether the next call may read beside others.
+        self.is_over = True
+
+    def check_alone(self) -> None:
+        """Raises Beside if another thread may read meanwhile."""
+        if not self.is_alone:
+            raise Beside
+
+    def among(self, kept: Mapping[Any, Kept], values: Mapping[Any, Sequence[Any]]) -> list[Found]:
+        """The values that are kept, of some fields. Raises Beside if another thread may fill their memory."""
+        found = [of for field, part in values.items() for of in kept[field].among(part)]
+        if found:
+            self.check_alone()
+        return found
+
+    def settle(self, found: Sequence[Found]) -> None:
+        """The values are right."""
+        self.is_over &= all([kept.rests_after(values) for kept, values in found])
+
+
+def by_field(samples: Sequence[Any]) -> dict[str, list[Any]]:
+    """The values of each field of samples, of whatever form."""
+    fields: dict[str, list[Any]] = {}
+    for sample in samples:
+        if isinstance(sample, Mapping):
+            parts: Iterable[tuple[Any, Any]] = sample.items()
+        else:
+            parts = enumerate(sample) if isinstance(sample, (tuple, list)) else [("", sample)]
+        for name, value in parts:
+            fields.setdefault(str(name), []).append(value)
+    return fields
 
 
 def _parts(values: Sequence[Any]) -> list[list[Any]]:
@@ -189,9 +302,9 @@ def _is_known() -> bool:
     place = id(array) + object.__basicsize__
     import ctypes
 
-    pointer, dimensions, _, _, base, dtype = struct.unpack("=Qi4xQQQQ", ctypes.string_at(place, 48))
-    its = array.__array_interface__["data"][0], 1, id(array.base), id(array.dtype)
-    return (pointer, dimensions, base, dtype) == its and object.__basicsize__ == 16 and getattr(sys, "_is_gil_enabled", lambda: True)()
+    pointer, dimensions, _, _, base, dtype, flags = struct.unpack("=Qi4xQQQQi", ctypes.string_at(place, 52))
+    its = array.__array_interface__["data"][0], 1, id(array.base), id(array.dtype), array.flags.num
+    return (pointer, dimensions, base, dtype, flags) == its and object.__basicsize__ == 16 and getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 _IS_KNOWN = _is_known()

@@ -12,6 +12,7 @@ import copy
 import hashlib
 import threading
 import weakref
+from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from time import monotonic
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ import numpy as np
 from . import _feedline
 from ._columns import AreRight, Columns, Misfit, Packed, Place, Shared
 from ._errors import ConfigError
-from ._memory import frozen, has_shared, is_at, same, sharing
+from ._memory import Beside, Found, Kept, Look, by_field, frozen, is_at, same, sharing
 from ._values import as_array, exact
 from ._workers.seeds import NotAlone, Read, SharedWatch, States, first_of
 
@@ -44,9 +45,9 @@ Stacked = tuple[int, "list[Packed]", "BaseException | None", bool, int]
 BESIDE, ALONE_IN_THREADS, ALONE = 0, 1, 2
 
 
-def how_next(watch: SharedWatch) -> int:
+def how_next(watch: SharedWatch, look: Look) -> int:
     """How the next samples are read."""
-    return ALONE if watch.is_alone else BESIDE
+    return ALONE if watch.is_alone else BESIDE if look.is_over else ALONE_IN_THREADS
 
 
 def fingerprint_of(data: Any) -> int | None:
@@ -111,6 +112,8 @@ class Reader:
     #: Whether each sample is copied at once, or written to its batch; and whether its memory is filled anew, so that
     #: one thread reads at a time.
     copies = is_one_by_one = _fills = False
+    #: What the data set keeps of samples that are copied, by field.
+    kept: dict[str, Kept]
     #: Samples that shared memory, and those among which that is rare or not: in threads the ones of the same calls.
     _shared = counted = 0
 
@@ -120,6 +123,7 @@ class Reader:
         self._watch = SharedWatch(self.parts)
         first, self.first_seconds = first_of(data, self._watch)
         self._first, self._first_copy, self._filling = first, frozen(first), threading.RLock()
+        self.kept = defaultdict(Kept)
         self.columns = Columns(first, max_length, lambda: others(lambda index: data[index], 1, len(data), self.generators))
         self.is_tuple, self.fields = self.columns.is_tuple, self.columns.fields
         self.places = self.columns.places
@@ -173,12 +177,12 @@ class Reader:
         return hasattr(self._data, "__getitems__")
 
     def samples(
-        self, ids: Sequence[int], draws: Sequence[tuple[int, int]] | None
+        self, ids: Sequence[int], draws: Sequence[tuple[int, int]] | None, look: Look | None = None
     ) -> tuple[list[Any], BaseException | None]:
         """The first of the samples ``ids``: all of them if the set reads several in one call, else those that
         are read within a few milliseconds. An exception belongs to the sample after the last one.
 
-        For a random set, ``draws`` has the epoch and a seed of each sample.
+        For a random set, ``draws`` has the epoch and a seed of each sample. ``look`` is for threads.
         """
         if draws is None and len(ids) > 1 and self.is_batched and not self.copies:
             all_of_them = self._at_once(ids)
@@ -187,9 +191,11 @@ class Reader:
         samples: list[Any] = []
         try:
             if self.copies:
-                self._read_copies(ids, draws, samples)
+                self._read_copies(ids, draws, samples, look)
             else:
                 self._read(ids, draws, samples)
+        except Beside:
+            raise
         except BaseException as error:  # noqa: BLE001
             return samples, error
         return samples, None
@@ -211,7 +217,9 @@ class Reader:
             if took < _QUICK * len(samples):
                 step = min(2 * step, _STEP)
 
-    def _read_copies(self, ids: Sequence[int], draws: Sequence[tuple[int, int]] | None, samples: list[Any]) -> None:
+    def _read_copies(
+        self, ids: Sequence[int], draws: Sequence[tuple[int, int]] | None, samples: list[Any], look: Look | None
+    ) -> None:
         """As :meth:`_read`, with a copy of each sample before the next one is read."""
         start, given = monotonic(), []
         for place, index in enumerate(ids):
@@ -220,15 +228,23 @@ class Reader:
                 sample = self._data[index] if draws is None else self._data.read_at(index, *draws[place])
                 samples.append(frozen(sample))
             given.append(sample)
+            del sample
             if monotonic() - start > _LOCKED:
                 break
-        if not self._fills:
-            shared = sharing([*given, self._first]) - {len(given)}
-            is_old = all(same(given[place], samples[place]) for place in shared)
-            if not is_old or not same(self._first, self._first_copy):
-                self._fills = True
-                samples.clear()
-                self._read_copies(ids, draws, samples)
+        if self._fills:
+            return
+        found = [] if look is None else look.among(self.kept, by_field(given))
+        shared = sharing([*given, self._first]) - {len(given)}
+        is_old = all(same(given[place], samples[place]) for place in shared)
+        if is_old and same(self._first, self._first_copy):
+            if look is not None:
+                look.settle(found)
+            return
+        if look is not None:
+            look.check_alone()
+        self._fills = True
+        samples.clear()
+        self._read_copies(ids, draws, samples, look)
 
     def are_right(self, samples: Sequence[Any], read: Read, shared: set[int]) -> bool:
         """Whether samples that share memory are as they were read: the data set does not fill it anew. If not, they are
@@ -270,38 +286,40 @@ class Reader:
 
         def read(which: Sequence[int]) -> tuple[list[Any], BaseException | None]:
             if len(which) == len(ids) and which[0] == 0 and which[-1] == len(ids) - 1:
-                return self.samples(ids, draws)
+                return self.samples(ids, draws, look)
             chosen = None if draws is None else [draws[index] for index in which]
-            return self.samples([ids[index] for index in which], chosen)
+            return self.samples([ids[index] for index in which], chosen, look)
 
         def seeded() -> tuple[list[Any], BaseException | None]:
-            return self.samples(ids, draws) if keys is None else self._watch.read(read, keys, how == ALONE)
+            return self.samples(ids, draws, look) if keys is None else self._watch.read(read, keys, how == ALONE)
 
-        def are_right(shared: set[int]) -> bool:
-            # Another thread may be filling the memory of the first sample.
-            if len(samples) in shared and not is_sure:
-                return False
+        def are_right(shared: set[int], kept: list[Found]) -> bool:
+            # Another thread may be filling memory that the set keeps, or that of the first sample.
+            if kept or len(samples) in shared:
+                look.check_alone()
             again = read if keys is None else self._watch.again(read, keys, how == ALONE)
-            self.counted += len(samples)
-            if self.are_right(samples, again, shared - {len(samples)}):
+            self.counted += len(samples) if shared else 0
+            if not shared or self.are_right(samples, again, shared - {len(samples)}):
+                look.settle(kept)
                 return True
+            look.check_alone()
             self.copies = True
             return False
 
-        is_sure = keys is None or how != BESIDE
+        look = Look(keys is None or how != BESIDE)
         try:
             samples, error = seeded()
             try:
                 samples, fields, error = self._fields(samples, error, None if self.copies else are_right)
             except Shared:
-                if not is_sure:
-                    return 0, [], None, self._watch.is_random, ALONE_IN_THREADS
                 samples, error = seeded()
                 samples, fields, error = self._fields(samples, error, None)
         except NotAlone:
             return 0, [], None, True, ALONE
+        except Beside:
+            return 0, [], None, self._watch.is_random, ALONE_IN_THREADS
         self._watch.end(how == ALONE)
-        return len(samples), fields, error, self._watch.is_random, how_next(self._watch)
+        return len(samples), fields, error, self._watch.is_random, how_next(self._watch, look)
 
     def _fields(
         self, samples: list[Any], error: BaseException | None, are_right: AreRight | None
@@ -428,16 +446,10 @@ class Hook:
         #: The fields and types of a block of rows, in a worker's layout.
         self.fields = [(name, "", shape, None) for name, _, shape in columns]
         self.dtypes = [dtype for _, dtype, _ in columns]
-        #: Arrays that the function has returned, by which memory that it fills anew is known; whether a second call
-        #: has shown it, and whether it does.
-        self._held: list[Any] = []
-        self._is_known = self._fills = False
-        self._filling = threading.RLock()
+        #: What the function keeps of the arrays that it returns.
+        self._kept = [Kept() for _ in columns]
         self._watch = SharedWatch(self.parts)
         self._watch.tell()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("_held", "_filling")}
 
     def as_before(self) -> Hook:
         """As a reader's; a hook has no state."""
@@ -460,29 +472,23 @@ class Hook:
                 np.frombuffer(one, dtype).reshape(rows, *of[2])
                 for one, dtype, of in zip(columns, self.dtypes, self.fields, strict=True)
             ]
-            if self._is_known and not self._fills:
-                found, error = self.attempt(given)
-                if error is not None or not has_shared(found[0], self._held):
-                    return found, error
-                self._fills = True
-            # Another call would fill the arrays before they are copied.
-            with self._filling:
-                found, error = self.attempt(given)
-                if error is None and not self._is_known:
-                    self._is_known = bool(self._held)
-                    self._fills = self._is_known and has_shared(found[0], self._held)
-                    self._held = self._held or [array for arrays in found for array in arrays]
-                return [[array.copy() for array in arrays] for arrays in found], error
+            return self.attempt(given)
 
         try:
             found, error = self._watch.read(read, [key], how == ALONE)
         except NotAlone:
             return None, ALONE
+        look = Look(how != BESIDE)
+        if error is None:
+            try:
+                look.settle(look.among(dict(enumerate(self._kept)), {at: [one] for at, one in enumerate(found[0])}))
+            except Beside:
+                return None, ALONE_IN_THREADS
         self._watch.end(how == ALONE)
         if error is not None:
             raise error
         arrays = [(array.__array_interface__["data"][0], array.nbytes, array) for array in found[0]]
-        return arrays, how_next(self._watch)
+        return arrays, how_next(self._watch, look)
 
     @property
     def generators(self) -> list[Any]:

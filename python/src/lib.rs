@@ -88,6 +88,8 @@ fn _feedline(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(interpreter::forget_workers, module)?)?;
     module.add_function(wrap_pyfunction!(placed::addresses, module)?)?;
     module.add_function(wrap_pyfunction!(placed::are_alike, module)?)?;
+    module.add_function(wrap_pyfunction!(placed::are_new, module)?)?;
+    module.add_function(wrap_pyfunction!(placed::kept, module)?)?;
     module.add_function(wrap_pyfunction!(placed::sharing, module)?)?;
     module.add_function(wrap_pyfunction!(placed::sharing_at, module)?)?;
     feedline_core::speak_python();

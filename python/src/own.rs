@@ -368,8 +368,9 @@ impl MapBatch {
         };
         let rows = batch.len();
         let mut how = self.how.load(Ordering::Relaxed);
-        let changed = loop {
-            let _turn = Turn::new(how, context)?;
+        // The turn lasts until the arrays are copied.
+        let (changed, _turn) = loop {
+            let turn = Turn::new(how, context)?;
             let (changed, next): (Option<Vec<Whole>>, u8) = attach(|py| {
                 let raised = |error| -> ReadError { Raised::new(py, error).into() };
                 let columns: Vec<_> =
@@ -379,7 +380,7 @@ impl MapBatch {
             })?;
             if let Some(changed) = changed {
                 self.how.store(next, Ordering::Relaxed);
-                break changed;
+                break (changed, turn);
             }
             how = next;
         };

@@ -7,7 +7,7 @@ use std::ops::Range;
 use feedline::dataset::Rows;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyType};
+use pyo3::types::{PyList, PyTuple, PyType};
 
 /// The addresses of a field's rows, and the Python arrays that own them, from `_columns._Fixed.rows`.
 #[derive(FromPyObject)]
@@ -65,7 +65,11 @@ struct Array {
     strides: *const isize,
     base: *const pyo3::ffi::PyObject,
     dtype: *const pyo3::ffi::PyObject,
+    flags: c_int,
 }
+
+/// The flag of an array whose memory is its own: `NPY_ARRAY_OWNDATA`.
+const OWNS_MEMORY: c_int = 4;
 
 impl Array {
     /// The addresses from the first byte to the end of the last element; `None` if there are no elements.
@@ -80,6 +84,10 @@ impl Array {
             if to_last < 0 { start += to_last } else { end += to_last }
         }
         Some(start..end)
+    }
+
+    fn owns_memory(&self) -> bool {
+        self.flags & OWNS_MEMORY != 0 && self.base.is_null()
     }
 
     /// The greatest common divisor of the strides.
@@ -114,6 +122,69 @@ fn array<'a>(object: &'a Bound<'_, PyAny>, kind: &Bound<'_, PyType>) -> PyResult
 #[pyfunction]
 pub(crate) fn addresses(arrays: &Bound<'_, PyList>, kind: &Bound<'_, PyType>) -> PyResult<Vec<usize>> {
     arrays.iter().map(|object| Ok(array(&object, kind)?.data.addr())).collect()
+}
+
+/// Whether nothing else refers to any of the values, which have `refs` references: objects, or `arrays` that
+/// own their memory. So none is another one, and none shares memory with another one.
+#[pyfunction]
+pub(crate) fn are_new(
+    values: &Bound<'_, PyAny>,
+    kind: &Bound<'_, PyType>,
+    refs: isize,
+    arrays: bool,
+) -> PyResult<bool> {
+    for_each(values, |_, value| {
+        let is_alone = !is_referred_to(&value, refs);
+        Ok(is_alone && (!arrays || value.get_type().is(kind) && array(&value, kind)?.owns_memory()))
+    })
+}
+
+/// The positions of the values that have more than `refs` references, or whose memory has: that of an array
+/// may be another object's. Those in the memory of an object whose address is `known` are left out.
+#[pyfunction]
+pub(crate) fn kept(
+    values: &Bound<'_, PyAny>,
+    kind: &Bound<'_, PyType>,
+    refs: isize,
+    known: Vec<usize>,
+) -> PyResult<Vec<usize>> {
+    let mut kept = Vec::new();
+    for_each(values, |position, value| {
+        let base = if value.get_type().is(kind) { array(&value, kind)?.base } else { std::ptr::null() };
+        // SAFETY: an array has a reference to its base, if it has a base. The interpreter's lock is held.
+        let is_shared = !base.is_null() && unsafe { pyo3::ffi::Py_REFCNT(base.cast_mut()) } > 1;
+        let owner = if base.is_null() { value.as_ptr().addr() } else { base.addr() };
+        if (is_shared || is_referred_to(&value, refs)) && !known.contains(&owner) {
+            kept.push(position);
+        }
+        Ok(true)
+    })?;
+    Ok(kept)
+}
+
+/// Calls `look` with each item of a list or a tuple, until it returns false. Returns whether all are true.
+fn for_each(
+    values: &Bound<'_, PyAny>,
+    mut look: impl FnMut(usize, Bound<'_, PyAny>) -> PyResult<bool>,
+) -> PyResult<bool> {
+    let mut all = |items: &mut dyn Iterator<Item = Bound<'_, PyAny>>| {
+        for (position, value) in items.enumerate() {
+            if !look(position, value)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    };
+    match values.cast::<PyTuple>() {
+        Ok(tuple) => all(&mut tuple.iter()),
+        Err(_) => all(&mut values.cast::<PyList>()?.iter()),
+    }
+}
+
+/// Whether there are more than `refs` references to a value, beside the one given.
+fn is_referred_to(value: &Bound<'_, PyAny>, refs: isize) -> bool {
+    // SAFETY: the value has a reference. The interpreter's lock is held.
+    unsafe { pyo3::ffi::Py_REFCNT(value.as_ptr()) > refs + 1 }
 }
 
 /// Whether arrays have one type and shape; with `most`, one to so many items of the shape.

@@ -9,10 +9,12 @@ import numpy as np
 
 
 class Filled:
-    """Fills an array of its own for every sample. ``how`` says what a sample refers to it by."""
+    """Fills an array of its own for every sample. ``how`` says what a sample refers to it by; ``fresh`` samples before
+    have memory of their own, or are rows of a matrix.
+    """
 
-    def __init__(self, how: str, samples: int = 200, size: int = 6) -> None:
-        self.how, self.samples, self.size = how, samples, size
+    def __init__(self, how: str, samples: int = 200, size: int = 6, fresh: int = 0, rows: Any = None) -> None:
+        self.how, self.samples, self.size, self.fresh, self.matrix = how, samples, size, fresh, rows
         self.array = np.zeros(size, np.int64)
         self.ring = [np.zeros(size, np.int64) for _ in range(3)]
         self.rows: list[int] = []
@@ -23,8 +25,10 @@ class Filled:
 
     def __getitem__(self, index: int) -> Any:
         array = self.ring[index % 3] if self.how == "ring" else self.array
-        if self.how == "late" and index < self.samples // 2:
-            return {"id": index, "x": np.full(self.size, index)}
+        if index < self.fresh and self.matrix is not None:
+            return (index, self.matrix[index]) if self.how == "tuple" else {"id": index, "x": self.matrix[index]}
+        if index < self.fresh:
+            return Filled(self.how, size=self.size)[index]
         array[:] = index
         if self.how == "view":
             return {"id": index, "x": array[:]}
@@ -57,6 +61,8 @@ class FilledTensor(Filled):
     def __getitem__(self, index: int) -> Any:
         import torch
 
+        if index < self.fresh:
+            return {"id": index, "x": torch.full((self.size,), index)}
         whole = self.__dict__.setdefault("tensor", torch.zeros(self.size, dtype=torch.int64))
         whole[:] = index
         return {"id": index, "x": whole if self.how == "tensor" else whole[:]}
@@ -91,17 +97,22 @@ def stacked(samples: list[Any]) -> dict[str, Any]:
 
 
 class Out:
-    """A ``collate_fn`` or a function of a batch that fills an array of its own for every batch."""
+    """A ``collate_fn`` or a function of a batch that fills an array of its own for every batch, but for some ``fresh``
+    ones."""
 
-    def __init__(self, size: int = 6) -> None:
-        self.x = np.zeros((64, size), np.int64)
+    def __init__(self, size: int = 6, fresh: int = 0) -> None:
+        self.x, self.fresh = np.zeros((64, size), np.int64), fresh
+
+    def array(self, rows: int) -> Any:
+        self.fresh -= 1
+        return self.x[:rows] if self.fresh < 0 else np.empty_like(self.x)[:rows]
 
     def __call__(self, samples: list[Any]) -> dict[str, Any]:
-        x = self.x[: len(samples)]
+        x = self.array(len(samples))
         x[:] = np.array([sample["id"] for sample in samples])[:, None]
         return {"id": np.array([sample["id"] for sample in samples]), "x": x}
 
     def map(self, batch: dict[str, Any]) -> dict[str, Any]:
-        x = self.x[: len(batch["id"])]
+        x = self.array(len(batch["id"]))
         x[:] = batch["id"][:, None]
         return {"id": batch["id"], "x": x}

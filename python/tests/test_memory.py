@@ -14,14 +14,20 @@ import feedline
 from feedline import _own
 from feedline._workers import worker
 
+try:
+    import torch
+except ImportError:
+    torch = None  # type: ignore[assignment]
+
 WAYS: list[dict[str, Any]] = [
     {"workers": 0},
     {"parallel": "threads", "workers": 3},
     {"parallel": "processes", "workers": 2},
 ]
 SETS: list[Any] = [
-    *(Filled(how) for how in ("array", "view", "part", "ring", "late", "tuple", "dict", "numbers", "list", "slow")),
+    *(Filled(how) for how in ("array", "view", "part", "ring", "tuple", "dict", "numbers", "list", "slow")),
     *(Filled(how) for how in ("arrays in a list", "bytes")),
+    Filled("array", fresh=100),
     Filled("array", size=3000),
     Filled("view", size=40_000),
     Filled("ring", size=3000),
@@ -30,9 +36,9 @@ SETS: list[Any] = [
 ]
 
 
-def check(data: Any, way: dict[str, Any], batch: int = 16, **options: Any) -> None:
+def check(data: Any, way: dict[str, Any], batch: int = 16, seed: int = 3, **options: Any) -> None:
     samples = []
-    with feedline.Loader(data, batch, shuffle=3, framework="numpy", **way, **options) as loader:
+    with feedline.Loader(data, batch, shuffle=seed, framework="numpy", **way, **options) as loader:
         for one in loader:
             ids, values = one if isinstance(one, tuple) else (one["id"], one["x"])
             assert (np.asarray(values).reshape(len(ids), -1) == np.asarray(ids)[:, None]).all(), (ids, values)
@@ -78,24 +84,41 @@ class Mapping:
         return {"id": sample["id"], "x": self.array}
 
 
-def test_the_first_calls_of_a_function_that_fills_one_array_are_right_in_threads() -> None:
-    given = {"id": np.arange(300), "x": np.zeros((300, 6), np.int64)}
-    for seed in range(80):
-        with feedline.Loader(
-            given, 16, shuffle=seed, framework="numpy", map_batch=Out().map, parallel="threads", workers=3
-        ) as loader:
-            for batch in loader:
-                assert (batch["x"] == batch["id"][:, None]).all(), seed
-                del batch
+@pytest.mark.parametrize("size", [6, 3000])
+@pytest.mark.parametrize("how", ["array", "view", "ring", "tuple", "dict", "list"])
+def test_threads_find_memory_that_is_filled_anew_from_some_sample_on(how: str, size: int) -> None:
+    for seed in range(40):
+        check(Filled(how, size=size, fresh=100), WAYS[1], seed=seed)
+        check(Filled(how, size=size, fresh=100, rows=np.arange(100).repeat(size).reshape(100, size)), WAYS[1], seed=seed)
+        if how == "array":
+            check(Filled(how, size=size, fresh=100), WAYS[1], seed=seed, collate_fn=memory_sets.stacked)
+
+
+@pytest.mark.parametrize("size", [6, 3000])
+def test_threads_find_tensors_that_are_filled_anew_from_some_sample_on(size: int) -> None:
+    pytest.importorskip("torch", reason="not run: torch is not installed")
+    for seed in range(40):
+        for how in ("tensor", "view"):
+            check(FilledTensor(how, size=size, fresh=100), WAYS[1], seed=seed)
+
+
+@pytest.mark.parametrize("size", [6, 3000])
+@pytest.mark.parametrize("fresh", [0, 6])
+def test_threads_find_functions_that_fill_one_array(fresh: int, size: int) -> None:
+    given = {"id": np.arange(300), "x": np.zeros((300, size), np.int64)}
+    for seed in range(40):
+        check(feedline.Data(given), WAYS[1], seed=seed, map_batch=Out(size, fresh).map)
+        check(Filled("array", samples=300), WAYS[1], seed=seed, collate_fn=Out(size, fresh))
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_maps_functions_of_batches_and_compositions_too(way: dict[str, Any]) -> None:
     check(feedline.Data(Filled("array")).map(copied), way)
     check(feedline.Data({"id": np.arange(100)}).map(Mapping()), way)
-    for how in ("array", "view", "dict", "ring", "late"):
+    for how in ("array", "view", "dict", "ring"):
         check(Filled(how), way, collate_fn=memory_sets.stacked)
-    check(Filled("late"), way, collate_fn=Out())
+        check(Filled(how, fresh=100), way, collate_fn=memory_sets.stacked)
+    check(Filled("array", fresh=100), way, collate_fn=Out())
     whole = feedline.concat(feedline.Data(Filled("array")), feedline.Data(Filled("view")))
     check(whole, way)
     given = {"id": np.arange(300), "x": np.zeros((300, 6), np.int64)}
@@ -129,6 +152,53 @@ def test_memory_that_stays_as_it_is_may_be_shared(way: dict[str, Any], size: int
             del batch, ids
 
 
+FRESH: dict[str, Any] = {
+    "dict": lambda index: {"id": index, "x": np.full(3000, index)},
+    "tuple": lambda index: (index, np.full(3000, index)),
+    "array": lambda index: np.full(30, index),
+    "view": lambda index: {"x": np.full(31, index)[1:]},
+    "list": lambda index: {"x": [index, index]},
+    "tensor": lambda index: {"x": torch.full((30,), index)},
+}
+
+
+@pytest.mark.parametrize("how", FRESH)
+def test_threads_read_new_memory_beside_one_another(how: str) -> None:
+    if how == "tensor" and torch is None:
+        pytest.skip("not run: torch is not installed")
+    reader = _own.Reader(Made(FRESH[how]), {})
+    count, _, error, _, then = reader.read_many(range(16), None, range(16), _own.BESIDE)
+    assert (count, error, then) == (16, None, _own.BESIDE)
+
+
+def test_threads_read_kept_memory_alone_until_it_is_known_to_stay() -> None:
+    matrix = np.arange(600).reshape(200, 3)
+    made = Made(lambda index: {"row": matrix[index]})
+    reader = _own.Reader(made, {})
+    assert reader.read_many(range(5), None, range(5), _own.BESIDE)[::4] == (0, _own.ALONE_IN_THREADS)
+    # Three arrays could be filled in turn.
+    assert reader.read_many(range(3), None, range(3), _own.ALONE_IN_THREADS)[::4] == (3, _own.ALONE_IN_THREADS)
+    assert reader.read_many(range(3, 8), None, range(5), _own.ALONE_IN_THREADS)[::4] == (5, _own.BESIDE)
+    assert reader.read_many(range(8, 24), None, range(16), _own.BESIDE)[::4] == (16, _own.BESIDE)
+    # Memory of another object is not known.
+    buffer = np.zeros(3, np.int64)
+    made.function = lambda index: {"row": buffer}
+    assert reader.read_many([3], None, [0], _own.BESIDE)[::4] == (0, _own.ALONE_IN_THREADS)
+
+
+class Made:
+    """Samples that a function makes."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def __len__(self) -> int:
+        return 200
+
+    def __getitem__(self, index: int) -> Any:
+        return self.function(index)
+
+
 def test_samples_without_shared_memory_are_read_once() -> None:
     class Apart(Resting):
         def __getitem__(self, index: int) -> Any:
@@ -154,4 +224,4 @@ def test_a_process_copies_short_rows_and_writes_long_ones_at_once_unless_they_ra
     assert worker._fill(rows, reader, lambda which: reader.samples([ids[at] for at in which], None), 200) == (200, None)
     assert (rows.arrays[0] == matrix[np.array(ids) % recurs]).all()
     assert (reader.copies, reader.is_one_by_one) == how
-    check(Filled("late", size=3000), WAYS[2])
+    check(Filled("array", size=3000, fresh=100), WAYS[2])

@@ -18,7 +18,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -306,7 +305,10 @@ def _fill(rows: Rows, reader: Any, read: Read, count: int) -> tuple[int, BaseExc
             samples += found
         # All count: no other thread fills their memory while those that share some are read again.
         reader.counted += len(samples)
-        are_right = partial(reader.are_right, samples, lambda which, first=done: read([first + at for at in which]))
+
+        def are_right(shared: set[int], _: object, samples: list[Any] = samples, first: int = done) -> bool:
+            return bool(reader.are_right(samples, lambda which: read([first + at for at in which]), shared))
+
         try:
             written, misfit = rows.write(samples, done, None if reader.copies or len(part) == 1 else are_right)
         except Shared:

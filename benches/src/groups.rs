@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use feedline::{Error, ErrorKind, Loader, Result, Sampler, TransferMode, Workers};
-use feedline_datasets::Fixed;
+use feedline_datasets::Bounded;
 use serde_json::json;
 
 use crate::measure::Figures;
@@ -33,7 +33,7 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
             let file = parquet_beyond(&path, bytes)?;
             let (block, window) = file.block_shuffle().unwrap_or((1, 1));
             let sampler = Sampler::block(block, window)?;
-            let builder = Loader::builder(Fixed::new(file)?)
+            let builder = Loader::builder(Bounded::new(file)?)
                 .last_batch(feedline::LastBatch::Drop)
                 .transfer_mode(TransferMode::Staged);
             let builder = if order == "shuffled" { builder.sampler(sampler).seed(1) } else { builder };

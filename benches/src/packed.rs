@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use feedline::{Error, ErrorKind, Loader, Result, TransferMode, Workers};
-use feedline_datasets::{Fixed, OpenOptions, PackOptions, open_with, pack};
+use feedline_datasets::{Bounded, OpenOptions, PackOptions, open_with, pack};
 use serde_json::json;
 
 use crate::baseline::Bare;
@@ -42,7 +42,7 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
 
 fn one(options: &Options, report: &mut Report, packed: &Path, workers: usize) -> Result<()> {
     let batch = if options.smoke { 16 } else { BATCH };
-    let data = Fixed::new(open_with(packed, &OpenOptions::with_memory_limit(u64::MAX))?)?;
+    let data = Bounded::new(open_with(packed, &OpenOptions::with_memory_limit(u64::MAX))?)?;
     let setting = Setting { batch, workers: Workers::Count(workers), depth: DEPTH };
     let builder = Loader::builder(data)
         .shuffle()

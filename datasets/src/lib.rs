@@ -1,13 +1,12 @@
 //! Data sets for feedline. This crate has readers of the file formats of training data, and one set that
 //! needs no download.
 //!
-//! [`open`] recognises a file or a folder by its content, and returns a [`Reader`]. [`Ragged`] makes a data
-//! set of any reader. [`Fixed`] makes one of a reader whose samples have one size. The README of this crate
-//! has a table of the formats.
+//! [`open`] recognises a file or a folder by its content, and returns a [`Reader`]. [`Bounded`] makes a data
+//! set of any reader. The README of this crate has a table of the formats.
 //!
 //! | part | what |
 //! | --- | --- |
-//! | [`Schema`], [`Reader`], [`Fixed`] | the fields of a file; its samples; a data set of them |
+//! | [`Schema`], [`Reader`], [`Bounded`] | the fields of a file; its samples; a data set of them |
 //! | [`idx`] | LeCun's IDX files, the format of MNIST: [`Idx`] is the data set, [`IdxFile`] one file |
 //! | [`cifar`] | CIFAR-10 and CIFAR-100, the binary version |
 //! | [`npy`], `npz`, `safetensors` | arrays whose first dimension counts samples: [`Arrays`] |
@@ -36,18 +35,16 @@
 // There is one exception, in `bytes`: mapping a file needs a promise that only the caller can make.
 #![deny(unsafe_code)]
 
+mod bounded;
 mod concat;
 mod error;
-mod fixed;
 mod formats;
 mod io;
-mod lengths;
 mod open;
 #[cfg(feature = "arrow")]
 mod pack;
 mod pictures;
 mod plain_shuffle;
-mod ragged;
 mod reader;
 #[cfg(feature = "object-store")]
 mod remote;
@@ -60,10 +57,10 @@ mod sounds;
 mod tables;
 mod text;
 
+pub use bounded::Bounded;
 pub use concat::Shards;
 #[cfg(feature = "tokenizers")]
 pub use feedline_template::ChatTemplate;
-pub use fixed::Fixed;
 pub use formats::arrays;
 pub use formats::arrays::Arrays;
 #[cfg(feature = "arrow")]
@@ -105,7 +102,6 @@ pub use pictures::annotations::Annotated;
 #[cfg(feature = "images")]
 pub use pictures::images::{ImageDataset, JointDataset, Paired, Parts, Views, ViewsDataset};
 pub use pictures::labelled;
-pub use ragged::Ragged;
 pub use reader::{Reader, Value, Values, Visit};
 #[cfg(feature = "object-store")]
 pub use remote::{Remote, RemoteCache, RemoteOptions, RemoteStats};
@@ -117,7 +113,7 @@ pub use tables::nulls::Nulls;
 #[cfg(feature = "table")]
 pub use tables::table::TableOptions;
 #[cfg(feature = "tabular")]
-pub use tables::tabular::{Class, FitOn, Missing, Table, TableDataset, TableWindows, WindowFate, Windows};
+pub use tables::tabular::{Class, FitOn, Missing, Table, TableWindows, WindowFate, Windows};
 #[cfg(feature = "tokenizers")]
 pub use text::chats::{ChatOptions, Chats, Learn, open_chats};
 pub use text::token_files::TokenDocuments;

@@ -14,8 +14,8 @@ pub type Visit<'a> = dyn FnMut(usize, &[u8]) -> Result<()> + 'a;
 
 /// Samples of a file or a folder, with random access. Each format implements this trait.
 ///
-/// Fields may vary in size. [`Ragged`](crate::Ragged) makes a [`Dataset`](feedline_core::Dataset) of any
-/// reader. [`Fixed`](crate::Fixed) makes one of a reader whose samples have one size.
+/// Fields may vary in size. [`Bounded`](crate::Bounded) makes a [`Dataset`](feedline_core::Dataset) of any
+/// reader. [`Bounded`](crate::Bounded) makes one of a reader whose samples have one size.
 pub trait Reader: fmt::Debug + Send + Sync + 'static {
     /// The format's name: `npy`, `webdataset`, ...
     fn format(&self) -> &'static str;
@@ -41,8 +41,8 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     fn read(&self, sample: u64, values: &mut Values) -> Result<()>;
 
     /// Calls `to` with each field of sample `sample` and a slice of its bytes, without a copy. The bytes are
-    /// in memory, or in the part of the file that was just read. [`Fixed`](crate::Fixed) and
-    /// [`Ragged`](crate::Ragged) use this method, so that a sample is copied only once, into the batch.
+    /// in memory, or in the part of the file that was just read. [`Bounded`](crate::Bounded) and
+    /// [`Bounded`](crate::Bounded) use this method, so that a sample is copied only once, into the batch.
     ///
     /// The fields come in any order. If one comes twice, the last one counts. The content of `values` is
     /// unspecified afterwards.
@@ -132,7 +132,7 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Sample `sample`, and the neighbours that are [decoded together](Self::together) with it. `None`, the
-    /// default, if samples are read one by one. [`Fixed`](crate::Fixed) and [`Ragged`](crate::Ragged) hold up
+    /// default, if samples are read one by one. [`Bounded`](crate::Bounded) and [`Bounded`](crate::Bounded) hold up
     /// to four such groups while they copy the samples of a batch.
     ///
     /// Blocks on the file, unless the group is in a cache.
@@ -153,7 +153,7 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     /// rows. Does nothing by default.
     fn forget(&self, _sample: u64) {}
 
-    /// Max bytes that a data set of fixed-size samples ([`Fixed`](crate::Fixed), `Table`) may use to hold all
+    /// Max bytes that a data set of fixed-size samples ([`Bounded`](crate::Bounded), `Table`) may use to hold all
     /// rows in memory, each decoded once. 0, the default, if reading a sample costs no more than a copy.
     fn row_memory(&self) -> u64 {
         0
@@ -191,8 +191,14 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// The name of each column with categories, and the categories in the order of their numbers. None by
+    /// default.
+    fn categories(&self) -> &[(String, Vec<String>)] {
+        &[]
+    }
+
     /// The number of items of each sample, for each field that varies in its first dimension, in order. With
-    /// it, [`Ragged::measured`](crate::Ragged::measured) reads no sample. `None`, the default, if only
+    /// it, [`Bounded::measured`](crate::Bounded::measured) reads no sample. `None`, the default, if only
     /// reading the samples can tell.
     ///
     /// # Errors
@@ -202,8 +208,8 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     }
 
     /// The fields with a label per token, `i64`, where -100 is not learnt. For these,
-    /// [`Ragged::measured`](crate::Ragged::measured) also counts the tokens before the first that is learnt
-    /// ([`Ragged::before_labels`](crate::Ragged::before_labels)). None by default.
+    /// [`Bounded::measured`](crate::Bounded::measured) also counts the tokens before the first that is learnt
+    /// ([`Bounded::before_labels`](crate::Bounded::before_labels)). None by default.
     fn labels(&self) -> &[usize] {
         &[]
     }

@@ -202,7 +202,7 @@ impl Schema {
             let shape: Option<Vec<usize>> = field.shape.iter().copied().collect();
             let Some(mut shape) = shape else {
                 return refuse(named(
-                    "varies in size from sample to sample: load it by Ragged, or make it one size",
+                    "varies in size from sample to sample: load it by Bounded::measured, or make it one size",
                     "varies in size from sample to sample: open it by feedline.open, or make it one size",
                 ));
             };

@@ -106,6 +106,10 @@ impl<R: Reader + ?Sized> Reader for Arc<R> {
         (**self).classes()
     }
 
+    fn categories(&self) -> &[(String, Vec<String>)] {
+        (**self).categories()
+    }
+
     fn lengths(&self) -> Result<Option<Vec<Vec<u32>>>> {
         (**self).lengths()
     }

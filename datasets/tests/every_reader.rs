@@ -11,10 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use feedline_core::{Context, DType, Dataset, Layout, Sampler, Scratch, Spec};
-use feedline_datasets::{
-    Annotated, ChatOptions, Chats, Manifest, ManifestOptions, PackOptions, Paired, Ragged, Reader, Records,
-    Table, TokenOptions, Tokenized, Tokens, Values, open, pack,
-};
+use feedline_datasets::{Annotated, Bounded, ChatOptions, Chats, Manifest, ManifestOptions, PackOptions, Paired, Reader, Records, Table, TokenOptions, Tokenized, Tokens, Values, open, pack};
 use feedline_testkit::alloc::CountingAllocator;
 use feedline_testkit::emulated;
 use made::{gz, write};
@@ -226,7 +223,7 @@ fn resident() -> u64 {
 }
 
 /// Reads one epoch with all workers, and compares every value.
-fn read_epoch(data: &Ragged, epoch: u64, expected: &[Vec<Vec<u8>>], memory: &[Mutex<Scratch>], name: &str) {
+fn read_epoch(data: &Bounded, epoch: u64, expected: &[Vec<Vec<u8>>], memory: &[Mutex<Scratch>], name: &str) {
     let mut ids = vec![0; data.len() as usize];
     // Runs of neighbours and jumps.
     let order = if epoch.is_multiple_of(2) { Sampler::Shuffle } else { Sampler::block(8, 8).unwrap() };
@@ -272,7 +269,7 @@ fn every_reader_gives_the_same_bytes_for_ten_epochs_in_the_same_memory() {
             values.fields().iter().map(|value| value.bytes.clone()).collect::<Vec<_>>()
         };
         let expected: Vec<_> = (0..reader.len()).map(sample).collect();
-        let data = Ragged::new(reader, MOST).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let data = Bounded::limited(reader, MOST).unwrap_or_else(|error| panic!("{name}: {error}"));
         let memory = [const { Mutex::new(Scratch::new()) }; WORKERS];
         let mut after = Vec::new();
         let mut read = |epochs: std::ops::Range<u64>| {

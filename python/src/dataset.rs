@@ -7,10 +7,7 @@ use std::time::Duration;
 use feedline::dataset::lengths;
 use feedline::{Context, Dataset, Error, ErrorKind, InMemory, Mix, compose};
 use feedline_core::{Fingerprint, Layout, lengths_with_labels};
-use feedline_datasets::{
-    ElementType, Fixed, ImageDataset, Manifest, ManifestOptions, Nulls, OpenOptions, Ragged, Reader,
-    SchemaField, Split, TableWindows, Tokenized, open_pictures, open_with,
-};
+use feedline_datasets::{Bounded, ElementType, ImageDataset, Manifest, ManifestOptions, Nulls, OpenOptions, Reader, SchemaField, Split, TableWindows, Tokenized, open_pictures, open_with};
 use feedline_images::Transforms;
 use feedline_pictures::Decode;
 use pyo3::prelude::*;
@@ -326,14 +323,14 @@ impl DataSet {
                         "max_length is for fields that vary in length, and here none does: leave it out";
                     return Err(Error::new(ErrorKind::Config, why));
                 }
-                return Ok(Self { classes, ..Self::new(kind, Fixed::new(reader)?) });
+                return Ok(Self { classes, ..Self::new(kind, Bounded::new(reader)?) });
             }
             let names: Vec<_> = varying(&*reader).map(|field| field.name.clone()).collect();
             let is_named = |name: &String| max_length.iter().any(|(named, _)| named == name);
             let set = match default_length {
-                Some(max) => Ragged::new(reader, max)?,
-                None if names.iter().all(is_named) => Ragged::new(reader, 1)?,
-                None => Ragged::measured(reader)?,
+                Some(max) => Bounded::limited(reader, max)?,
+                None if names.iter().all(is_named) => Bounded::limited(reader, 1)?,
+                None => Bounded::measured(reader)?,
             };
             let set = max_length.into_iter().try_fold(set, |set, (field, max)| set.limit(&field, max))?;
             Ok(Self { classes, ..Self::ragged(kind, set) })

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use feedline::dataset::Field;
 use feedline::{DType, Dataset, Error, ErrorKind, LoaderBuilder, Result};
-use feedline_datasets::{ImageDataset, JointDataset, Parts, Ragged, Reader, Views, ViewsDataset};
+use feedline_datasets::{Bounded, ImageDataset, JointDataset, Parts, Reader, Views, ViewsDataset};
 use feedline_images::Transforms;
 use feedline_pictures::{Decode, PictureStage};
 
@@ -42,7 +42,7 @@ impl Encoded {
     /// The pictures of `reader`. Reads every file once to find the longest file, unless a listing has the
     /// lengths. Keeps the lengths in the user's cache.
     pub(crate) fn files(reader: &Arc<dyn Reader>, list: Transforms, decode: Decode) -> Result<Self> {
-        let files = Ragged::measured(Box::new(reader.clone()))?;
+        let files = Bounded::measured(Box::new(reader.clone()))?;
         let is_file = |field: &&Field| field.dtype() == DType::U8 && field.as_ragged().is_some();
         let mut sizes = Vec::new();
         for field in files.spec().fields().iter().filter(is_file) {

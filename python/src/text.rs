@@ -4,10 +4,7 @@ use feedline::dataset::{
     Cost, Element, Long, Packed, PackedBuilder, PackedSource, PackedSourceBuilder, Unpadded,
 };
 use feedline::{DType, Dataset, Error, ErrorKind, Spec};
-use feedline_datasets::{
-    ChatOptions, ChatTemplate, Chats, Learn, Ragged, Remote, TokenOptions, Tokens,
-    open_chats as open_table_of_chats,
-};
+use feedline_datasets::{Bounded, ChatOptions, ChatTemplate, Chats, Learn, Remote, TokenOptions, Tokens, open_chats as open_table_of_chats};
 use pyo3::prelude::*;
 
 use crate::dataset::{DataSet, detached, open_options};
@@ -274,7 +271,7 @@ pub(crate) fn open_chats(py: Python<'_>, path: &str, tokenizer: &str, steps: Cha
             "preferences" => Chats::preferences(reader, tokenizer, chat)?,
             _ => Chats::new(reader, tokenizer, chat)?,
         };
-        let data = DataSet::ragged("chats", Ragged::measured(Box::new(chats))?);
+        let data = DataSet::ragged("chats", Bounded::measured(Box::new(chats))?);
         let fate = data.before_labels.iter().map(|(labels, before)| {
             let lengths = data.lengths_of(labels)?;
             let none = lengths.iter().zip(before).filter(|(length, before)| *length == *before).count();

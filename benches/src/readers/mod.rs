@@ -16,7 +16,7 @@ mod threads;
 use std::path::{Path, PathBuf};
 
 use feedline::{Dataset, Error, ErrorKind, Loader, ReadError, Result, Sampler, TransferMode, Workers};
-use feedline_datasets::{Fixed, ParquetFile, Ragged, Reader, TableOptions, Values, open};
+use feedline_datasets::{Bounded, ParquetFile, Reader, TableOptions, Values, open};
 use serde_json::json;
 
 use crate::options::Options;
@@ -201,7 +201,7 @@ fn sizes(reader: &dyn Reader) -> Result<Vec<usize>> {
 /// The reader as a data set: with ragged fields where sizes may vary.
 fn dataset(reader: Box<dyn Reader>) -> Result<Box<dyn Dataset>> {
     if reader.schema().spec().is_ok() {
-        return Ok(Box::new(Fixed::new(reader)?));
+        return Ok(Box::new(Bounded::new(reader)?));
     }
     let mut values = Values::new();
     reader.read(0, &mut values)?;
@@ -209,7 +209,7 @@ fn dataset(reader: Box<dyn Reader>) -> Result<Box<dyn Dataset>> {
     let varying = varying.filter(|(field, _)| field.shape.contains(&None));
     let limits: Vec<_> = varying.map(|(field, value)| (field.name.clone(), value.shape[0])).collect();
     let max = limits.iter().map(|(_, max)| *max).max().unwrap_or(1);
-    let mut ragged = Ragged::new(reader, max)?;
+    let mut ragged = Bounded::limited(reader, max)?;
     for (name, max) in limits {
         ragged = ragged.limit(&name, max)?;
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use feedline::{Dataset, Error, ErrorKind, Loader, LoaderBuilder, Result};
 use feedline_core::named;
-use feedline_datasets::{Fixed, OpenOptions, Ragged, open_with};
+use feedline_datasets::{Bounded, OpenOptions, open_with};
 
 use crate::Header;
 use crate::header;
@@ -32,9 +32,9 @@ pub fn open(header: &Header, path: Option<&Path>, options: &OpenOptions) -> Resu
     let ragged = fields.iter().filter_map(|field| field.max_per_sample.map(|max| (&field.name, max)));
     let ragged: Vec<_> = ragged.collect();
     let Some(max) = ragged.iter().map(|(_, max)| *max).max() else {
-        return chosen(Fixed::new(reader).map_err(other_form)?, header);
+        return chosen(Bounded::new(reader).map_err(other_form)?, header);
     };
-    let mut set = Ragged::new(reader, max).map_err(other_form)?;
+    let mut set = Bounded::limited(reader, max).map_err(other_form)?;
     for (name, max) in ragged {
         set = set.limit(name, max).map_err(other_form)?;
     }

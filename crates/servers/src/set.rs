@@ -9,7 +9,7 @@ use std::time::Duration;
 use feedline::{Dataset, Error, ErrorKind, Result, Spec};
 use feedline_core::{Fingerprint, Source, StableDataset};
 use feedline_datasets::labelled::{self, LabelledOptions, LabelledSets};
-use feedline_datasets::{Fixed, Ragged, open};
+use feedline_datasets::{Bounded, open};
 use twox_hash::XxHash3_64;
 
 use crate::ticket::{Data, FieldOf, Form};
@@ -128,7 +128,7 @@ impl Files {
     }
 }
 
-/// Opens `path` in `form`: a stored one as [`Fixed`], or as [`Ragged`] with the limits of `fields`.
+/// Opens `path` in `form`: a stored one as [`Bounded`], or as [`Bounded`] with the limits of `fields`.
 fn in_form(path: &Path, fields: &[FieldOf], form: &Form) -> Result<Arc<dyn Dataset>> {
     if let Form::Labelled { input, label, classes } = form {
         let options = LabelledOptions { input: input.clone(), label: label.clone(), classes: *classes };
@@ -136,9 +136,9 @@ fn in_form(path: &Path, fields: &[FieldOf], form: &Form) -> Result<Arc<dyn Datas
     }
     let reader = open(path)?;
     let Some(max) = fields.iter().filter_map(|field| field.max).max() else {
-        return Ok(Arc::new(Fixed::new(reader)?));
+        return Ok(Arc::new(Bounded::new(reader)?));
     };
-    let mut set = Ragged::new(reader, max)?;
+    let mut set = Bounded::limited(reader, max)?;
     for (name, max) in fields.iter().filter_map(|field| Some((&field.name, field.max?))) {
         set = set.limit(name, max)?;
     }

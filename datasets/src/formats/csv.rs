@@ -12,7 +12,7 @@ use crate::io::at_once::at_once;
 use crate::io::bytes::Content;
 use crate::reader::inside;
 use crate::tables::nulls::missing;
-use crate::tables::row_memory::CACHE_BYTES;
+use crate::bounded::row_memory::CACHE_BYTES;
 use crate::{ElementType, Nulls, Reader, Schema, Values};
 
 mod quotes;

@@ -13,7 +13,7 @@ use crate::io::at_once::at_once;
 use crate::io::bytes::Content;
 use crate::reader::inside;
 use crate::tables::nulls::{missing, present};
-use crate::tables::row_memory::CACHE_BYTES;
+use crate::bounded::row_memory::CACHE_BYTES;
 use crate::{ElementType, Lines, Nulls, Reader, Schema, SchemaField, Value, Values};
 
 mod types;

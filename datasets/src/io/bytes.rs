@@ -385,13 +385,13 @@ mod tests {
     #[cfg(feature = "arrow")]
     #[test]
     fn a_mapped_arrow_file_is_ready_for_zero_copy() {
-        use crate::{ArrowFile, Fixed, TableOptions};
+        use crate::{ArrowFile, Bounded, TableOptions};
         let tiny = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny.arrow");
         // SAFETY: nobody writes to a file of the repository while the test runs.
         let file = unsafe { MappedFile::open(&tiny) }.unwrap();
         let first = file.pages.as_ptr();
         let data =
-            Fixed::new(Box::new(ArrowFile::from_mapped(file, TableOptions::default()).unwrap())).unwrap();
+            Bounded::new(Box::new(ArrowFile::from_mapped(file, TableOptions::default()).unwrap())).unwrap();
         let column = data.column(0).unwrap();
         assert_eq!((column.bytes().as_ptr(), column.row(2)), (first, Some(&9i32.to_le_bytes()[..])));
     }

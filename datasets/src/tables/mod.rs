@@ -4,7 +4,6 @@
 pub(crate) mod features;
 pub(crate) mod manifest;
 pub(crate) mod nulls;
-pub(crate) mod row_memory;
 #[cfg(feature = "table")]
 pub(crate) mod table;
 #[cfg(feature = "tabular")]

@@ -13,7 +13,7 @@ use crate::io::bytes::MEMORY_LIMIT;
 use crate::reader::Visit;
 use crate::tables::features::Features;
 use crate::tables::nulls::{Nulls, missing, no_columns, present};
-use crate::tables::row_memory::CACHE_BYTES;
+use crate::bounded::row_memory::CACHE_BYTES;
 use crate::{DecodedRows, ElementType, Schema, SchemaField};
 
 mod column;

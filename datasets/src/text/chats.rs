@@ -113,14 +113,14 @@ enum Shape {
 /// then the completion, tokenized by itself, and `eos_token`, unless it ends with that.
 ///
 /// A conversation without an answer, or whose answer [`ChatOptions::max_tokens`] cuts off, has labels of -100
-/// only. [`Ragged::before_labels`](crate::Ragged::before_labels) finds these.
+/// only. [`Bounded::before_labels`](crate::Bounded::before_labels) finds these.
 ///
 /// Text and ids are those of `apply_chat_template` of transformers. If the template refuses a conversation,
 /// it is a bad sample, and the error has the template's message. The workers of a loader share the work.
 /// [`pack`](crate::pack()) does it once.
 ///
 /// ```
-/// use feedline_datasets::{ChatOptions, Chats, Lines, Ragged};
+/// use feedline_datasets::{Bounded, ChatOptions, Chats, Lines};
 ///
 /// # let dir = std::env::temp_dir().join(format!("feedline-doc-chats-{}", std::process::id()));
 /// # std::fs::create_dir_all(&dir)?;
@@ -135,7 +135,7 @@ enum Shape {
 /// # let options = ChatOptions { messages: "text".into(), ..Default::default() };
 /// let options = ChatOptions { template: Some(template.into()), ..options };
 /// let chats = Chats::new(Box::new(Lines::open(&chats)?), dir.join("tokenizer.json"), options)?;
-/// let data = Ragged::measured(Box::new(chats))?; // ids 1 5 3 2 5 4, labels -100 -100 -100 -100 -100 4
+/// let data = Bounded::measured(Box::new(chats))?; // ids 1 5 3 2 5 4, labels -100 -100 -100 -100 -100 4
 /// assert_eq!(data.lengths("labels")?, [6]);
 /// # std::fs::remove_dir_all(&dir)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())

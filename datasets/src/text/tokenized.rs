@@ -38,7 +38,7 @@ const IDS: &str = "ids";
 ///
 /// ```
 /// use feedline_core::Packed;
-/// use feedline_datasets::{Ragged, Tokenized, open};
+/// use feedline_datasets::{Bounded, Tokenized, open};
 ///
 /// # let dir = std::env::temp_dir().join(format!("feedline-doc-tokenized-{}", std::process::id()));
 /// # std::fs::create_dir_all(&dir)?;
@@ -47,7 +47,7 @@ const IDS: &str = "ids";
 /// # std::fs::write(&tokenizer, r#"{"model": {"type": "WordLevel", "unk_token": "?", "vocab":
 /// #     {"?": 0, "a": 1, "rose": 2, "is": 3}}, "pre_tokenizer": {"type": "Whitespace"}}"#)?;
 /// let ids = Tokenized::new(open(&text)?, "text", &tokenizer)?;
-/// let documents = Ragged::measured(Box::new(ids))?; // finds the longest document, once
+/// let documents = Bounded::measured(Box::new(ids))?; // finds the longest document, once
 /// assert_eq!(documents.lengths("ids")?, [3, 5]);
 /// let lengths = documents.lengths("ids")?.to_vec();
 /// let windows = Packed::in_order(documents, "ids", &lengths, 4)?;

@@ -4,7 +4,7 @@ use crate::made;
 
 use crate::made::{npy, npy_header, read, safetensors, write, zip};
 use feedline_core::{CheckOptions, Context, DType, Dataset, Layout, check_dataset};
-use feedline_datasets::{Fixed, OpenOptions, Reader, npy, open, open_with};
+use feedline_datasets::{Bounded, OpenOptions, Reader, npy, open, open_with};
 use tempfile::tempdir;
 
 /// Numbers 1 to 24 of `size` bytes, by `order`.
@@ -58,7 +58,7 @@ fn complex_numbers_are_swapped_part_by_part() {
     let expected: Vec<u8> = parts.iter().flat_map(|part| part.to_le_bytes()).collect();
     let reader = open(path).unwrap();
     assert_eq!(read(&*reader, 0), [expected]);
-    assert_eq!(Fixed::new(reader).unwrap().spec().fields()[0].shape(), [2]);
+    assert_eq!(Bounded::new(reader).unwrap().spec().fields()[0].shape(), [2]);
 }
 
 #[test]
@@ -124,21 +124,21 @@ fn arrays_of_one_length_are_samples_and_others_are_one_sample() {
 fn readers_of_one_size_are_data_sets_with_and_without_columns_in_memory() {
     let dir = tempdir().unwrap();
     let path = write(dir.path(), "plain", &npy("<i4", false, "(6, 4)", &numbers(4, false)));
-    let data = Fixed::new(open(&path).unwrap()).unwrap();
+    let data = Bounded::new(open(&path).unwrap()).unwrap();
     assert_eq!(data.column(0).unwrap().row(5), Some(&numbers(4, false)[80..]));
     assert!(check_dataset(&data, &CheckOptions::default()).unwrap().is_clean());
     let swapped = write(dir.path(), "swapped", &npy(">i4", false, "(6, 4)", &numbers(4, true)));
-    let on_disk = Fixed::new(open_with(&path, &OpenOptions::with_memory_limit(0)).unwrap()).unwrap();
-    let swapped = Fixed::new(open(swapped).unwrap()).unwrap();
+    let on_disk = Bounded::new(open_with(&path, &OpenOptions::with_memory_limit(0)).unwrap()).unwrap();
+    let swapped = Bounded::new(open(swapped).unwrap()).unwrap();
     for data in [on_disk, swapped] {
         assert!(data.column(0).is_none());
         assert!(check_dataset(&data, &CheckOptions::default()).unwrap().is_clean());
     }
     let empty = open(write(dir.path(), "empty", &npy("<i4", false, "(0, 4)", &[]))).unwrap();
     assert_eq!(empty.len(), 0);
-    assert!(Fixed::new(empty).unwrap_err().to_string().contains("no samples"));
+    assert!(Bounded::new(empty).unwrap_err().to_string().contains("no samples"));
     let wide = open(write(dir.path(), "wide", &npy("<u8", false, "(3,)", &[0; 24]))).unwrap();
-    assert!(Fixed::new(wide).unwrap_err().to_string().contains("field \"array\" is u64"));
+    assert!(Bounded::new(wide).unwrap_err().to_string().contains("field \"array\" is u64"));
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn rows_of_several_shards_are_copied_in_any_order() {
     for (part, first) in [("shards/0.npy", 0), ("shards/1.npy", 6)] {
         made::write(dir.path(), part, &made::npy("|u1", false, "(3, 2)", &Vec::from_iter(first..first + 6)));
     }
-    let data = feedline_datasets::Fixed::new(open(dir.path().join("shards")).unwrap()).unwrap();
+    let data = feedline_datasets::Bounded::new(open(dir.path().join("shards")).unwrap()).unwrap();
     assert!(data.column(0).is_none() && data.reader().slice(4, 0).is_some());
     let layout = feedline_core::Layout::new(data.spec(), 6).unwrap();
     let mut slab = vec![0; layout.bytes()];
@@ -282,7 +282,7 @@ fn rows_of_several_shards_are_copied_in_any_order() {
 fn bool_stays_bool_and_other_bytes_are_refused() {
     let dir = tempdir().unwrap();
     let path = write(dir.path(), "mask.npy", &npy("|b1", false, "(3, 2)", &[0, 1, 1, 0, 1, 2]));
-    let data = Fixed::new(open(path).unwrap()).unwrap();
+    let data = Bounded::new(open(path).unwrap()).unwrap();
     assert_eq!(data.spec().fields()[0].dtype(), DType::Bool);
     let layout = Layout::new(data.spec(), 3).unwrap();
     let mut slab = vec![0xEE; layout.bytes()];

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::made::write;
 use crate::training::{golden, lines};
 use feedline_core::ErrorKind;
-use feedline_datasets::{ChatOptions, ChatTemplate, Chats, Learn, Ragged, Reader, Values, open};
+use feedline_datasets::{Bounded, ChatOptions, ChatTemplate, Chats, Learn, Reader, Values, open};
 use serde_json::{Value as Json, json};
 
 const FAMILIES: [&str; 5] = ["chatml", "llama3", "mistral", "gemma", "reason"];
@@ -232,7 +232,7 @@ fn labels_are_the_ids_of_what_the_assistant_writes_and_minus_100_elsewhere() {
         let error = Chats::open(&path, &folder, options).map(drop).unwrap_err();
         assert!(error.message().contains(part), "{error}");
     }
-    let data = Ragged::measured(open_sample(&path, &folder)).unwrap_err();
+    let data = Bounded::measured(open_sample(&path, &folder)).unwrap_err();
     assert!(data.to_string().contains("no critic"), "{data}");
 }
 
@@ -317,7 +317,7 @@ fn conversations_that_teach_nothing_are_found_by_their_labels() {
     let cache = dir.path().join("lengths");
     let measured = |max_tokens: Option<usize>| {
         let chats = Chats::open(&path, &folder, ChatOptions { max_tokens, ..Default::default() }).unwrap();
-        Ragged::measured_at(Box::new(chats), &cache).unwrap()
+        Bounded::measured_at(Box::new(chats), &cache).unwrap()
     };
     // From a pass, and from its file.
     for _ in 0..2 {
@@ -333,12 +333,12 @@ fn conversations_that_teach_nothing_are_found_by_their_labels() {
         "rejected": [said("user", "Hi"), said("assistant", "2 4")]});
     let path = write(dir.path(), "pair.jsonl", format!("{text}\n").as_bytes());
     let pairs = Chats::preferences(open(&path).unwrap(), &folder, ChatOptions::default());
-    let data = Ragged::measured(Box::new(pairs.unwrap())).unwrap();
+    let data = Bounded::measured(Box::new(pairs.unwrap())).unwrap();
     assert_eq!(data.before_labels("rejected.labels").unwrap(), [5]);
     // The first token is predicted from nothing: a conversation that has no other teaches nothing.
     let options = ChatOptions { learn: Learn::All, max_tokens: Some(1), ..Default::default() };
     let path = write(dir.path(), "few.jsonl", format!("{}\n", chats[0]).as_bytes());
-    let data = Ragged::measured(Box::new(Chats::open(&path, &folder, options).unwrap())).unwrap();
+    let data = Bounded::measured(Box::new(Chats::open(&path, &folder, options).unwrap())).unwrap();
     assert_eq!((data.lengths("ids").unwrap(), data.before_labels("labels")), (&[1][..], Some(&[1][..])));
 }
 

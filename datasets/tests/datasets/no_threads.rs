@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use feedline_core::Dataset as _;
-use feedline_datasets::{Ragged, open};
+use feedline_datasets::{Bounded, open};
 
 /// Opens shards and measures texts, in a process whose threads would need more stack than any machine has.
 #[test]
@@ -14,7 +14,7 @@ fn shards_are_opened_and_texts_measured_without_threads() {
         assert!(std::thread::Builder::new().spawn(|| ()).is_err(), "a thread was started");
         let folder = std::path::PathBuf::from(folder);
         assert_eq!(open(folder.join("shards")).unwrap().len(), 40);
-        let texts = Ragged::measured(open(folder.join("texts/all.txt")).unwrap()).unwrap();
+        let texts = Bounded::measured(open(folder.join("texts/all.txt")).unwrap()).unwrap();
         assert_eq!(texts.len(), 2000);
         println!("done without threads");
         return;

@@ -10,10 +10,10 @@ use feedline_core::{
     CheckOptions, Context, DType, Dataset, Error, ErrorKind, Layout, Result, StridedColumn, check_dataset,
     lengths,
 };
-use feedline_datasets::{ElementType, Ragged, Reader, Schema, SchemaField, Values, open};
+use feedline_datasets::{Bounded, ElementType, Reader, Schema, SchemaField, Values, open};
 
 /// Compares every sample with the reader's, and checks the contract of data sets.
-fn check(data: &Ragged) {
+fn check(data: &Bounded) {
     let layout = Layout::new(data.spec(), 1).unwrap();
     let mut slab = vec![0; layout.bytes()];
     let (mut values, mut context) = (Values::new(), Context::new(0, 0));
@@ -44,7 +44,7 @@ fn check(data: &Ragged) {
 fn lines_folders_and_archives_are_ragged() {
     let dir = tempfile::tempdir().unwrap();
     let text = made::write(dir.path(), "lines.txt", "To be, or not to be\n\nthat is\n".as_bytes());
-    let lines = Ragged::new(open(&text).unwrap(), 40).unwrap();
+    let lines = Bounded::limited(open(&text).unwrap(), 40).unwrap();
     check(&lines);
     assert_eq!(lengths(&lines, "text").unwrap(), [19, 0, 7]);
 
@@ -52,14 +52,14 @@ fn lines_folders_and_archives_are_ragged() {
     {
         made::write(dir.path(), &format!("folder/{class}/{name}"), bytes);
     }
-    let folder = Ragged::new(open(dir.path().join("folder")).unwrap(), 50).unwrap();
+    let folder = Bounded::limited(open(dir.path().join("folder")).unwrap(), 50).unwrap();
     check(&folder);
     assert_eq!(lengths(&folder, "data").unwrap(), [2, 0, 50]);
     assert_eq!(folder.spec().fields()[1].as_ragged(), None, "the label has one size");
 
     let tar = made::tar(&[("0.jpg", &[9; 700]), ("0.cls", b"3"), ("1.jpg", &[8; 20]), ("1.cls", b"12")]);
     let tar = made::write(dir.path(), "set.tar", &tar);
-    let archive = Ragged::new(open(&tar).unwrap(), 2).unwrap().limit("jpg", 1000).unwrap();
+    let archive = Bounded::limited(open(&tar).unwrap(), 2).unwrap().limit("jpg", 1000).unwrap();
     check(&archive);
 }
 
@@ -67,7 +67,7 @@ fn lines_folders_and_archives_are_ragged() {
 fn a_reader_of_one_size_is_as_before_with_its_column() {
     let dir = tempfile::tempdir().unwrap();
     let idx = made::write(dir.path(), "a.idx", &[0, 0, 8, 2, 0, 0, 0, 2, 0, 0, 0, 3, 1, 2, 3, 7, 8, 9]);
-    let data = Ragged::new(open(&idx).unwrap(), 1).unwrap();
+    let data = Bounded::limited(open(&idx).unwrap(), 1).unwrap();
     check(&data);
     assert!(!data.spec().is_ragged());
     assert_eq!(data.column(0).map(|column: StridedColumn<'_>| column.row(1)), Some(Some(&[7, 8, 9][..])));
@@ -128,14 +128,14 @@ impl Reader for Pictures {
 
 #[test]
 fn several_dimensions_that_vary_come_with_their_shape() {
-    let data = Ragged::new(Box::new(Pictures::new()), 100).unwrap();
+    let data = Bounded::limited(Box::new(Pictures::new()), 100).unwrap();
     let fields: Vec<_> =
         data.spec().fields().iter().map(|field| (field.name(), field.shape().to_vec())).collect();
     let wanted = [("picture", vec![]), ("picture.shape", vec![3]), ("n", vec![]), ("points", vec![2, 2])];
     assert_eq!(fields, wanted);
     check(&data);
 
-    let data = Ragged::measured(Box::new(Pictures::new())).unwrap();
+    let data = Bounded::measured(Box::new(Pictures::new())).unwrap();
     assert_eq!(data.lengths("picture").unwrap(), [0, 6, 12, 18, 24], "single elements");
     assert_eq!(data.lengths("points").unwrap(), [0, 1, 2, 3, 4]);
     assert_eq!(data.max_per_batch("picture", 2).unwrap(), 24 + 18);
@@ -144,14 +144,14 @@ fn several_dimensions_that_vary_come_with_their_shape() {
 
 #[test]
 fn limits_are_named_in_errors() {
-    let data = Ragged::new(Box::new(Pictures::new()), 17).unwrap();
+    let data = Bounded::limited(Box::new(Pictures::new()), 17).unwrap();
     let error = lengths(&data, "picture").unwrap_err();
     assert_eq!((error.kind(), error.sample()), (ErrorKind::Sample, Some(3)));
     assert!(error.to_string().contains("\"picture\" has 18 items in this sample, but at most 17"), "{error}");
     let data = data.limit("picture", 100).unwrap();
     check(&data);
-    let refused = |result: Result<Ragged>| -> Error { result.map(drop).unwrap_err() };
-    let data = || Ragged::new(Box::new(Pictures::new()), 17).unwrap();
+    let refused = |result: Result<Bounded>| -> Error { result.map(drop).unwrap_err() };
+    let data = || Bounded::limited(Box::new(Pictures::new()), 17).unwrap();
     assert!(refused(data().limit("n", 3)).message().contains("is not ragged"));
     assert!(refused(data().limit("nothing", 3)).message().contains("no field"));
     assert!(refused(data().limit("points", 0)).message().contains("the limit must be from 1"));
@@ -192,12 +192,12 @@ impl Reader for Counted {
 }
 
 /// The measured set of `path`, and the number of samples that were read to measure it.
-fn measured(path: &Path, cache: Option<&Path>) -> Result<(Ragged, u64)> {
+fn measured(path: &Path, cache: Option<&Path>) -> Result<(Bounded, u64)> {
     let visits = Arc::new(AtomicU64::new(0));
     let reader = Box::new(Counted { reader: open(path).unwrap(), visits: visits.clone() });
     let data = match cache {
-        Some(cache) => Ragged::measured_at(reader, cache),
-        None => Ragged::measured(reader),
+        Some(cache) => Bounded::measured_at(reader, cache),
+        None => Bounded::measured(reader),
     };
     data.map(|data| (data, visits.load(Ordering::Relaxed)))
 }
@@ -334,7 +334,7 @@ fn the_file_of_lengths_may_be_elsewhere() {
     for (error, word) in [
         (empty.lengths("label").unwrap_err(), "not ragged"),
         (empty.lengths("x").unwrap_err(), "\"x\""),
-        (Ragged::new(open(&text).unwrap(), 9).unwrap().lengths("text").unwrap_err(), "Ragged::measured"),
+        (Bounded::limited(open(&text).unwrap(), 9).unwrap().lengths("text").unwrap_err(), "Bounded::measured"),
     ] {
         assert!(error.kind() == ErrorKind::Config && error.to_string().contains(word), "{error}");
     }

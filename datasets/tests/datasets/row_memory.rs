@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::made::write;
 use arrow_array::{ArrayRef, Float32Array, Int64Array, RecordBatch, StringArray};
 use feedline_core::{Context, DType, Dataset, Layout, Prefetched, Random};
-use feedline_datasets::{Fixed, Missing, Nulls, OpenOptions, Shards, Table, TableDataset, open, open_with};
+use feedline_datasets::{Bounded, Missing, Nulls, OpenOptions, Shards, Table, open, open_with};
 use parquet::file::properties::WriterProperties;
 use tempfile::{TempDir, tempdir};
 
@@ -85,7 +85,7 @@ fn options(cache_bytes: u64) -> OpenOptions {
 /// The same table with its rows in memory, and read one by one.
 type Both = [Box<dyn Dataset>; 2];
 
-fn steps(path: &Path, cache_bytes: u64) -> TableDataset {
+fn steps(path: &Path, cache_bytes: u64) -> Bounded {
     let floats = (0..COLUMNS).map(|column| format!("f{column}"));
     let table = Table::open_with(path, options(cache_bytes)).stack("x", floats);
     table
@@ -97,13 +97,13 @@ fn steps(path: &Path, cache_bytes: u64) -> TableDataset {
         .unwrap()
 }
 
-fn masked(path: &Path, cache_bytes: u64) -> TableDataset {
+fn masked(path: &Path, cache_bytes: u64) -> Bounded {
     let table = Table::open_with(path, options(cache_bytes)).select(["label", "f3", "f4"]);
     table.missing("f3", Missing::Mask).cast("label", DType::F64).build().unwrap()
 }
 
 /// A missing value is an error of its row.
-fn strict(path: &Path, cache_bytes: u64) -> TableDataset {
+fn strict(path: &Path, cache_bytes: u64) -> Bounded {
     Table::open_with(path, options(cache_bytes))
         .stack("x", ["f2", "f3"])
         .select(["x", "label"])
@@ -111,11 +111,11 @@ fn strict(path: &Path, cache_bytes: u64) -> TableDataset {
         .unwrap()
 }
 
-fn as_it_is(path: &Path, cache_bytes: u64) -> Fixed {
+fn as_it_is(path: &Path, cache_bytes: u64) -> Bounded {
     let columns = (0..12).map(|column| format!("f{column}")).chain(["label".into()]);
     let options =
         OpenOptions { columns: Some(columns.collect()), nulls: Nulls::Fill, ..options(cache_bytes) };
-    Fixed::new(open_with(path, &options).unwrap()).unwrap()
+    Bounded::new(open_with(path, &options).unwrap()).unwrap()
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn rows_in_memory_have_the_values_and_the_errors_of_rows_that_are_read_one_by_on
     let mut random = Random::from_key(9);
     let mut compared = 0;
     for path in &files {
-        let both = |make: fn(&Path, u64) -> TableDataset| -> Both {
+        let both = |make: fn(&Path, u64) -> Bounded| -> Both {
             [Box::new(make(path, 1 << 30)), Box::new(make(path, 0))]
         };
         let plain: Both = [Box::new(as_it_is(path, 1 << 30)), Box::new(as_it_is(path, 0))];
@@ -199,7 +199,7 @@ fn shards_in_memory_have_their_values() {
             open_with(path, &OpenOptions { columns: columns.clone(), ..options(cache_bytes) }).unwrap()
         };
         let set =
-            |bytes| Fixed::new(Box::new(Shards::new(vec![of(one, bytes), of(two, bytes)]).unwrap())).unwrap();
+            |bytes| Bounded::new(Box::new(Shards::new(vec![of(one, bytes), of(two, bytes)]).unwrap())).unwrap();
         let ids: Vec<u64> = (0..200).map(|at| (at * 7717) % (2 * ROWS as u64)).collect();
         assert_eq!(batch(&set(1 << 30), &ids).unwrap(), batch(&set(0), &ids).unwrap(), "{}", one.display());
     }

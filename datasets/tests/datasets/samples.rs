@@ -2,7 +2,7 @@
 
 use crate::made::{gz, npy, read, tar, write};
 use feedline_core::{Dataset, ErrorKind};
-use feedline_datasets::{Fixed, Folder, OpenOptions, Split, Values, cifar, open, open_with};
+use feedline_datasets::{Bounded, Folder, OpenOptions, Split, Values, cifar, open, open_with};
 use tempfile::tempdir;
 
 #[test]
@@ -90,7 +90,7 @@ fn cifar_is_read_from_a_file_a_folder_and_an_archive() {
         assert_eq!((reader.format(), reader.len()), ("cifar10", 3));
         assert_eq!(read(&*reader, 2), [vec![3], vec![3; 3072]]);
         assert_eq!(read(&cifar::open_test(&path).unwrap(), 0), [vec![9], vec![9; 3072]]);
-        let data = Fixed::new(reader).unwrap();
+        let data = Bounded::new(reader).unwrap();
         assert_eq!(data.column(1).unwrap().row(1), Some(&[2; 3072][..]));
     }
     for path in [dir.path().join("folder"), dir.path().join("cifar.tar.gz")] {

@@ -2,7 +2,7 @@
 
 use crate::made::{npy, read, write, zip};
 use feedline_core::{CheckOptions, check_dataset};
-use feedline_datasets::{Fixed, PackOptions, Reader, open, pack};
+use feedline_datasets::{Bounded, PackOptions, Reader, open, pack};
 use tempfile::tempdir;
 
 #[test]
@@ -42,7 +42,7 @@ fn the_rows_that_an_old_save_to_disk_lists_are_read_in_their_order() {
     ] {
         let reader = state(more).unwrap();
         assert_eq!(read_all(&*reader), expected, "{more}");
-        let data = Fixed::new(reader).unwrap();
+        let data = Bounded::new(reader).unwrap();
         let report = check_dataset(&data, &CheckOptions::default()).unwrap();
         assert!(report.is_clean() && report.samples == expected.len() as u64, "{report}");
     }

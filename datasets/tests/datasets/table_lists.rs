@@ -7,7 +7,7 @@ use crate::made::write;
 use arrow_array::builder::{Int64Builder, ListBuilder, StringBuilder};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, UInt64Array};
 use feedline_core::{Context, Dataset, ErrorKind, Layout};
-use feedline_datasets::{Missing, Table, TableDataset};
+use feedline_datasets::{Bounded, Missing, Table};
 use tempfile::tempdir;
 
 /// A table as Arrow and as Parquet.
@@ -179,7 +179,7 @@ fn unsigned_numbers_of_64_bits_are_whole_numbers_or_an_error_of_their_row() {
     let ids = vec![7, i64::MAX as u64, 1 << 63];
     let ids: ArrayRef = Arc::new(UInt64Array::from(ids));
     for path in files(dir.path(), vec![("id", ids)]) {
-        let data: TableDataset = Table::open(&path).build().unwrap();
+        let data: Bounded = Table::open(&path).build().unwrap();
         let error = lists(&data, "id").unwrap_err();
         let why = "column \"id\" has 9223372036854775808 in row 2, which i64 does not hold";
         assert!(error.contains(why), "{error}");
@@ -258,7 +258,7 @@ fn negatives_are_no_items_of_the_whole_list_however_it_is_cut_and_composed() {
         // Lists that no row exceeds are whole.
         let whole = || Table::open(&path).build().unwrap();
         let cut = |items: usize| Table::open(&path).last("history", items).build().unwrap();
-        let of = |data: TableDataset| data.negatives(&["history"], 1, ITEMS as u64, 1).unwrap();
+        let of = |data: Bounded| data.negatives(&["history"], 1, ITEMS as u64, 1).unwrap();
         assert_eq!(drawn(whole(), "history"), expected(&[0, 1, 2, 3, 4]));
         assert_eq!(lists(&of(cut(9)), "history.negatives"), lists(&of(whole()), "history.negatives"));
     }

@@ -7,10 +7,7 @@ use crate::described::{describe, hex};
 use crate::made::{read, write};
 use feedline_core::Dataset;
 use feedline_datasets::labelled::{Labelled, LabelledOptions};
-use feedline_datasets::{
-    ArrowFile, Fixed, Missing, Nulls, OpenOptions, ParquetFile, Ragged, Reader, Shards, Split, Table,
-    TableOptions, Values, open, open_with,
-};
+use feedline_datasets::{ArrowFile, Bounded, Missing, Nulls, OpenOptions, ParquetFile, Reader, Shards, Split, Table, TableOptions, Values, open, open_with};
 use proptest::prelude::*;
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
@@ -97,7 +94,7 @@ fn a_file_that_does_not_fit_its_cache_says_how_to_shuffle_it() {
     let decoded = (1..100_000).find(|&bytes| open(bytes).block_shuffle().is_none()).unwrap();
     assert_eq!(open(decoded - 1).block_shuffle(), Some((40, 40)));
     let set = Shards::new(vec![Box::new(open(u64::MAX)), Box::new(open(1))]).unwrap();
-    assert_eq!(Ragged::new(Box::new(set), 100).unwrap().about().block_shuffle, Some((40, 40)));
+    assert_eq!(Bounded::limited(Box::new(set), 100).unwrap().about().block_shuffle, Some((40, 40)));
     let table = Table::new(Box::new(open(1))).select(["f16"]).missing("f16", Missing::Number(0.0));
     assert!(table.build().unwrap_err().to_string().contains("no field \"f16.present\""));
     let table = Table::new(Box::new(open(1))).select(["f16"]).build().unwrap();
@@ -233,7 +230,7 @@ fn two_columns_of_one_name_are_refused_unless_others_are_chosen() {
 #[test]
 fn one_batch_of_fixed_columns_in_memory_is_ready_for_zero_copy() {
     let tiny = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny.arrow");
-    let data = Fixed::new(open(&tiny).unwrap()).unwrap();
+    let data = Bounded::new(open(&tiny).unwrap()).unwrap();
     let column = data.column(0).unwrap();
     assert_eq!((column.rows(), column.row(2)), (3, Some(&9i32.to_le_bytes()[..])));
     // The whole file is named, so that it is pinned once.

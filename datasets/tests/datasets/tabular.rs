@@ -5,10 +5,7 @@ use std::path::Path;
 
 use crate::made::{read, write};
 use feedline_core::{Context, DType, Dataset, ErrorKind, Layout, Rows};
-use feedline_datasets::{
-    Csv, CsvOptions, ElementType, Missing, OpenOptions, Reader, Shards, Table, TableDataset, Values, open,
-    open_with,
-};
+use feedline_datasets::{Bounded, Csv, CsvOptions, ElementType, Missing, OpenOptions, Reader, Shards, Table, Values, open, open_with};
 use tempfile::tempdir;
 
 /// All rows, in one batch: the bytes of each field.
@@ -100,7 +97,7 @@ fn types_are_refused_where_the_file_has_types() {
     assert_eq!(error.path(), Some(&*lines));
 }
 
-fn error_of(data: &TableDataset, row: u64) -> feedline_core::Error {
+fn error_of(data: &Bounded, row: u64) -> feedline_core::Error {
     let layout = Layout::new(data.spec(), 1).unwrap();
     let mut slab = vec![0; layout.bytes()];
     let mut rows = Rows::new(&layout, &mut slab, 1);
@@ -172,7 +169,7 @@ fn values_that_are_lost_missing_or_unknown_are_errors_of_their_row() {
 }
 
 /// Memory for one row.
-fn one(data: &TableDataset) -> Rows<'static> {
+fn one(data: &Bounded) -> Rows<'static> {
     let layout = Box::leak(Box::new(Layout::new(data.spec(), 1).unwrap()));
     let slab = vec![0; layout.bytes()].leak();
     Rows::new(layout, slab, 1)

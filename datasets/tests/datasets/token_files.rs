@@ -6,9 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::made::{npy, read, write};
 use crate::training::{golden, json};
 use feedline_core::{DType, Dataset};
-use feedline_datasets::{
-    OpenOptions, Ragged, Reader, TokenDocuments, TokenOptions, Tokens, Values, open, open_with,
-};
+use feedline_datasets::{Bounded, OpenOptions, Reader, TokenDocuments, TokenOptions, Tokens, Values, open, open_with};
 use serde_json::{Value as Json, json};
 use tempfile::tempdir;
 
@@ -155,7 +153,7 @@ fn lengths_come_from_the_index_and_modes_with_the_documents() {
     reader.read(3, &mut values).unwrap();
     assert_eq!(values.fields()[2].bytes, [3, 4]);
     assert_eq!(reader.lengths().unwrap().unwrap(), [vec![4, 0, 2, 4], vec![2, 0, 1, 2], vec![2, 0, 1, 2]]);
-    let data = Ragged::measured(reader).unwrap();
+    let data = Bounded::measured(reader).unwrap();
     assert_eq!(
         (data.lengths("ids").unwrap(), data.lengths("ids.modes").unwrap()),
         (&[4, 0, 2, 4][..], &[2, 0, 1, 2][..])

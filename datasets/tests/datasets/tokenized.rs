@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use feedline_core::{CheckOptions, Dataset, ErrorKind, Packed, check_dataset};
-use feedline_datasets::{Ragged, Reader, Tokenized, Values, open};
+use feedline_datasets::{Bounded, Reader, Tokenized, Values, open};
 use tempfile::{TempDir, tempdir};
 
 use crate::made::{read, tar, write};
@@ -101,7 +101,7 @@ fn the_text_of_any_reader_becomes_ids_and_other_fields_stay() {
         assert_eq!(all(&*open(&to).unwrap()), expected);
     }
 
-    let documents = Ragged::measured(Box::new(json)).unwrap();
+    let documents = Bounded::measured(Box::new(json)).unwrap();
     assert_eq!(documents.lengths("ids").unwrap(), [3, 0, 3]);
     let report = check_dataset(&documents, &CheckOptions::default()).unwrap();
     assert!(report.is_clean(), "{report}");
@@ -141,7 +141,7 @@ fn fewer_tokens_than_the_special_ones_are_refused() {
     // In the other order of the steps, each read is refused.
     let late = new().truncated(1).unwrap().with_special_tokens();
     refused(late.read(0, &mut Values::new()).unwrap_err());
-    refused(Ragged::measured(Box::new(late)).unwrap_err());
+    refused(Bounded::measured(Box::new(late)).unwrap_err());
     // A limit equal to the number of special tokens leaves nothing of the text; without special tokens, a
     // limit of one keeps one token.
     assert_eq!(all(&new().with_special_tokens().truncated(2).unwrap()), [[1, 2], [1, 2]]);
@@ -168,7 +168,7 @@ fn a_fingerprint_covers_the_tokenizer_and_its_options() {
         assert!(*other != first && !others[..at].contains(other), "{at}");
     }
     // The lengths of another tokenizer are counted anew.
-    let measured = |path: &Path| Ragged::measured(Box::new(new(path))).unwrap();
+    let measured = |path: &Path| Bounded::measured(Box::new(new(path))).unwrap();
     assert_eq!(measured(&words).lengths("ids").unwrap(), [2]);
     let letters = write(
         dir.path(),
@@ -209,6 +209,6 @@ fn what_cannot_be_tokenized_is_named() {
     assert_eq!((error.kind(), error.sample()), (ErrorKind::Data, Some(1)));
     assert!(said.contains("not UTF-8 from its byte 2 on") && said.contains("a.tar"), "{said}");
     // The pass that counts lengths ends with the same error.
-    let error = Ragged::measured(Box::new(reader)).unwrap_err();
+    let error = Bounded::measured(Box::new(reader)).unwrap_err();
     assert_eq!((error.kind(), error.sample()), (ErrorKind::Data, Some(1)));
 }

@@ -7,7 +7,7 @@ use crate::patterns::of_bucket;
 use crate::server::{Fault, Served, Server};
 use crate::{LIMIT, made};
 use feedline_core::{Dataset, Fingerprint, Prefetched, StableDataset};
-use feedline_datasets::{Ragged, Remote, RemoteOptions, Values};
+use feedline_datasets::{Bounded, Remote, RemoteOptions, Values};
 use feedline_testkit::with_watchdog;
 
 const OBJECTS: usize = 400;
@@ -50,7 +50,7 @@ fn objects_of_later_batches_are_in_flight_while_one_thread_reads() {
         let remote = Remote::new(options(&server)).unwrap();
         let reader = remote.open("s3://bucket/set/").unwrap();
         let before = server.requests().len();
-        let measured = Ragged::measured(remote.open("s3://bucket/set/").unwrap()).unwrap();
+        let measured = Bounded::measured(remote.open("s3://bucket/set/").unwrap()).unwrap();
         assert!(measured.lengths("data").unwrap().iter().all(|bytes| *bytes as usize == len));
         let asked = server.requests().len() - before;
         assert!(asked <= 2, "{asked} requests for lengths that the listing has");
@@ -231,7 +231,7 @@ fn a_fingerprint_whose_request_fails_is_an_error_and_not_another_fingerprint() {
             let quick = RemoteOptions { attempts: 2, backoff: Duration::from_millis(1), ..options(&server) };
             Remote::new(quick).unwrap().open("s3://bucket/set/").unwrap()
         };
-        let set = || StableDataset::new(Arc::new(Ragged::measured(open()).unwrap()));
+        let set = || StableDataset::new(Arc::new(Bounded::measured(open()).unwrap()));
         let checked = |set: &StableDataset| Fingerprint::checked(|| set.fingerprint());
         let whole = set().fingerprint();
         for (status, cause) in [(503, "status 503"), (403, "access")] {

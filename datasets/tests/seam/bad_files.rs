@@ -4,10 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use feedline_core::{DType, Dataset, Error, Result, Spec};
-use feedline_datasets::{
-    Annotated, Fixed, Folder, Idx, IdxFile, Manifest, ManifestOptions, Paired, Ragged, Reader, Records,
-    TokenDocuments, TokenOptions, Tokens, Values, WebDataset, cifar, mds, npy, npz, open, safetensors,
-};
+use feedline_datasets::{Annotated, Bounded, Folder, Idx, IdxFile, Manifest, ManifestOptions, Paired, Reader, Records, TokenDocuments, TokenOptions, Tokens, Values, WebDataset, cifar, mds, npy, npz, open, safetensors};
 
 use crate::facts::{MOST, read};
 use crate::files::{
@@ -28,21 +25,21 @@ pub(crate) fn wrong_ids(found: &mut Found, name: &str, reader: &Arc<dyn Reader>)
     let len = reader.len();
     let mut values = Values::new();
     found.refused(&format!("{name}: a sample beyond the last"), reader.read(len, &mut values));
-    match Fixed::new(Box::new(reader.clone())) {
+    match Bounded::new(Box::new(reader.clone())) {
         Ok(set) => {
             found.refused(&format!("{name}, Fixed: an id beyond the last"), read(&set, &[len]));
             found.refused(&format!("{name}, Fixed: a batch beyond the last"), read(&set, &[0, u64::MAX]));
         }
         Err(error) => found.refused(&format!("{name}, Fixed"), Err::<(), _>(error)),
     }
-    match Ragged::new(Box::new(reader.clone()), MOST) {
+    match Bounded::limited(Box::new(reader.clone()), MOST) {
         Ok(set) => {
             found.refused(&format!("{name}, Ragged: an id beyond the last"), read(&set, &[len]));
             found.refused(&format!("{name}, Ragged: a batch beyond the last"), read(&set, &[0, u64::MAX]));
         }
         Err(error) => found.refused(&format!("{name}, Ragged"), Err::<(), _>(error)),
     }
-    let Ok(set) = Ragged::new(Box::new(reader.clone()), 1) else { return };
+    let Ok(set) = Bounded::limited(Box::new(reader.clone()), 1) else { return };
     if set.spec().is_ragged() {
         let ids = Vec::from_iter(0..len);
         found.refused(&format!("{name}, Ragged of one item"), read(&set, &ids));

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use feedline_core::{Context, Dataset, Layout, ReadError, Result, Rows, Spec, user_cache};
-use feedline_datasets::{Fixed, Ragged, Reader, Values};
+use feedline_datasets::{Bounded, Reader, Values};
 use sha2::{Digest, Sha256};
 
 use crate::golden::{Found, file_name};
@@ -119,18 +119,18 @@ impl Found {
         }
     }
 
-    /// Adds what a reader says, the sets [`Fixed`] and [`Ragged`] of it, and the key of its lengths.
+    /// Adds what a reader says, the sets [`Bounded`] and [`Bounded`] of it, and the key of its lengths.
     pub(crate) fn reader(&mut self, name: &str, reader: &Arc<dyn Reader>) {
         self.facts_of(name, &**reader);
         // What it refuses is among the errors.
-        if let Ok(set) = Fixed::new(Box::new(reader.clone())) {
+        if let Ok(set) = Bounded::new(Box::new(reader.clone())) {
             self.set(&format!("{name}, Fixed"), &set);
         }
-        let Ok(set) = Ragged::new(Box::new(reader.clone()), MOST) else { return };
+        let Ok(set) = Bounded::limited(Box::new(reader.clone()), MOST) else { return };
         let name = format!("{name}, Ragged");
         self.set(&name, &set);
         let cache = self.dir.join("lengths of a test");
-        if let Ok(set) = Ragged::measured_at(Box::new(reader.clone()), &cache) {
+        if let Ok(set) = Bounded::measured_at(Box::new(reader.clone()), &cache) {
             self.fact(&name, "measured spec", spec(set.spec()));
             self.fact(&name, "measured fingerprint", hex(set.fingerprint()));
             for field in set.spec().fields() {

@@ -7,10 +7,7 @@ use std::path::Path;
 use feedline_audio::{Crop, Sounds};
 use feedline_core::{DType, Dataset, Result};
 use feedline_datasets::labelled::{Labelled, LabelledOptions};
-use feedline_datasets::{
-    ElementType, Fixed, ImageDataset, JointDataset, Parts, Ragged, Reader, Schema, SchemaField, Shards,
-    SoundDataset, Table, Tokenized, Values, Views, ViewsDataset,
-};
+use feedline_datasets::{Bounded, ElementType, ImageDataset, JointDataset, Parts, Reader, Schema, SchemaField, Shards, SoundDataset, Table, Tokenized, Values, Views, ViewsDataset};
 use feedline_images::Transforms;
 
 use crate::files::{bitmap, wav};
@@ -99,13 +96,13 @@ impl Reader for Large {
 }
 
 /// A set of numbers.
-pub(crate) fn numbers() -> Fixed {
-    Fixed::new(Large::of(None)).unwrap()
+pub(crate) fn numbers() -> Bounded {
+    Bounded::new(Large::of(None)).unwrap()
 }
 
 /// A set of texts.
-pub(crate) fn texts() -> Ragged {
-    Ragged::new(Large::texts(), 100).unwrap()
+pub(crate) fn texts() -> Bounded {
+    Bounded::limited(Large::texts(), 100).unwrap()
 }
 
 fn picture(id: u64) -> Vec<u8> {
@@ -115,14 +112,14 @@ fn picture(id: u64) -> Vec<u8> {
 pub(crate) fn values(found: &mut Found) {
     found.set("large, Fixed", &numbers());
     found.set("large, Ragged", &texts());
-    found.set("large, Ragged, measured", &Ragged::measured(Large::texts()).unwrap());
+    found.set("large, Ragged, measured", &Bounded::measured(Large::texts()).unwrap());
     let shards = || Box::new(Shards::new(vec![Large::texts(), Large::texts()]).unwrap());
-    found.set("large, Shards", &Ragged::new(shards(), 100).unwrap());
+    found.set("large, Shards", &Bounded::limited(shards(), 100).unwrap());
     let tokenized = Tokenized::new(Large::texts(), "text", tokenizer(&found.dir)).unwrap();
-    found.set("large, Tokenized", &Ragged::new(Box::new(tokenized), 100).unwrap());
+    found.set("large, Tokenized", &Bounded::limited(Box::new(tokenized), 100).unwrap());
     let table = || Table::new(Large::of(None)).cast("label", DType::F32);
     found.set("large, table", &table().build().unwrap());
-    found.set("large, reader of a table", &Ragged::new(table().reader().unwrap(), 100).unwrap());
+    found.set("large, reader of a table", &Bounded::limited(table().reader().unwrap(), 100).unwrap());
     let crop = || Transforms::new().center_crop(8);
     let pictures = || Large::files("image", picture);
     found.set("large, images", &ImageDataset::new(pictures(), crop()).unwrap());

@@ -5,10 +5,7 @@ use std::sync::Arc;
 
 use feedline_core::compose::{Concat, Mix, Zip};
 use feedline_core::{DType, Dataset, Error, ErrorKind, InMemory, Pad, Result, Spec, from_fn, lengths};
-use feedline_datasets::{
-    ElementType, Fixed, OpenOptions, PackOptions, Ragged, Reader, Schema, SchemaField, Shards, Values, open,
-    open_with, pack,
-};
+use feedline_datasets::{Bounded, ElementType, OpenOptions, PackOptions, Reader, Schema, SchemaField, Shards, Values, open, open_with, pack};
 
 use crate::facts::read;
 use crate::golden::Found;
@@ -106,10 +103,10 @@ fn fields(found: &mut Found) {
     ];
     for (name, fields) in cases {
         let reader = || Made::new(fields.clone()).boxed();
-        if let Err(error) = Fixed::new(reader()) {
+        if let Err(error) = Bounded::new(reader()) {
             found.refused(&format!("Fixed: {name}"), Err::<(), _>(error));
         }
-        if let Err(error) = Ragged::new(reader(), 10) {
+        if let Err(error) = Bounded::limited(reader(), 10) {
             found.refused(&format!("Ragged: {name}"), Err::<(), _>(error));
         }
         if let Err(error) = packed(found, &*reader()) {
@@ -118,11 +115,11 @@ fn fields(found: &mut Found) {
     }
     let list = || Made::new([bytes("a", &[None]), bytes("b", &[])]);
     let empty = || Box::new(Made { len: 0, ..list() });
-    found.refused("Ragged: no samples", Ragged::new(empty(), 10));
-    found.refused("Fixed: no samples", Fixed::new(Box::new(Made { len: 0, ..Made::new([bytes("a", &[])]) })));
-    found.refused("Ragged: no items", Ragged::new(list().boxed(), 0));
-    found.refused("Ragged: too many items", Ragged::new(list().boxed(), 1 << 31));
-    let set = || Ragged::new(list().boxed(), 10).unwrap();
+    found.refused("Ragged: no samples", Bounded::limited(empty(), 10));
+    found.refused("Fixed: no samples", Bounded::new(Box::new(Made { len: 0, ..Made::new([bytes("a", &[])]) })));
+    found.refused("Ragged: no items", Bounded::limited(list().boxed(), 0));
+    found.refused("Ragged: too many items", Bounded::limited(list().boxed(), 1 << 31));
+    let set = || Bounded::limited(list().boxed(), 10).unwrap();
     found.refused("Ragged: a limit of 0", set().limit("a", 0));
     found.refused("Ragged: a limit of one size", set().limit("b", 3));
     found.refused("Ragged: a limit of no field", set().limit("c", 3));
@@ -137,39 +134,39 @@ fn fields(found: &mut Found) {
 fn samples(found: &mut Found) {
     let pair = || Made::new([bytes("a", &[Some(2)]), bytes("b", &[])]);
     let short = || pair().with(&[(&[1], &[1]), (&[2], &[])]).boxed();
-    found.refused("Fixed: a short sample", read(&Fixed::new(short()).unwrap(), &[1]));
-    found.refused("Fixed: a short sample in a batch", read(&Fixed::new(short()).unwrap(), &[2, 1]));
-    found.refused("Ragged: a short sample", read(&Ragged::new(short(), 3).unwrap(), &[1]));
-    found.refused("Ragged: a short sample in a batch", read(&Ragged::new(short(), 3).unwrap(), &[2, 1]));
+    found.refused("Fixed: a short sample", read(&Bounded::new(short()).unwrap(), &[1]));
+    found.refused("Fixed: a short sample in a batch", read(&Bounded::new(short()).unwrap(), &[2, 1]));
+    found.refused("Ragged: a short sample", read(&Bounded::limited(short(), 3).unwrap(), &[1]));
+    found.refused("Ragged: a short sample in a batch", read(&Bounded::limited(short(), 3).unwrap(), &[2, 1]));
     let lacks = || pair().with(&[(&[1, 2], &[2])]).boxed();
-    found.refused("Fixed: a field lacks", read(&Fixed::new(lacks()).unwrap(), &[1]));
+    found.refused("Fixed: a field lacks", read(&Bounded::new(lacks()).unwrap(), &[1]));
     let list = |bytes_of: &[u8]| Made::new([bytes("a", &[None, Some(2)])]).with(&[(bytes_of, &[2])]).boxed();
-    found.refused("Ragged: beyond the limit", read(&Ragged::new(list(&[1; 8]), 3).unwrap(), &[1]));
+    found.refused("Ragged: beyond the limit", read(&Bounded::limited(list(&[1; 8]), 3).unwrap(), &[1]));
     found.refused(
         "Ragged: beyond the limit in a batch",
-        read(&Ragged::new(list(&[1; 8]), 3).unwrap(), &[2, 0]),
+        read(&Bounded::limited(list(&[1; 8]), 3).unwrap(), &[2, 0]),
     );
-    found.refused("Ragged: half an item", read(&Ragged::new(list(&[1; 3]), 3).unwrap(), &[1]));
+    found.refused("Ragged: half an item", read(&Bounded::limited(list(&[1; 3]), 3).unwrap(), &[1]));
     found.refused(
         "Ragged: half an item, measured",
-        Ragged::measured_at(list(&[1; 3]), found.dir.join("half")),
+        Bounded::measured_at(list(&[1; 3]), found.dir.join("half")),
     );
     let shaped = |shape: &[usize]| Made::new([bytes("a", &[None, None])]).with(&[(&[1; 4], shape)]).boxed();
-    found.refused("Ragged: another number of dimensions", read(&Ragged::new(shaped(&[4]), 9).unwrap(), &[1]));
-    found.refused("Ragged: a shape beyond the limit", read(&Ragged::new(shaped(&[2, 2]), 3).unwrap(), &[1]));
+    found.refused("Ragged: another number of dimensions", read(&Bounded::limited(shaped(&[4]), 9).unwrap(), &[1]));
+    found.refused("Ragged: a shape beyond the limit", read(&Bounded::limited(shaped(&[2, 2]), 3).unwrap(), &[1]));
     let failing = || {
         let sample = Err(Error::new(ErrorKind::Data, "the file cannot be read").at_offset(3));
         Made { sample, ..pair() }
     };
     found.refused(
         "Fixed: a sample that cannot be read",
-        read(&Fixed::new(Box::new(failing())).unwrap(), &[1]),
+        read(&Bounded::new(Box::new(failing())).unwrap(), &[1]),
     );
     found.refused(
         "Ragged: a sample that cannot be read",
-        read(&Ragged::new(Box::new(failing()), 3).unwrap(), &[1]),
+        read(&Bounded::limited(Box::new(failing()), 3).unwrap(), &[1]),
     );
-    let failing = || Fixed::new(Box::new(failing())).unwrap();
+    let failing = || Bounded::new(Box::new(failing())).unwrap();
     let below = |set: &dyn Dataset| read(set, &[1, 0]);
     found.refused("a sample that cannot be read, below take", below(&failing().skip(1)));
     found.refused("a sample that cannot be read, below subset", below(&failing().subset([2, 1]).unwrap()));

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use feedline_core::{DType, Dataset};
-use feedline_datasets::{FitOn, Missing, OpenOptions, Records, Table, TableDataset};
+use feedline_datasets::{Bounded, FitOn, Missing, OpenOptions, Records, Table};
 
 use crate::files::{golden, lines};
 use crate::golden::Found;
@@ -64,7 +64,7 @@ fn tables(dir: &Path) -> Vec<(&'static str, Table, &'static [&'static str])> {
 
 pub(crate) fn values(found: &mut Found) {
     let dir = found.dir.clone();
-    let add = |found: &mut Found, name: &str, set: TableDataset, categories: &[&str]| {
+    let add = |found: &mut Found, name: &str, set: Bounded, categories: &[&str]| {
         found.set(name, &set);
         for column in categories {
             found.classes(name, &format!("classes of {column}"), set.classes(column));

@@ -5,26 +5,26 @@ use std::sync::Arc;
 
 use feedline_core::compose::Mix;
 use feedline_core::{DType, Dataset, InMemory, Spec, StableDataset, from_fn};
-use feedline_datasets::{Fixed, OpenOptions, Ragged, Table, open, open_with};
+use feedline_datasets::{Bounded, OpenOptions, Table, open, open_with};
 
 use crate::files::SAMPLES;
 use crate::golden::Found;
 use crate::large;
 
 /// The rows of `a.npy`.
-pub(crate) fn fixed(dir: &Path) -> Fixed {
-    Fixed::new(open(dir.join("a.npy")).unwrap()).unwrap()
+pub(crate) fn fixed(dir: &Path) -> Bounded {
+    Bounded::new(open(dir.join("a.npy")).unwrap()).unwrap()
 }
 
 /// The lines of `a.txt`, of up to `most` bytes.
-pub(crate) fn ragged(dir: &Path, most: usize) -> Ragged {
-    Ragged::new(open(dir.join("a.txt")).unwrap(), most).unwrap()
+pub(crate) fn ragged(dir: &Path, most: usize) -> Bounded {
+    Bounded::limited(open(dir.join("a.txt")).unwrap(), most).unwrap()
 }
 
 /// A table that is decoded in groups, which its cache does not hold.
-pub(crate) fn grouped(dir: &Path) -> Fixed {
+pub(crate) fn grouped(dir: &Path) -> Bounded {
     let options = OpenOptions { cache_bytes: 0, ..Default::default() };
-    Fixed::new(open_with(dir.join("page/flowers.parquet"), &options).unwrap()).unwrap()
+    Bounded::new(open_with(dir.join("page/flowers.parquet"), &options).unwrap()).unwrap()
 }
 
 /// Makes a set of the files in a folder.
@@ -57,11 +57,11 @@ fn limits(found: &mut Found) {
     let dir = found.dir.clone();
     let lines = |most| ragged(&dir, most);
     found.set("lines, another limit", &lines(500).limit("text", 300).unwrap());
-    let measured = Ragged::measured(open(dir.join("a.txt")).unwrap()).unwrap();
+    let measured = Bounded::measured(open(dir.join("a.txt")).unwrap()).unwrap();
     found.set("lines, measured", &measured);
     found.fact("lines, measured", "items of a batch of 4", measured.max_per_batch("text", 4).unwrap());
     found.set("lines, measured, another limit", &measured.limit("text", 250).unwrap());
-    let kept = || Ragged::measured_at(open(dir.join("a.txt")).unwrap(), dir.join("lines.lengths")).unwrap();
+    let kept = || Bounded::measured_at(open(dir.join("a.txt")).unwrap(), dir.join("lines.lengths")).unwrap();
     found.set("lines, lengths in a file", &kept());
     found.set("lines, lengths of a file", &kept());
 }
@@ -144,11 +144,11 @@ fn of_pointers(found: &mut Found) {
     found.set("Arc", &Arc::new(grouped(&dir)));
     found.set("Box", &Box::new(grouped(&dir)));
     found.set("Arc of a trait object", &(Arc::new(ragged(&dir, 200)) as Arc<dyn Dataset>));
-    let leaked: &'static Fixed = Box::leak(Box::new(fixed(&dir)));
+    let leaked: &'static Bounded = Box::leak(Box::new(fixed(&dir)));
     found.set("a reference", &leaked);
     found.set("StableDataset", &StableDataset::new(Arc::new(grouped(&dir))));
     let shared: Arc<dyn feedline_datasets::Reader> = Arc::from(open(dir.join("a.txt")).unwrap());
-    found.set("Arc of a reader", &Ragged::new(Box::new(shared), 200).unwrap());
+    found.set("Arc of a reader", &Bounded::limited(Box::new(shared), 200).unwrap());
 }
 
 fn of_the_core(found: &mut Found) {

@@ -9,7 +9,7 @@ use feedline::dataset::Element;
 use feedline::dataset::{Packed, PackedOptions, Random, lengths};
 use feedline::{Context, Dataset, ReadError, Row, Stream, View};
 use feedline::{Cursor, DType, Device, Loader, LoaderBuilder, Pad, Ready, Sampler, Spec, World};
-use feedline_datasets::{Ragged, open};
+use feedline_datasets::{Bounded, open};
 use feedline_device::{Memory, launch_host};
 use feedline_testkit::not_run;
 
@@ -153,7 +153,7 @@ fn packing_and_buckets_need_little_padding_on_lines_of_a_text() {
         return not_run("padding of tiny Shakespeare", format_args!("no file {}", path.display()));
     }
     alone(|| {
-        let lines = || Ragged::new(open(&path).unwrap(), 200).unwrap();
+        let lines = || Bounded::limited(open(&path).unwrap(), 200).unwrap();
         let lengths = lengths(&lines(), "text").unwrap();
         let longest = padding(Loader::builder(lines()).shuffle().seed(7), Pad::longest());
         let sampler = Sampler::bucketed(&lengths, 64, 16).unwrap();

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::common::alone;
 use feedline::{Checkpoint, DType, Loader, Spec, World, source};
-use feedline_datasets::{Fixed, OpenOptions, open_with};
+use feedline_datasets::{Bounded, OpenOptions, open_with};
 use feedline_testkit::not_run;
 
 /// Runs a Python program in `folder`. If the interpreter lacks a package, prints so and returns false.
@@ -94,7 +94,7 @@ fn a_run_resumes_from_a_copy_of_its_file_and_not_from_another_file() {
         // Reads row by row, as from a file that does not fit in memory.
         let loader = |path: &Path| {
             let options = OpenOptions::with_memory_limit(0);
-            Loader::builder(Fixed::new(open_with(path, &options)?)?)
+            Loader::builder(Bounded::new(open_with(path, &options)?)?)
                 .batch_size(16)
                 .shuffle()
                 .seed(7)

@@ -4,10 +4,7 @@ use std::path::Path;
 
 use feedline::{DType, Dataset, Loader, Spec};
 use feedline_datasets::labelled::{Labelled, LabelledOptions};
-use feedline_datasets::{
-    Fixed, Folder, Idx, Lines, Ragged, Reader, Records, Shards, TokenDocuments, TokenOptions, Tokens,
-    WebDataset, open,
-};
+use feedline_datasets::{Bounded, Folder, Idx, Lines, Reader, Records, Shards, TokenDocuments, TokenOptions, Tokens, WebDataset, open};
 
 use crate::entry::{Entry, LEN};
 
@@ -25,7 +22,7 @@ pub fn data_sets(dir: &Path) -> Vec<Entry> {
         of("Idx", |dir| Loaded::new(idx(dir))),
         of("Records", |dir| Loaded::new(records(dir))),
         of("Labelled", |dir| Loaded::new(labelled(dir))),
-        of("Fixed", |dir| Loaded::new(Fixed::new(array(dir, "array", LEN as u8)).unwrap())),
+        of("Fixed", |dir| Loaded::new(Bounded::new(array(dir, "array", LEN as u8)).unwrap())),
         of("Ragged", |dir| Loaded::new(of_any_size(Box::new(Lines::open(text(dir)).unwrap())))),
         of("Tokens", |dir| Loaded::new(tokens(dir))),
     ]
@@ -62,8 +59,8 @@ impl Loaded {
 }
 
 /// A reader of samples of any size as a data set.
-pub fn of_any_size(reader: Box<dyn Reader>) -> Ragged {
-    Ragged::new(reader, MOST).unwrap()
+pub fn of_any_size(reader: Box<dyn Reader>) -> Bounded {
+    Bounded::limited(reader, MOST).unwrap()
 }
 
 /// Writes a file once, so that its time stays the same.

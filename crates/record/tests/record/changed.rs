@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use feedline::record::{RecordOptions, Recorder};
 use feedline::{Dataset, Device, ErrorKind, Loader};
-use feedline_datasets::{Fixed, OpenOptions, open};
+use feedline_datasets::{Bounded, OpenOptions, open};
 use feedline_record::{ChangedSample, Header, Manifest, Run, Verdict};
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
 
@@ -44,7 +44,7 @@ fn modified(path: &Path) -> SystemTime {
 }
 
 fn set(data: &Path) -> impl Dataset {
-    Fixed::new(open(data).unwrap()).unwrap()
+    Bounded::new(open(data).unwrap()).unwrap()
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn the_data_is_opened_by_its_path_in_the_form_of_the_batches() {
         write(&table, Vec::from_iter(lines).join("\n")).unwrap();
         let reader = open(&table).unwrap();
         let names = Vec::from_iter(reader.schema().fields().iter().map(|field| field.name.clone()));
-        let set = feedline_datasets::Ragged::new(reader, 30).unwrap();
+        let set = feedline_datasets::Bounded::limited(reader, 30).unwrap();
         // The last two columns, exchanged.
         let spec = feedline::Spec::new().with(&set.spec().fields()[2]).unwrap();
         let spec = spec.with(&set.spec().fields()[1]).unwrap();

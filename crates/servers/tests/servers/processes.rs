@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use feedline::{Loader, LoaderBuilder, Workers};
-use feedline_datasets::{Fixed, open};
+use feedline_datasets::{Bounded, open};
 use feedline_decode::Servers;
 use feedline_testkit::fixtures::Before;
 use feedline_testkit::with_watchdog;
@@ -63,7 +63,7 @@ fn file() -> (tempfile::TempDir, std::path::PathBuf) {
 
 /// A loader whose one worker takes 2 ms per sample.
 fn builder(path: &std::path::Path) -> LoaderBuilder {
-    let set = Fixed::new(open(path).unwrap()).unwrap();
+    let set = Bounded::new(open(path).unwrap()).unwrap();
     let slow = Before::new(set, |_| {
         std::thread::sleep(Duration::from_millis(2));
         Ok(())

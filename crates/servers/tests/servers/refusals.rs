@@ -142,7 +142,7 @@ fn a_path_is_served_as_it_was_given_and_never_named() {
         bytes.extend((0..40 * 16).map(|value| (value % 251) as u8));
         std::fs::write(&path, bytes).unwrap();
         let server = Server::new().data(&path).bind("127.0.0.1:0").unwrap();
-        let set = || feedline_datasets::Fixed::new(feedline_datasets::open(&path).unwrap()).unwrap();
+        let set = || feedline_datasets::Bounded::new(feedline_datasets::open(&path).unwrap()).unwrap();
         let data = Data::new(set().spec(), set().len(), set().fingerprint(), "");
         let ticket = Ticket { data, seed: 0, epoch: 0, ids: (0..40).collect(), draws: Vec::new() };
         assert!(ask(&server, ticket.to_json()).unwrap() > 1);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::Outcome;
 use feedline::{Loader, LoaderBuilder};
-use feedline_datasets::{Fixed, Ragged, open_with};
+use feedline_datasets::{Bounded, open_with};
 use feedline_record::{ChangedSample, Manifest, Verified, other_form};
 use lexopt::prelude::{Long, Value};
 use serde_json::json;
@@ -77,9 +77,9 @@ fn samples(path: &Path, data: &Data, max: usize) -> feedline::Result<LoaderBuild
     let reader = open_with(path, &data.options())?;
     let is_ragged = reader.schema().fields().iter().any(|field| field.shape.contains(&None));
     if is_ragged {
-        Ok(Loader::builder(Ragged::new(reader, max)?))
+        Ok(Loader::builder(Bounded::limited(reader, max)?))
     } else {
-        Ok(Loader::builder(Fixed::new(reader)?))
+        Ok(Loader::builder(Bounded::new(reader)?))
     }
 }
 

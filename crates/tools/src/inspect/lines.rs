@@ -74,14 +74,14 @@ fn data(
             let notes: String = steps.left_out.iter().map(|note| format!("  // {note}\n")).collect();
             let table = format!("{table}\n{}      .{build}()?", lines(&steps));
             return Ok(if steps.varies {
-                format!("{notes}  let table = {table};\n  let data = Ragged::measured(table)?;\n")
+                format!("{notes}  let table = {table};\n  let data = Bounded::measured(table)?;\n")
             } else {
                 format!("{notes}  let data = {table};\n")
             });
         }
     }
     if reader.schema().spec().is_ok() {
-        return Ok(format!("  let data = Fixed::new({open})?;\n"));
+        return Ok(format!("  let data = Bounded::new({open})?;\n"));
     }
     let text = reader.schema().fields().iter().find(|field| is_text(field) && field.shape == [None]);
     let tokens = text.map_or_else(String::new, |field| {
@@ -91,7 +91,7 @@ fn data(
             field.name
         )
     });
-    Ok(format!("  let reader = {open};\n{tokens}  let data = Ragged::measured(reader)?;\n"))
+    Ok(format!("  let reader = {open};\n{tokens}  let data = Bounded::measured(reader)?;\n"))
 }
 
 /// The steps of a `Table`, a line each.

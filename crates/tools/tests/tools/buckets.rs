@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use feedline::{Loader, Workers};
-use feedline_datasets::{Manifest, ManifestOptions, Ragged, Reader, Remote, RemoteOptions};
+use feedline_datasets::{Bounded, Manifest, ManifestOptions, Reader, Remote, RemoteOptions};
 
 use crate::made::write;
 use crate::server::{Served, Server};
@@ -50,7 +50,7 @@ fn remote(server: &Server) -> Remote {
 /// One epoch in batches of 64; returns the ids.
 fn epoch(what: &str, server: &Server, reader: Box<dyn Reader>, workers: usize) -> Vec<u64> {
     let field = reader.schema().fields()[0].name.clone();
-    let data = Ragged::new(reader, BYTES).unwrap();
+    let data = Bounded::limited(reader, BYTES).unwrap();
     server.delay(DELAY);
     let builder = Loader::builder(data).batch_size(64).shuffle().seed(7).workers(Workers::Count(workers));
     let mut loader = builder.build_host().unwrap();
@@ -109,7 +109,7 @@ fn a_loader_that_is_closed_with_many_requests_in_flight_ends_at_once() {
     let server = bucket();
     for by_drop in [true, false] {
         let remote = remote(&server);
-        let data = Ragged::new(remote.open("s3://bucket/set/").unwrap(), BYTES).unwrap();
+        let data = Bounded::limited(remote.open("s3://bucket/set/").unwrap(), BYTES).unwrap();
         let builder = Loader::builder(data).batch_size(64).shuffle().seed(7).workers(Workers::Count(2));
         let mut loader = builder.build_host().unwrap();
         drop(remote);

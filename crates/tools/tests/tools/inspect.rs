@@ -31,7 +31,7 @@ fn json_has_format_samples_fields_and_checksums() {
         let mut printed = printed;
         let load = printed.as_object_mut().unwrap().remove("load").unwrap();
         let load = load.as_str().unwrap();
-        let data = format!("let data = Fixed::new(open({path:?})?)?;");
+        let data = format!("let data = Bounded::new(open({path:?})?)?;");
         assert!(load.contains("feedline-datasets = \"0.1\"\n") && load.contains(&data), "{load}");
         assert_eq!(printed, expected);
     }
@@ -157,7 +157,7 @@ fn a_sample_the_lengths_and_the_lines_that_load_it_are_shown() {
         "  let reader = open({path:?})?;\n  \
          // As token ids (feature \"tokenizers\"), in place of `reader` below:\n  \
          // Box::new(Tokenized::new(reader, \"word\", \"tokenizer.json\")?)\n  \
-         let data = Ragged::measured(reader)?;\n"
+         let data = Bounded::measured(reader)?;\n"
     );
     assert!(text.contains(&data), "{text}");
     for (arguments, part) in
@@ -201,7 +201,7 @@ fn the_picture_of_a_sample_is_saved_as_stored_or_as_png() {
 /// A table with gaps: the printed lines stand in this test, so they compile, and load the table.
 #[test]
 fn missing_values_are_counted_and_the_lines_load_the_table() {
-    use feedline_datasets::{Missing, Ragged, Table};
+    use feedline_datasets::{Bounded, Missing, Table};
     let folder = tempfile::tempdir().unwrap();
     let rows = ["30,1.5,Rome,7,one", "31,,Oslo,,two", "32,2.5,,9,", "33,,Rome,8,three", "34,3.5,Oslo,6,four"];
     let text = format!("age,income,city,code,note\n{}\n", rows.join("\n"));
@@ -219,7 +219,7 @@ fn missing_values_are_counted_and_the_lines_load_the_table() {
     ] {
         assert!(text.lines().any(|printed| printed == line), "{line}: {text}");
     }
-    let load = || -> feedline::Result<Ragged> {
+    let load = || -> feedline::Result<Bounded> {
         // The lines that `inspect` printed, as code.
         let table = Table::open(&path)
             .missing("income", Missing::Mean)
@@ -228,7 +228,7 @@ fn missing_values_are_counted_and_the_lines_load_the_table() {
             .missing("code", Missing::Mask)
             .missing("note", Missing::Mask)
             .reader()?;
-        let data = Ragged::measured(table)?;
+        let data = Bounded::measured(table)?;
         Ok(data)
     };
     let own = include_str!("inspect.rs");
@@ -257,7 +257,7 @@ fn missing_values_are_counted_and_the_lines_load_the_table() {
             "a,b\n1,2\n,3\n",
             "Table::open(PATH)\n      .missing(\"a\", Missing::Mask)\n      .build()?;",
         ),
-        ("m.csv", "a,b\n1,2\n4,3\n", "let data = Fixed::new(open(PATH)?)?;"),
+        ("m.csv", "a,b\n1,2\n4,3\n", "let data = Bounded::new(open(PATH)?)?;"),
         (
             "beyond.csv",
             "a,b,c\n1,2,18446744073709551615\n4,9223372036854775807,3\n",
@@ -424,7 +424,7 @@ fn what_cannot_be_loaded_has_no_lines_but_the_reason() {
     // Batches have complex numbers as two floats, but not in Python.
     let complex = write(folder.path(), "set/0.npy", &npy("<c16", "False", "(2,)", &[0; 32]));
     let [rust, python] = in_both_languages(&complex, &[]);
-    assert!(rust["load"].as_str().unwrap().contains("Fixed::new("), "{rust}");
+    assert!(rust["load"].as_str().unwrap().contains("Bounded::new("), "{rust}");
     assert!(python["no_load"].as_str().unwrap().contains("hold complex numbers"), "{python}");
     write(folder.path(), "set/1.npy", b"");
     let listed = crate::words::python(&["inspect", folder.path().join("set").to_str().unwrap()]);

@@ -9,9 +9,7 @@ use std::process::Command;
 
 use feedline::dataset::Packed;
 use feedline::{HostLoader, Loader, Pad, Result, Sampler};
-use feedline_datasets::{
-    ImageDataset, OpenOptions, Ragged, Reader, Split, Tokenized, Values, open, open_with,
-};
+use feedline_datasets::{Bounded, ImageDataset, OpenOptions, Reader, Split, Tokenized, Values, open, open_with};
 use feedline_images::Transforms;
 use feedline_testkit::not_run;
 use serde_json::Value as Json;
@@ -21,7 +19,7 @@ use tempfile::{TempDir, tempdir};
 fn packed_windows(folder: &Path) -> Result<HostLoader> {
     let text = open(folder.join("corpus.jsonl"))?;
     let ids = Tokenized::new(text, "text", folder.join("byte-level.json"))?;
-    let documents = Ragged::measured(Box::new(ids))?; // counts the ids once, and keeps the counts in a file
+    let documents = Bounded::measured(Box::new(ids))?; // counts the ids once, and keeps the counts in a file
     let lengths = documents.lengths("ids")?.to_vec();
     let windows = Packed::in_order(documents, "ids", &lengths, 128)?;
     Loader::builder(windows).batch_size(16).shuffle().seed(7).build_host()
@@ -31,7 +29,7 @@ fn packed_windows(folder: &Path) -> Result<HostLoader> {
 fn bucketed(folder: &Path) -> Result<HostLoader> {
     let text = open(folder.join("corpus.parquet"))?;
     let ids = Tokenized::new(text, "text", folder.join("word-piece.json"))?;
-    let documents = Ragged::measured(Box::new(ids))?;
+    let documents = Bounded::measured(Box::new(ids))?;
     let sampler = Sampler::bucketed(documents.lengths("ids")?, 32, 16)?;
     Loader::builder(documents).batch_size(32).sampler(sampler).seed(7).pad("ids", Pad::longest()).build_host()
 }

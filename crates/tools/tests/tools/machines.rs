@@ -11,7 +11,7 @@ use std::sync::Arc;
 use feedline::record::{RecordOptions, Recorder};
 use feedline::{Checkpoint, Cursor, Dataset, Device, Loader, LoaderBuilder};
 use feedline_core::compose::Cached;
-use feedline_datasets::{Fixed, PackOptions, Table, open, pack};
+use feedline_datasets::{Bounded, PackOptions, Table, open, pack};
 
 use crate::run::write;
 
@@ -29,7 +29,7 @@ fn golden(machine: &str) -> PathBuf {
 
 /// The packed set of a folder, cached in a file there.
 fn set(folder: &Path) -> Arc<Cached> {
-    let set = Fixed::new(open(folder.join("set.arrow")).unwrap()).unwrap();
+    let set = Bounded::new(open(folder.join("set.arrow")).unwrap()).unwrap();
     Arc::new(set.cached_in_file(folder.join("cache"), 1 << 20).unwrap())
 }
 

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use feedline::record::{RecordOptions, Recorder};
 use feedline::{Dataset, Loader, World};
-use feedline_datasets::{Fixed, PackOptions, Ragged, Reader as _, open, pack};
+use feedline_datasets::{Bounded, PackOptions, Reader as _, open, pack};
 use feedline_report::Profile;
 use serde_json::Value;
 
@@ -35,8 +35,8 @@ fn json(code: i32, arguments: &[&str]) -> Value {
 fn set(path: &Path, max: Option<usize>) -> Box<dyn Dataset> {
     let reader = open(path).unwrap();
     match max {
-        Some(max) => Box::new(Ragged::new(reader, max).unwrap()),
-        None => Box::new(Fixed::new(reader).unwrap()),
+        Some(max) => Box::new(Bounded::limited(reader, max).unwrap()),
+        None => Box::new(Bounded::new(reader).unwrap()),
     }
 }
 

@@ -4,11 +4,7 @@ use std::path::{Path, PathBuf};
 
 use feedline::{DType, Dataset, Loader, LoaderBuilder, Source, Spec, source};
 use feedline_audio::{Crop, Sounds};
-use feedline_datasets::{
-    Annotated, ArrowFile, ChatOptions, Chats, Fixed, ImageDataset, JointDataset, Manifest, ManifestOptions,
-    OpenOptions, PackOptions, Paired, ParquetFile, Parts, Ragged, Reader, SoundDataset, Table, TableOptions,
-    Tokenized, TokenizedSource, Views, ViewsDataset, open, open_sounds, pack,
-};
+use feedline_datasets::{Annotated, ArrowFile, Bounded, ChatOptions, Chats, ImageDataset, JointDataset, Manifest, ManifestOptions, OpenOptions, PackOptions, Paired, ParquetFile, Parts, Reader, SoundDataset, Table, TableOptions, Tokenized, TokenizedSource, Views, ViewsDataset, open, open_sounds, pack};
 use feedline_images::Transforms;
 
 use crate::entry::{Entry, LEN};
@@ -45,7 +41,7 @@ pub fn formats(root: &Path, dir: &Path) -> Vec<Entry> {
             some(move || Box::new(ParquetFile::open_with(&parquet, columns()).unwrap())),
         ),
         Entry::new("TableReader of a table", table(csv.clone())),
-        Entry::new("TableDataset of a table", categories(json.clone())),
+        Entry::new("Bounded of a table", categories(json.clone())),
         Entry::new("TableWindows of a table", windows(csv.clone(), 512 << 20)),
         Entry::new("TableWindows beyond the budget", windows(csv.clone(), 1)),
         Entry::new("Tokenized of a table", tokenized(dir, json.clone())),
@@ -62,7 +58,7 @@ pub fn formats(root: &Path, dir: &Path) -> Vec<Entry> {
         Entry::new("SoundDataset of a folder", sounds(dir)),
         Entry::new("Manifest of a table", manifest(dir)),
         Entry::new("Annotated of COCO", annotated(dir)),
-        Entry::new("Paired of folders", build(paired(dir, |pairs| Ragged::new(pairs, MOST).unwrap()))),
+        Entry::new("Paired of folders", build(paired(dir, |pairs| Bounded::limited(pairs, MOST).unwrap()))),
         Entry::new("JointDataset of folders", build(paired(dir, joint))),
         Entry::new("ViewsDataset of folders", build(paired(dir, views))),
     ]
@@ -76,17 +72,17 @@ fn build<D: Dataset>(make: impl Fn() -> D + 'static) -> Build {
 
 /// The samples of a file, of any size.
 pub fn opened(path: PathBuf) -> Build {
-    build(move || Ragged::new(open(&path).unwrap_or_else(|error| panic!("{error}")), MOST).unwrap())
+    build(move || Bounded::limited(open(&path).unwrap_or_else(|error| panic!("{error}")), MOST).unwrap())
 }
 
 /// Every fourth of 90 samples.
 fn some(open: impl Fn() -> Box<dyn Reader> + 'static) -> Build {
     let ids = Vec::from_iter((0..90).step_by(4));
-    build(move || Ragged::new(open(), MOST).unwrap().subset(ids.clone()).unwrap())
+    build(move || Bounded::limited(open(), MOST).unwrap().subset(ids.clone()).unwrap())
 }
 
 fn table(path: PathBuf) -> Build {
-    build(move || Ragged::new(Table::open(&path).reader().unwrap(), MOST).unwrap())
+    build(move || Bounded::limited(Table::open(&path).reader().unwrap(), MOST).unwrap())
 }
 
 fn categories(path: PathBuf) -> Build {
@@ -106,7 +102,7 @@ fn windows(path: PathBuf, cache_bytes: u64) -> Build {
 fn tokenized(dir: &Path, path: PathBuf) -> Build {
     let tokenizer = tokenizer(dir);
     build(move || {
-        Ragged::new(Box::new(Tokenized::new(open(&path).unwrap(), "b", &tokenizer).unwrap()), MOST).unwrap()
+        Bounded::limited(Box::new(Tokenized::new(open(&path).unwrap(), "b", &tokenizer).unwrap()), MOST).unwrap()
     })
 }
 
@@ -143,7 +139,7 @@ fn chats(dir: &Path) -> Build {
     let template = "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}";
     build(move || {
         let options = ChatOptions { template: Some(template.into()), ..Default::default() };
-        Ragged::new(Box::new(Chats::open(&path, &tokenizer, options).unwrap()), MOST).unwrap()
+        Bounded::limited(Box::new(Chats::open(&path, &tokenizer, options).unwrap()), MOST).unwrap()
     })
 }
 
@@ -265,7 +261,7 @@ fn bitmap(id: u8) -> Vec<u8> {
 /// A file of one picture, which is [`LEN`] samples of an epoch.
 fn picture(dir: &Path) -> Build {
     let path = write(dir, "a.bmp", &bitmap(1));
-    build(move || Fixed::new(open(&path).unwrap()).unwrap().repeat(LEN).unwrap())
+    build(move || Bounded::new(open(&path).unwrap()).unwrap().repeat(LEN).unwrap())
 }
 
 /// A table that names a picture for each class.
@@ -280,7 +276,7 @@ fn manifest(dir: &Path) -> Build {
             .concat(),
     );
     build(move || {
-        Ragged::new(Box::new(Manifest::open(&path, &ManifestOptions::default()).unwrap()), MOST).unwrap()
+        Bounded::limited(Box::new(Manifest::open(&path, &ManifestOptions::default()).unwrap()), MOST).unwrap()
     })
 }
 
@@ -319,7 +315,7 @@ fn annotated(dir: &Path) -> Build {
         r#"{{"images": [{pictures}], "annotations": [{boxes}], "categories": [{{"id": 1, "name": "ant"}}]}}"#
     );
     let (folder, path) = (dir.join("boxed"), write(dir, "boxes.json", json.as_bytes()));
-    build(move || Ragged::new(Box::new(Annotated::open(&folder, &path).unwrap()), MOST).unwrap())
+    build(move || Bounded::limited(Box::new(Annotated::open(&folder, &path).unwrap()), MOST).unwrap())
 }
 
 /// Pictures in two classes, flipped at random.

@@ -9,7 +9,7 @@ use arrow_array::{ArrayRef, FixedSizeBinaryArray, Int64Array, RecordBatch};
 use bytes::Bytes;
 use feedline::dataset::Random;
 use feedline::{Cursor, DType, Dataset, ErrorKind, Loader, LoaderBuilder, Sampler, Spec};
-use feedline_datasets::{Fixed, OpenOptions, Shards, Table, open_with};
+use feedline_datasets::{Bounded, OpenOptions, Shards, Table, open_with};
 use feedline_testkit::{Watchdog, watchdog};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
@@ -71,8 +71,8 @@ fn options(cache_bytes: u64) -> OpenOptions {
     OpenOptions { cache_bytes, ..Default::default() }
 }
 
-fn rows(path: &Path, cache_bytes: u64) -> Fixed {
-    Fixed::new(open_with(path, &options(cache_bytes)).unwrap()).unwrap()
+fn rows(path: &Path, cache_bytes: u64) -> Bounded {
+    Bounded::new(open_with(path, &options(cache_bytes)).unwrap()).unwrap()
 }
 
 /// The labels alone, which are read with the rest of their rows: batches are short.
@@ -164,7 +164,7 @@ fn the_chosen_columns_and_all_shards_say_how_a_table_is_shuffled() {
         let path = made(dir.path());
         let shuffled = |data: &dyn Dataset| data.about().plain_shuffle;
         let column = |name: &str| OpenOptions { columns: Some(vec![name.into()]), ..options(1) };
-        let only = |name: &str| Fixed::new(open_with(&path, &column(name)).unwrap()).unwrap();
+        let only = |name: &str| Bounded::new(open_with(&path, &column(name)).unwrap()).unwrap();
         assert_eq!(
             [shuffled(&only("label")), shuffled(&only("wide"))],
             [None, Some((BLOCK, WINDOW + BLOCK))]
@@ -176,12 +176,12 @@ fn the_chosen_columns_and_all_shards_say_how_a_table_is_shuffled() {
         for name in ["a.parquet", "b.parquet"] {
             std::fs::copy(&path, halves.join(name)).unwrap();
         }
-        let shards = Fixed::new(open_with(&halves, &options(1 << 40)).unwrap()).unwrap();
+        let shards = Bounded::new(open_with(&halves, &options(1 << 40)).unwrap()).unwrap();
         // Two shards have twice the rows and the same window, because a window is a number of bytes.
         assert_eq!((shards.len(), shuffled(&shards)), (2 * LEN, Some((BLOCK, WINDOW))));
         let small = |_| open_with(&path, &column("label")).unwrap();
         let shards = Shards::new(Vec::from_iter((0..3).map(small))).unwrap();
-        assert_eq!(shuffled(&Fixed::new(Box::new(shards)).unwrap()), None);
+        assert_eq!(shuffled(&Bounded::new(Box::new(shards)).unwrap()), None);
     });
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use feedline::dataset::Random;
 use feedline::{Loader, LoaderBuilder};
-use feedline_datasets::{Fixed, Manifest, ManifestOptions, OpenOptions, Ragged, Table, open, open_with};
+use feedline_datasets::{Bounded, Manifest, ManifestOptions, OpenOptions, Table, open, open_with};
 use feedline_testkit::restore::{EPOCHS, From, MIXES, Mix, Pipeline, Step};
 use feedline_testkit::{Watchdog, watchdog};
 
@@ -77,7 +77,7 @@ fn tables_resume_at_random_steps_with_the_same_batches_from_memory_cache_and_dis
         let columns = Some(["price", "pair"].map(str::to_owned).to_vec());
         let of_parquet = |cache_bytes: u64| {
             let options = OpenOptions { columns: columns.clone(), cache_bytes, ..Default::default() };
-            Fixed::new(open_with(&parquet, &options).unwrap()).unwrap()
+            Bounded::new(open_with(&parquet, &options).unwrap()).unwrap()
         };
         let lines: String = (0..LEN).map(|id| format!("{id},{}.5,{}\n", id * 3, id % 7)).collect();
         let csv = write(dir.path(), "table.csv", ("a,b,c\n".to_owned() + &lines).as_bytes());
@@ -114,12 +114,12 @@ fn manifests_and_lists_of_files_resume_at_random_steps() {
         let manifest = files(dir.path());
         let of_manifest = || {
             let set = Manifest::open(&manifest, &ManifestOptions::default()).unwrap();
-            Loader::builder(Ragged::new(Box::new(set), 64).unwrap())
+            Loader::builder(Bounded::limited(Box::new(set), 64).unwrap())
         };
         let steps = resumes("manifest", &of_manifest);
         assert_eq!(steps[0].ids.len(), BATCH);
         let pattern = dir.path().join("files/*/*.bmp");
-        resumes("pattern", &|| Loader::builder(Ragged::new(open(&pattern).unwrap(), 64).unwrap()));
+        resumes("pattern", &|| Loader::builder(Bounded::limited(open(&pattern).unwrap(), 64).unwrap()));
     });
 }
 
@@ -147,7 +147,7 @@ fn buckets_of_objects_resume_at_random_steps() {
         let store = store.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
         let opened = |url: &str| {
             let remote = Remote::new(RemoteOptions { store: store.clone(), ..Default::default() }).unwrap();
-            Loader::builder(Ragged::new(remote.open(url).unwrap(), 64).unwrap())
+            Loader::builder(Bounded::limited(remote.open(url).unwrap(), 64).unwrap())
         };
         let folder = resumes("bucket", &|| opened("s3://bucket/set/"));
         let pattern = resumes("pattern of a bucket", &|| opened("s3://bucket/set/*/*.bmp"));
@@ -157,7 +157,7 @@ fn buckets_of_objects_resume_at_random_steps() {
         let path = write(dir.path(), "manifest.csv", manifest.as_bytes());
         resumes("manifest of URLs", &|| {
             let set = Manifest::open(&path, &ManifestOptions::default()).unwrap();
-            Loader::builder(Ragged::new(Box::new(set), 64).unwrap())
+            Loader::builder(Bounded::limited(Box::new(set), 64).unwrap())
         });
     });
 }

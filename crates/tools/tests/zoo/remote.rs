@@ -4,9 +4,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use feedline::{DType, Loader, Spec};
-use feedline_datasets::{
-    ArrowFile, PackOptions, ParquetFile, Ragged, Reader, Records, Remote, RemoteOptions, open, pack,
-};
+use feedline_datasets::{ArrowFile, Bounded, PackOptions, ParquetFile, Reader, Records, Remote, RemoteOptions, open, pack};
 
 use crate::entry::{Entry, LEN};
 use crate::formats;
@@ -31,7 +29,7 @@ pub fn by_url(root: &Path, dir: &Path) -> Vec<Entry> {
         Entry::new(name, move || {
             let _served = &server;
             let ids = Vec::from_iter((0..LEN * step as u64).step_by(step).take(LEN as usize));
-            let set = Ragged::new(open(&remote, &url), 2000).unwrap();
+            let set = Bounded::limited(open(&remote, &url), 2000).unwrap();
             Loader::builder(feedline::Dataset::subset(set, ids).unwrap())
         })
     };

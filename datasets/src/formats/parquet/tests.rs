@@ -15,7 +15,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
 use super::*;
-use crate::{Fixed, Nulls, Shards};
+use crate::{Bounded, Nulls, Shards};
 
 /// Bytes of a row.
 const ROW: usize = 1000;
@@ -70,7 +70,7 @@ fn batches_of_any_order_are_the_samples_that_are_read_one_by_one() {
                 let options = TableOptions { nulls, cache_bytes: 1, ..TableOptions::default() };
                 Box::new(ParquetFile::open_with(path, options).unwrap())
             };
-            Fixed::new(Box::new(Shards::new(shards.iter().map(shard).collect()).unwrap())).unwrap()
+            Bounded::new(Box::new(Shards::new(shards.iter().map(shard).collect()).unwrap())).unwrap()
         };
         let data = open(Nulls::Fill);
         let layout = Layout::new(data.spec(), 16).unwrap();
@@ -164,7 +164,7 @@ fn a_time_that_64_bits_cannot_hold_is_an_error_of_its_row() {
     assert!(l.starts_with("column \"l.list.element\" has a time in row 4"), "{l}");
     // The other columns can be read, and batches see the same errors.
     let only = TableOptions { columns: Some(vec!["n".into(), "t".into()]), ..options() };
-    let data = Fixed::new(Box::new(ParquetFile::open_with(&path, only).unwrap())).unwrap();
+    let data = Bounded::new(Box::new(ParquetFile::open_with(&path, only).unwrap())).unwrap();
     let layout = Layout::new(data.spec(), 6).unwrap();
     let mut slab = vec![0; layout.bytes()];
     let mut rows = feedline_core::Rows::new(&layout, &mut slab, 6);

@@ -9,7 +9,7 @@ use feedline_core::{Context, DType, Dataset, Layout};
 use super::*;
 use crate::error::data;
 use crate::io::cache::Cache;
-use crate::{ElementType, Fixed, Ragged, Schema, SchemaField, Values};
+use crate::{Bounded, ElementType, Schema, SchemaField, Values};
 
 const PARTS: u64 = 64;
 /// Samples of a part.
@@ -183,16 +183,16 @@ impl Reader for Shared {
 #[test]
 fn a_worker_holds_four_parts_at_a_time_and_none_after_a_batch() {
     let parts = Shared(Arc::new(Parts::new(true, None)));
-    check(&Fixed::new(Box::new(parts.clone())).unwrap(), &parts.0);
+    check(&Bounded::new(Box::new(parts.clone())).unwrap(), &parts.0);
     let parts = Shared(Arc::new(Parts::new(false, None)));
-    check(&Ragged::new(Box::new(parts.clone()), 8).unwrap(), &parts.0);
+    check(&Bounded::limited(Box::new(parts.clone()), 8).unwrap(), &parts.0);
 }
 
 #[test]
 fn a_part_that_cannot_be_decoded_fails_at_its_first_sample() {
     let sets: [Box<dyn Dataset>; 2] = [
-        Box::new(Fixed::new(Box::new(Parts::new(true, Some(3)))).unwrap()),
-        Box::new(Ragged::new(Box::new(Parts::new(false, Some(3))), 8).unwrap()),
+        Box::new(Bounded::new(Box::new(Parts::new(true, Some(3)))).unwrap()),
+        Box::new(Bounded::limited(Box::new(Parts::new(false, Some(3))), 8).unwrap()),
     ];
     for data in sets {
         let layout = Layout::new(data.spec(), 6).unwrap();

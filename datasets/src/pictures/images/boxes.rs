@@ -5,7 +5,7 @@ use feedline_images::{MOVE_WORDS, Moves};
 
 use super::numbers;
 use super::parts::{Found, Parts};
-use crate::lengths;
+use crate::bounded::lengths;
 use crate::reader::at_file;
 use crate::{Reader, SchemaField, Value, Values};
 

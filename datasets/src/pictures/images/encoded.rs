@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use feedline_core::Result;
 use feedline_images::Size;
 
-use crate::{Reader, lengths};
+use crate::Reader;
+use crate::bounded::lengths;
 
 /// The encoded pictures of a reader.
 #[derive(Debug)]

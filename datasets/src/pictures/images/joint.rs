@@ -79,7 +79,7 @@ impl JointDataset {
     /// [`new`](Self::new).
     ///
     /// The first time, every picture is read to find the longest one, as by
-    /// [`Ragged::measured`](crate::Ragged::measured). Pictures are checked as by
+    /// [`Bounded::measured`](crate::Bounded::measured). Pictures are checked as by
     /// [`ImageDataset::encoded`](crate::ImageDataset::encoded).
     ///
     /// ```no_run

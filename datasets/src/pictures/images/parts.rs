@@ -142,7 +142,7 @@ impl Parts {
 
     /// Sets the max number of boxes or points per sample. By default, every sample is read once to find it,
     /// unless the reader knows it. The result is kept in the user's cache, as by
-    /// [`Ragged::measured`](crate::Ragged::measured).
+    /// [`Bounded::measured`](crate::Bounded::measured).
     pub fn max_boxes(self, items: usize) -> Self {
         Self { max_boxes: Some(items), ..self }
     }

@@ -114,7 +114,7 @@ impl ViewsDataset {
     /// `view0.parameters` and so on are beside it.
     ///
     /// The first time, every picture is read to find the longest one, as by
-    /// [`Ragged::measured`](crate::Ragged::measured).
+    /// [`Bounded::measured`](crate::Bounded::measured).
     ///
     /// # Errors
     /// As [`new`](Self::new), and as [`Transforms::device_part`]. As [`Reader::read`] if pictures cannot be

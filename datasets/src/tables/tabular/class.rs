@@ -25,7 +25,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// The name of the value in [`TableDataset::classes`](super::TableDataset::classes).
+    /// The name of the value in [`Bounded::classes`](crate::Bounded::classes).
     pub(super) fn name(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),

@@ -6,13 +6,12 @@ use feedline_core::{DType, Error, ErrorKind, Result};
 
 use crate::open::{check_used, open_any};
 use crate::reader::at_file;
-use crate::{OpenOptions, Reader};
+use crate::{Bounded, ElementType, OpenOptions, Reader, SchemaField};
 
 mod cast;
 mod cell;
 mod class;
 mod column;
-mod dataset;
 mod description;
 mod double;
 mod fit;
@@ -26,7 +25,6 @@ mod vocabulary;
 mod windows;
 
 pub use class::Class;
-pub use dataset::TableDataset;
 use description::Description;
 pub use fit_on::FitOn;
 use plan::Plan;
@@ -162,7 +160,7 @@ impl Table {
     }
 
     /// Replaces the values of a column of texts, whole numbers or `bool` by numbers: their indices in the
-    /// sorted list of all values. [`TableDataset::classes`] returns the list. A value that the list lacks is
+    /// sorted list of all values. [`Bounded::classes`] returns the list. A value that the list lacks is
     /// an error of its row. The error names the column and the value.
     ///
     /// In CSV, an empty cell is a missing value. A column with a cell such as `007` is text, so that `007`
@@ -291,16 +289,22 @@ impl Table {
     }
 
     /// Opens the table as a data set. If a pass is needed, blocks until it ends. Lists that vary in length
-    /// are ragged fields. Their lengths are measured as by [`Ragged::measured`](crate::Ragged::measured).
+    /// are ragged fields. Their lengths are measured as by [`Bounded::measured`](crate::Bounded::measured).
     ///
     /// # Errors
     /// As [`reader`](Self::reader). `Config` for a text: leave it out, make it a category, or load
-    /// [`reader`](Self::reader) by [`Ragged`](crate::Ragged).
-    pub fn build(self) -> Result<TableDataset> {
-        TableDataset::new(self.table_reader()?)
+    /// [`reader`](Self::reader) by [`Bounded`](crate::Bounded).
+    pub fn build(self) -> Result<Bounded> {
+        let table = Box::new(self.table_reader()?);
+        let is_text = |field: &SchemaField| {
+            field.shape.contains(&None) && matches!(field.element, ElementType::Text | ElementType::Bytes)
+        };
+        // The length of a text is not measured: a text in a batch is likely an oversight.
+        let has_texts = table.schema().fields().iter().any(is_text);
+        if has_texts { Bounded::new(table) } else { Bounded::measured(table) }
     }
 
-    /// Opens the table as a reader, for [`Ragged`](crate::Ragged) and `pack`. Blocks as
+    /// Opens the table as a reader, for [`Bounded`](crate::Bounded) and `pack`. Blocks as
     /// [`build`](Self::build) does.
     ///
     /// # Errors

@@ -216,11 +216,6 @@ impl TableReader {
         left_out
     }
 
-    /// For each column with categories, its name and the categories.
-    pub(super) fn classes_of(&self) -> &[(String, Vec<String>)] {
-        &self.made.classes
-    }
-
     /// Visits a row whose lists are not cut.
     fn visit_whole(
         &self,
@@ -456,6 +451,10 @@ impl Reader for TableReader {
 
     fn together(&self) -> Option<u64> {
         self.reader.together()
+    }
+
+    fn categories(&self) -> &[(String, Vec<String>)] {
+        &self.made.classes
     }
 
     fn decoded_bytes(&self) -> u64 {

@@ -3,9 +3,9 @@
 use super::*;
 
 pub(super) fn arrays() -> Done {
-    let data = Fixed::new(open("x.npy")?)?; // the first dimension counts samples; the field is `array`
-    let both = Fixed::new(open("xy.npz")?)?; // a field per array; the same for x.safetensors
-    let tensors = Fixed::new(open("x.safetensors")?)?;
+    let data = Bounded::new(open("x.npy")?)?; // the first dimension counts samples; the field is `array`
+    let both = Bounded::new(open("xy.npz")?)?; // a field per array; the same for x.safetensors
+    let tensors = Bounded::new(open("x.safetensors")?)?;
     assert_eq!(column::<i16>(data, "array")?, [1, 2, 3, 4, 5, 6]);
     assert_eq!(column::<i16>(both, "y")?, [7, 8, 9]);
     assert_eq!(column::<i32>(tensors, "x")?, [10, 20]);
@@ -13,8 +13,8 @@ pub(super) fn arrays() -> Done {
 }
 
 pub(super) fn tfrecord_and_mds() -> Done {
-    let examples = Ragged::measured(open("train-{00000..00001}.tfrecord")?)?; // a field per feature
-    let streamed = Ragged::measured(open("mds")?)?; // the folder with index.json
+    let examples = Bounded::measured(open("train-{00000..00001}.tfrecord")?)?; // a field per feature
+    let streamed = Bounded::measured(open("mds")?)?; // the folder with index.json
     let mut loader = Loader::builder(examples).batch_size(4).build_host()?;
     for batch in loader.epoch(0)? {
         let batch = batch?;

@@ -81,7 +81,7 @@ pub(super) fn own() -> Done {
 }
 
 pub(super) fn mix() -> Done {
-    let (web, books) = (Fixed::new(open("web.npy")?)?, Fixed::new(open("books.npy")?)?);
+    let (web, books) = (Bounded::new(open("web.npy")?)?, Bounded::new(open("books.npy")?)?);
     let data = Mix::builder(7).dataset(web, 3.0).dataset(books, 1.0).build()?; // three of four are of the web
     assert_eq!((data.len(), data.draws(0, 0), data.draws(0, 1)), (8, 6, 2));
     let mut values = column::<u8>(data, "array")?;
@@ -92,7 +92,7 @@ pub(super) fn mix() -> Done {
 
 pub(super) fn resume() -> Done {
     let mut loader =
-        Loader::builder(Fixed::new(open("x.npy")?)?).batch_size(1).shuffle().seed(7).build_host()?;
+        Loader::builder(Bounded::new(open("x.npy")?)?).batch_size(1).shuffle().seed(7).build_host()?;
     for batch in loader.epoch(0)?.take(1) {
         assert_eq!(batch?.step(), 0); // then the run ends
     }
@@ -101,7 +101,7 @@ pub(super) fn resume() -> Done {
     std::fs::copy("x.npy", "copy.npy")?; // the same bytes: another name or time makes no difference
     let saved = Checkpoint::load("run.checkpoint")?;
     let mut loader =
-        Loader::builder(Fixed::new(open("copy.npy")?)?).batch_size(1).shuffle().seed(7).build_host()?;
+        Loader::builder(Bounded::new(open("copy.npy")?)?).batch_size(1).shuffle().seed(7).build_host()?;
     for batch in loader.resume(saved.cursor)? {
         let batch = batch?; // the first one that the saved run had not delivered
         assert_eq!(batch.len(), 1);

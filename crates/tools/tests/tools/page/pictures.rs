@@ -124,7 +124,7 @@ pub(super) fn manifest() -> Done {
 
 pub(super) fn clips() -> Done {
     let options = ManifestOptions { files: vec!["clip".into()], ..Default::default() };
-    let data = Ragged::measured(Box::new(Manifest::open("clips.csv", &options)?))?; // fields `clip`, `word`
+    let data = Bounded::measured(Box::new(Manifest::open("clips.csv", &options)?))?; // fields `clip`, `word`
     let mut loader = Loader::builder(data).batch_size(2).build_host()?;
     let batches = delivered(&mut loader)?;
     let (bytes, offsets) = batches[0].ragged::<u8>("clip")?;
@@ -149,7 +149,7 @@ pub(super) fn hub() -> Done {
         columns: Some(vec!["price".into(), "words".into()]),
         ..Default::default()
     };
-    let data = Ragged::measured(open_with("repository", &options)?)?; // data/train-*.parquet
+    let data = Bounded::measured(open_with("repository", &options)?)?; // data/train-*.parquet
     let first = open("repository/data/train-00000-of-00002.parquet")?.len();
     assert_eq!(data.len(), 2 * first);
     Ok(())
@@ -176,9 +176,9 @@ pub(super) fn mnist() -> Done {
 }
 
 pub(super) fn cifar() -> Done {
-    let train = Fixed::new(open("cifar-10-batches-bin")?)?; // the five training files
+    let train = Bounded::new(open("cifar-10-batches-bin")?)?; // the five training files
     let options = OpenOptions { split: Some(Split::Test), ..Default::default() };
-    let test = Fixed::new(open_with("cifar-10-batches-bin", &options)?)?;
+    let test = Bounded::new(open_with("cifar-10-batches-bin", &options)?)?;
     assert_eq!(column::<u8>(train, "label")?, [1, 2, 3, 4, 5]);
     assert_eq!(column::<u8>(test, "label")?, [6]);
     Ok(())

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Flowers of three kinds.
-fn flowers() -> feedline::Result<Arc<feedline_datasets::TableDataset>> {
+fn flowers() -> feedline::Result<Arc<feedline_datasets::Bounded>> {
     Ok(Arc::new(Table::open("flowers.csv").select(["length", "kind"]).build()?))
 }
 

@@ -21,10 +21,10 @@ pub(super) fn table() -> Done {
 }
 
 pub(super) fn columns() -> Done {
-    let columns = Fixed::new(open("flowers.arrow")?)?; // `Ragged::measured` for texts and lists
+    let columns = Bounded::new(open("flowers.arrow")?)?; // `Bounded::measured` for texts and lists
     assert_eq!(column::<f64>(columns, "width")?, [2.5, 4.0, 6.0]);
     for other in ["flowers.parquet", "flowers.jsonl", "flowers.csv"] {
-        assert_eq!(column::<i64>(Fixed::new(open(other)?)?, "kind")?, [0, 1, 2], "{other}");
+        assert_eq!(column::<i64>(Bounded::new(open(other)?)?, "kind")?, [0, 1, 2], "{other}");
     }
     Ok(())
 }

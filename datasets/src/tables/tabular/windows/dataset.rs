@@ -14,10 +14,10 @@ use feedline_core::{
 use super::index::{Index, Shape, Unsorted};
 use super::{WindowFate, refuse};
 use crate::error::{data, one_line};
-use crate::fixed::grouped;
+use crate::bounded::grouped;
 use crate::io::memory::Memory;
 use crate::reader::{at_file, check_not_empty};
-use crate::tables::row_memory::{self, RowMemory};
+use crate::bounded::row_memory::{self, RowMemory};
 use crate::tables::tabular::fit_on::Limits;
 use crate::tables::tabular::reader::TableReader;
 use crate::{ElementType, Reader, Values};
@@ -135,7 +135,7 @@ impl TableWindows {
     /// The values of a category in the order of their numbers, such as the groups. `None` if the column is
     /// not a category.
     pub fn classes(&self, column: &str) -> Option<&[String]> {
-        let found = self.0.reader.classes_of().iter().find(|(name, _)| name == column);
+        let found = self.0.reader.categories().iter().find(|(name, _)| name == column);
         found.map(|(_, classes)| classes.as_slice())
     }
 
@@ -206,7 +206,7 @@ fn no_time(reader: &TableReader) -> Error {
 
 /// The values of a group, for an error message.
 fn named_group(reader: &TableReader, numbers: &[i64]) -> String {
-    let classes = reader.classes_of();
+    let classes = reader.categories();
     let names: Vec<_> = match reader.schema().fields().get(1).map(|field| &field.name) {
         Some(name) if numbers.len() == 1 => {
             let list = classes.iter().find(|(column, _)| column == name);

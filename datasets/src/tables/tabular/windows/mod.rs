@@ -7,7 +7,7 @@ use feedline_core::{DType, Result};
 use super::steps::ByName;
 use super::{Category, Missing, Source, Table, refuse};
 use crate::error::one_line;
-use crate::tables::row_memory::CACHE_BYTES;
+use crate::bounded::row_memory::CACHE_BYTES;
 
 mod dataset;
 mod index;

@@ -1,46 +1,51 @@
-//! A data set over a reader whose samples vary in size.
+//! A data set over a reader: the limits of fields that vary in size, and how rows are copied.
 
 use std::fmt;
 use std::path::Path;
 
-use feedline_core::{
-    About, Context, DType, Dataset, Error, ErrorKind, Field, Fingerprint, Prefetched, ReadError, Result, Row,
-    Rows, Spec, StridedColumn,
-};
+use feedline_core::{DType, Error, ErrorKind, Result, Spec};
 
-use crate::fixed::{check_whole, grouped};
-use crate::io::decoded::{Decoded, runs, slice};
-use crate::lengths::{self, Lengths};
-use crate::plain_shuffle::about;
-use crate::reader::check_not_empty;
-use crate::{Reader, Schema, SchemaField, Value, Values};
+use self::lengths::Lengths;
+use self::row_memory::RowMemory;
+use crate::reader::{at_file, check_not_empty};
+use crate::{Reader, Schema, SchemaField};
 
-/// Makes a [`Reader`] a [`Dataset`]. Fields of varying size become ragged.
+pub(crate) mod lengths;
+mod read;
+pub(crate) mod row_memory;
+
+pub(crate) use read::grouped;
+
+/// The samples of a [`Reader`] as a [`Dataset`]. A batch needs a limit for each field that varies in size.
 ///
 /// | field of the reader | field of the data set |
 /// | --- | --- |
-/// | one size, as `[28, 28]` | the same as with [`Fixed`](crate::Fixed) |
+/// | one size, as `[28, 28]` | the same |
 /// | the first dimension varies, as `[?]` or `[?, 3]` | ragged; an item is `[]` or `[3]` |
 /// | others vary, as `[?, ?, 3]` | ragged, of single elements; and `NAME.shape` (`i64`, one per dimension) |
 ///
-/// Text and bytes are `u8`.
+/// Text and bytes are `u8`. `read` uses no random numbers.
+///
+/// [`measured`](Self::measured) finds the limits itself. It makes one pass over all samples, and keeps the
+/// result in the user's cache. [`limited`](Self::limited) states them. [`new`](Self::new) is for samples of
+/// one size. If the fields are in memory, there is a [column](Dataset::column) for zero-copy loading. If all
+/// rows of a table have one size, and take no more bytes than its cache
+/// ([`OpenOptions::cache_bytes`](crate::OpenOptions::cache_bytes)), they are decoded once and held in memory.
 ///
 /// ```
 /// use feedline_core::{Dataset, lengths};
-/// use feedline_datasets::{Ragged, open};
+/// use feedline_datasets::{Bounded, open};
 ///
-/// # let path = std::env::temp_dir().join(format!("feedline-doc-ragged-{}.txt", std::process::id()));
+/// # let path = std::env::temp_dir().join(format!("feedline-doc-bounded-{}.txt", std::process::id()));
 /// std::fs::write(&path, "To be, or not to be,\nthat is\n\nthe question:\n")?;
-/// let lines = Ragged::new(open(&path)?, 100)?; // lines of up to 100 bytes
+/// let lines = Bounded::limited(open(&path)?, 100)?; // lines of up to 100 bytes
 /// assert_eq!(lengths(&lines, "text")?, [20, 7, 0, 13]);
 /// # std::fs::remove_file(&path)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-///
-/// [`measured`](Self::measured) finds the limits itself. It makes one pass over all samples, and keeps the
-/// result in the user's cache.
-pub struct Ragged {
+pub struct Bounded {
     reader: Box<dyn Reader>,
+    /// The max number of items per sample, in fields without a limit of their own.
     max_per_sample: usize,
     /// For single fields, the max number of items per sample.
     limits: Vec<(String, usize)>,
@@ -48,8 +53,8 @@ pub struct Ragged {
     fields: Vec<Kind>,
     /// The items of each sample, for each field of the reader. Empty if the samples are not measured.
     lengths: Lengths,
-    /// Whether any field is of kind `Shaped`.
-    is_shaped: bool,
+    /// The rows in memory, if all have one size.
+    memory: Option<RowMemory>,
 }
 
 /// How a field of the reader is written.
@@ -61,21 +66,34 @@ enum Kind {
     Shaped(usize),
 }
 
-impl Ragged {
+impl Bounded {
+    /// The data set of `reader`, whose samples have one size.
+    ///
+    /// # Errors
+    /// `Config` if [`Schema::spec`](crate::Schema::spec) refuses a field; `Data` if there are no samples.
+    pub fn new(reader: Box<dyn Reader>) -> Result<Self> {
+        reader.schema().spec().map_err(|error| at_file(&*reader, 0, error))?;
+        check_not_empty(&*reader)?;
+        Self::of_reader(reader, 1).laid_out()
+    }
+
     /// The data set of `reader`. In each ragged field, a sample has at most `max_per_sample` items.
     ///
     /// # Errors
     /// `Config` for an element type that batches do not have, for too many fields, and for a limit of 0.
     /// `Data` if there are no samples.
-    pub fn new(reader: Box<dyn Reader>, max_per_sample: usize) -> Result<Self> {
+    pub fn limited(reader: Box<dyn Reader>, max_per_sample: usize) -> Result<Self> {
         check_not_empty(&*reader)?;
-        let (spec, fields, lengths) = (Spec::new(), Vec::new(), Lengths::new());
-        Self { reader, max_per_sample, limits: Vec::new(), spec, fields, lengths, is_shaped: false }
-            .laid_out()
+        Self::of_reader(reader, max_per_sample).laid_out()
+    }
+
+    fn of_reader(reader: Box<dyn Reader>, max_per_sample: usize) -> Self {
+        let (limits, spec, fields, lengths) = (Vec::new(), Spec::new(), Vec::new(), Lengths::new());
+        Self { reader, max_per_sample, limits, spec, fields, lengths, memory: None }
     }
 
     /// The data set of `reader`. The longest samples set its limits. [`lengths`](Self::lengths) returns the
-    /// length of each sample.
+    /// length of each sample. If all have one size, nothing is read.
     ///
     /// The first time, this blocks while all cores read every sample. It writes the lengths to a file in the
     /// [user's cache](feedline_core::user_cache), in the folder `lengths`. The next time, it reads them from
@@ -84,11 +102,11 @@ impl Ragged {
     ///
     /// ```
     /// use feedline_core::Sampler;
-    /// use feedline_datasets::{Ragged, open};
+    /// use feedline_datasets::{Bounded, open};
     ///
     /// # let path = std::env::temp_dir().join(format!("feedline-doc-measured-{}.txt", std::process::id()));
     /// std::fs::write(&path, "To be, or not to be,\nthat is\n\nthe question:\n")?;
-    /// let lines = Ragged::measured(open(&path)?)?;
+    /// let lines = Bounded::measured(open(&path)?)?;
     /// assert_eq!(lines.lengths("text")?, [20, 7, 0, 13]);
     /// let sampler = Sampler::bucketed(lines.lengths("text")?, 2, 1)?;
     /// # drop(sampler);
@@ -97,7 +115,7 @@ impl Ragged {
     /// ```
     ///
     /// # Errors
-    /// As [`new`](Self::new), and those of [`Reader::visit`].
+    /// As [`limited`](Self::limited), and those of [`Reader::visit`].
     pub fn measured(reader: Box<dyn Reader>) -> Result<Self> {
         Self::measure(reader, None)
     }
@@ -111,7 +129,10 @@ impl Ragged {
     }
 
     fn measure(reader: Box<dyn Reader>, cache: Option<&Path>) -> Result<Self> {
-        let mut data = Self::new(reader, 1)?;
+        if reader.schema().fields().iter().all(|field| !field.shape.contains(&None)) {
+            return Self::new(reader);
+        }
+        let mut data = Self::limited(reader, 1)?;
         let fields = data.reader.schema().fields();
         let items = data.fields.iter().enumerate().map(|(at, kind)| {
             let item = data.spec.fields()[data.place(at)].item_bytes();
@@ -124,6 +145,11 @@ impl Ragged {
             data.limits.extend(max.map(|&max| (field.name.clone(), max.max(1) as usize)));
         }
         data.laid_out()
+    }
+
+    /// Whether all samples have one size.
+    fn is_fixed(&self) -> bool {
+        self.fields.iter().all(|&kind| kind == Kind::Fixed)
     }
 
     /// The data set's index of field `field` of the reader.
@@ -141,7 +167,7 @@ impl Ragged {
         self.check_ragged(field)?;
         let at = self.reader.schema().fields().iter().position(|of| of.name == field);
         at.and_then(|at| self.lengths.get(at)?.as_deref()).ok_or_else(|| {
-            let why = "the lengths are not known: make the data set by Ragged::measured";
+            let why = "the lengths are not known: make the data set by Bounded::measured";
             Error::new(ErrorKind::Config, why)
         })
     }
@@ -189,6 +215,13 @@ impl Ragged {
         self.laid_out()
     }
 
+    /// The values of the category `column` of a table, in the order of their numbers. `None` if the column is
+    /// not a category.
+    pub fn classes(&self, column: &str) -> Option<&[String]> {
+        let found = self.reader.categories().iter().find(|(name, _)| name == column);
+        found.map(|(_, classes)| classes.as_slice())
+    }
+
     /// The reader.
     pub fn reader(&self) -> &dyn Reader {
         &*self.reader
@@ -206,8 +239,9 @@ impl Ragged {
             (spec, kind) = add(spec, field, limit(&field.name))?;
             fields.push(kind);
         }
-        let is_shaped = fields.iter().any(|kind| matches!(kind, Kind::Shaped(_)));
-        Ok(Self { spec, fields, is_shaped, ..self })
+        let data = Self { spec, fields, ..self };
+        let memory = data.is_fixed().then(|| RowMemory::new(&*data.reader, &data.spec)).flatten();
+        Ok(Self { memory, ..data })
     }
 }
 
@@ -235,142 +269,8 @@ fn add(spec: Spec, field: &SchemaField, max: usize) -> Result<(Spec, Kind)> {
     }
 }
 
-impl Ragged {
-    /// Writes field `index` of the row. The field is not of kind `Shaped`.
-    fn write(&self, index: usize, bytes: &[u8], row: &mut Row<'_, '_>) -> Result<()> {
-        let field = &self.spec.fields()[index];
-        if field.as_ragged().is_some() {
-            return row.write_ragged_bytes(index, bytes);
-        }
-        if bytes.len() != field.row_bytes() {
-            let why = format!("has {} bytes instead of {}", bytes.len(), field.row_bytes());
-            return Err(refuse(field, &why));
-        }
-        row.write(index, bytes);
-        Ok(())
-    }
-
-    /// Writes `value` of the reader to field `index` of the row, and returns the index of the next one.
-    fn write_value(&self, kind: Kind, index: usize, value: &Value, row: &mut Row<'_, '_>) -> Result<usize> {
-        self.write(index, &value.bytes, row)?;
-        let Kind::Shaped(dims) = kind else { return Ok(index + 1) };
-        if value.shape.len() != dims {
-            let why = format!("has {} dimensions instead of {dims}", value.shape.len());
-            return Err(refuse(&self.spec.fields()[index], &why));
-        }
-        let to = row.field_mut::<i64>(index + 1)?;
-        to.iter_mut().zip(&value.shape).for_each(|(to, &dim)| *to = dim as i64);
-        Ok(index + 2)
-    }
-
-    /// If all fields of sample `id` are contiguous in a decoded part, writes the row. Returns whether it did.
-    fn write_decoded(&self, id: u64, row: &mut Row<'_, '_>, held: &[Decoded]) -> Result<bool> {
-        if self.is_shaped || held.is_empty() {
-            return Ok(false);
-        }
-        for (index, field) in self.spec.fields().iter().enumerate() {
-            let slice = slice(held, id, index);
-            // If the value is of another form, the reader reports the error.
-            let Some(bytes) = slice.filter(|bytes| bytes.len().is_multiple_of(field.item_bytes())) else {
-                return Ok(false);
-            };
-            self.write(index, bytes, row).map_err(|error| error.at_sample(id))?;
-        }
-        Ok(true)
-    }
-
-    fn read_with(&self, id: u64, row: &mut Row<'_, '_>, values: &mut Values) -> Result<(), ReadError> {
-        if !self.is_shaped {
-            // The reader and the data set have the same field indices here.
-            let mut written = 0;
-            self.reader.visit(id, values, &mut |index, bytes| {
-                if index >= self.fields.len() {
-                    return Ok(());
-                }
-                written += 1;
-                self.write(index, bytes, row).map_err(|error| error.at_sample(id))
-            })?;
-            return Ok(check_whole(id, written, self.fields.len())?);
-        }
-        self.reader.read(id, values)?;
-        check_whole(id, values.fields().len(), self.fields.len())?;
-        let mut index = 0;
-        for (&kind, value) in self.fields.iter().zip(values.fields()) {
-            index = self.write_value(kind, index, value, row).map_err(|error| error.at_sample(id))?;
-        }
-        Ok(())
-    }
-}
-
-fn refuse(field: &Field, why: &str) -> Error {
-    Error::new(ErrorKind::Sample, format!("field \"{}\" {why}", field.name()))
-}
-
-impl Dataset for Ragged {
-    fn len(&self) -> u64 {
-        self.reader.len()
-    }
-
-    fn spec(&self) -> &Spec {
-        &self.spec
-    }
-
-    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
-        self.read_with(id, row, context.scratch())
-    }
-
-    fn read_many(
-        &self,
-        ids: &[u64],
-        rows: &mut Rows<'_>,
-        context: &mut Context,
-    ) -> Result<(), (usize, ReadError)> {
-        runs(&*self.reader, ids, |from, ids, held| {
-            let rows = &mut rows.part(from..from + ids.len());
-            grouped(ids, context, |index, id, values| {
-                let row = &mut rows.row(index);
-                if self.write_decoded(id, row, held)? { Ok(()) } else { self.read_with(id, row, values) }
-            })
-        })
-    }
-
-    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
-        // If every field has one size, the reader and the data set have the same field indices.
-        self.fields.iter().all(|&kind| kind == Kind::Fixed).then(|| self.reader.column(field))?
-    }
-
-    fn left_out(
-        &self,
-        id: u64,
-        field: usize,
-        _epoch: u64,
-        to: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), ReadError> {
-        if let Some(field) = (0..self.fields.len()).find(|&of| self.place(of) == field) {
-            self.reader.left_out(id, field, to);
-        }
-        Ok(())
-    }
-
-    fn about(&self) -> About {
-        about(&*self.reader)
-    }
-
-    fn prefetch(&self, ids: &[u64], _: &mut Context) -> Prefetched {
-        self.reader.prefetch(ids)
-    }
-
-    fn path(&self, id: u64) -> Option<&Path> {
-        self.reader.path(id)
-    }
-
-    fn fingerprint(&self) -> u64 {
-        Fingerprint::new().spec(&self.spec).number(self.len()).number(self.reader.fingerprint()).value()
-    }
-}
-
-impl fmt::Debug for Ragged {
+impl fmt::Debug for Bounded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Ragged({:?})", self.reader)
+        write!(f, "Bounded({:?})", self.reader)
     }
 }

@@ -1,0 +1,250 @@
+//! How the rows of a reader are copied into a batch.
+
+use std::path::Path;
+
+use feedline_core::{
+    About, Context, Dataset, Error, ErrorKind, Field, Fingerprint, Prefetched, ReadError, Result, Row, Rows,
+    Spec, StridedColumn,
+};
+
+use super::{Bounded, Kind, row_memory};
+use crate::io::decoded::{Decoded, runs, slice};
+use crate::plain_shuffle::about;
+use crate::{Value, Values};
+
+impl Bounded {
+    /// Writes field `index` of the row. The field is not of kind `Shaped`.
+    fn write(&self, index: usize, bytes: &[u8], row: &mut Row<'_, '_>) -> Result<()> {
+        let field = &self.spec.fields()[index];
+        if field.as_ragged().is_some() {
+            return row.write_ragged_bytes(index, bytes);
+        }
+        if bytes.len() != field.row_bytes() {
+            let why = format!("has {} bytes instead of {}", bytes.len(), field.row_bytes());
+            return Err(refuse(field, &why));
+        }
+        row.write(index, bytes);
+        Ok(())
+    }
+
+    /// Writes `value` of the reader to field `index` of the row, and returns the index of the next one.
+    fn write_value(&self, kind: Kind, index: usize, value: &Value, row: &mut Row<'_, '_>) -> Result<usize> {
+        self.write(index, &value.bytes, row)?;
+        let Kind::Shaped(dims) = kind else { return Ok(index + 1) };
+        if value.shape.len() != dims {
+            let why = format!("has {} dimensions instead of {dims}", value.shape.len());
+            return Err(refuse(&self.spec.fields()[index], &why));
+        }
+        let to = row.field_mut::<i64>(index + 1)?;
+        to.iter_mut().zip(&value.shape).for_each(|(to, &dim)| *to = dim as i64);
+        Ok(index + 2)
+    }
+
+    fn is_shaped(&self) -> bool {
+        self.fields.len() < self.spec.fields().len()
+    }
+
+    /// Whether every field lies in memory as a column.
+    fn is_ready(&self) -> bool {
+        (0..self.spec.fields().len()).all(|field| self.reader.column(field).is_some())
+    }
+
+    /// Copies the rows of `ids` if all are in memory. Returns whether it copied them.
+    fn copy(&self, ids: &[u64], rows: &mut Rows<'_>) -> bool {
+        if let Some(memory) = &self.memory {
+            return memory.copy(&*self.reader, ids, rows);
+        }
+        let is_ready = |field| ids.first().is_some_and(|&id| self.reader.slice(id, field).is_some());
+        if !(0..self.spec.fields().len()).all(is_ready) {
+            return false;
+        }
+        let mut ready = Vec::new();
+        self.spec.fields().iter().enumerate().all(|(index, field)| {
+            // A column finds a row in constant time, so rows are copied in any order.
+            let fits = |column: &StridedColumn<'_>| {
+                ids.iter().all(|&id| column.row(id).is_some_and(|row| row.len() == field.row_bytes()))
+            };
+            if let Some(column) = self.reader.column(index).filter(fits) {
+                rows.write(index, ids.iter().filter_map(|&id| column.row(id)));
+                return true;
+            }
+            ready.clear();
+            ready.extend(ids.iter().map_while(|&id| self.reader.slice(id, index)));
+            let all = ready.len() == ids.len() && ready.iter().all(|row| row.len() == field.row_bytes());
+            if all {
+                rows.write(index, ready.iter().copied());
+            }
+            all
+        })
+    }
+
+    /// Copies the rows of `ids` field by field if each is contiguous in a part. Returns whether it copied
+    /// them.
+    fn copy_decoded(&self, ids: &[u64], rows: &mut Rows<'_>, held: &[Decoded]) -> bool {
+        self.spec.fields().iter().enumerate().all(|(index, field)| {
+            let slices = || ids.iter().map_while(|&id| slice(held, id, index));
+            let all = slices().filter(|row| row.len() == field.row_bytes()).count() == ids.len();
+            if all {
+                rows.write(index, slices());
+            }
+            all
+        })
+    }
+
+    /// If all fields of sample `id` are contiguous in a decoded part, writes the row. Returns whether it did.
+    fn write_decoded(&self, id: u64, row: &mut Row<'_, '_>, held: &[Decoded]) -> Result<bool> {
+        if self.is_shaped() || held.is_empty() {
+            return Ok(false);
+        }
+        for (index, field) in self.spec.fields().iter().enumerate() {
+            let slice = slice(held, id, index);
+            // If the value is of another form, the reader reports the error.
+            let is_whole = |bytes: &&[u8]| match field.as_ragged() {
+                Some(_) => bytes.len().is_multiple_of(field.item_bytes()),
+                None => bytes.len() == field.row_bytes(),
+            };
+            let Some(bytes) = slice.filter(is_whole) else { return Ok(false) };
+            self.write(index, bytes, row).map_err(|error| error.at_sample(id))?;
+        }
+        Ok(true)
+    }
+
+    fn read_with(&self, id: u64, row: &mut Row<'_, '_>, values: &mut Values) -> Result<(), ReadError> {
+        if !self.is_shaped() {
+            // The reader and the data set have the same field indices here.
+            let mut written = 0;
+            self.reader.visit(id, values, &mut |index, bytes| {
+                if index >= self.fields.len() {
+                    return Ok(());
+                }
+                written += 1;
+                self.write(index, bytes, row).map_err(|error| error.at_sample(id))
+            })?;
+            return Ok(check_whole(id, written, self.fields.len())?);
+        }
+        self.reader.read(id, values)?;
+        check_whole(id, values.fields().len(), self.fields.len())?;
+        let mut index = 0;
+        for (&kind, value) in self.fields.iter().zip(values.fields()) {
+            index = self.write_value(kind, index, value, row).map_err(|error| error.at_sample(id))?;
+        }
+        Ok(())
+    }
+}
+
+fn refuse(field: &Field, why: &str) -> Error {
+    Error::new(ErrorKind::Sample, format!("field \"{}\" {why}", field.name()))
+}
+
+impl Dataset for Bounded {
+    fn len(&self) -> u64 {
+        self.reader.len()
+    }
+
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        if let Some(memory) = &self.memory
+            && memory.copy_one(&*self.reader, id, row)
+        {
+            return Ok(());
+        }
+        self.read_with(id, row, context.scratch())
+    }
+
+    fn read_many(
+        &self,
+        ids: &[u64],
+        rows: &mut Rows<'_>,
+        context: &mut Context,
+    ) -> Result<(), (usize, ReadError)> {
+        if self.is_fixed() && self.copy(ids, rows) {
+            return Ok(());
+        }
+        // Otherwise the rows are read one after another. The reader reports what is wrong.
+        runs(&*self.reader, ids, |from, ids, held| {
+            let rows = &mut rows.part(from..from + ids.len());
+            if self.is_fixed() && !held.is_empty() && self.copy_decoded(ids, rows, held) {
+                return Ok(());
+            }
+            grouped(ids, context, |index, id, values| {
+                let row = &mut rows.row(index);
+                if self.write_decoded(id, row, held)? { Ok(()) } else { self.read_with(id, row, values) }
+            })
+        })
+    }
+
+    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
+        // If every field has one size, the reader and the data set have the same field indices.
+        self.fields.iter().all(|&kind| kind == Kind::Fixed).then(|| self.reader.column(field))?
+    }
+
+    fn left_out(
+        &self,
+        id: u64,
+        field: usize,
+        _epoch: u64,
+        to: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), ReadError> {
+        if let Some(field) = (0..self.fields.len()).find(|&of| self.place(of) == field) {
+            self.reader.left_out(id, field, to);
+        }
+        Ok(())
+    }
+
+    /// A plain shuffle is the same whether or not the rows are in memory. So the order for a seed does not
+    /// depend on the budget.
+    fn about(&self) -> About {
+        let is_held = self.memory.is_some();
+        let is_table = is_held || self.is_fixed() && self.reader.row_memory() > 0 && !self.is_ready();
+        let about = about(&*self.reader);
+        About {
+            block_shuffle: about.block_shuffle.filter(|_| !is_held),
+            table_rows: is_table.then(|| (row_memory::bytes(&*self.reader, &self.spec), is_held)),
+            ..about
+        }
+    }
+
+    fn prefetch(&self, ids: &[u64], _: &mut Context) -> Prefetched {
+        match &self.memory {
+            Some(memory) => memory.prefetch(&*self.reader, ids),
+            None => self.reader.prefetch(ids),
+        }
+    }
+
+    fn path(&self, id: u64) -> Option<&Path> {
+        self.reader.path(id)
+    }
+
+    fn fingerprint(&self) -> u64 {
+        Fingerprint::new().spec(&self.spec).number(self.len()).number(self.reader.fingerprint()).value()
+    }
+}
+
+/// Refuses sample `id` of a reader that gave fewer fields than its schema has: the others would be those of
+/// an earlier sample.
+fn check_whole(id: u64, given: usize, fields: usize) -> Result<()> {
+    if given >= fields {
+        return Ok(());
+    }
+    let why =
+        format!("the reader gave {given} of the {fields} fields of its schema: give all in each sample");
+    Err(Error::new(ErrorKind::Sample, why).at_sample(id))
+}
+
+/// Calls `read` for each of `ids`. Then checks once that the files are unchanged.
+pub(crate) fn grouped(
+    ids: &[u64],
+    context: &mut Context,
+    mut read: impl FnMut(usize, u64, &mut Values) -> Result<(), ReadError>,
+) -> Result<(), (usize, ReadError)> {
+    context.scoped_scratch(|values: &mut Values, _| {
+        values.buffers().ahead.group();
+        let mut all = ids.iter().enumerate();
+        let done = all.try_for_each(|(index, &id)| read(index, id, values).map_err(|error| (index, error)));
+        // If a file was changed, no row is valid.
+        values.buffers().ahead.end_group().map_err(|error| (0, error.into())).and(done)
+    })
+}

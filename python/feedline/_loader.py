@@ -22,12 +22,13 @@ import numpy as np
 from . import _feedline, _options, _own, _values
 from ._batch import Batch, Copied, forms_of
 from ._collate import nested
-from ._data import Data, NotRandomAccess, fields_at, opened_from
+from ._data import Data, NotRandomAccess, fields_at
 from ._device_map import DeviceMap, Mapped, Position
 from ._errors import ConfigError, StateError, shown
 from ._frameworks import Framework
 from ._frameworks import framework as framework_of
 from ._lines import Lines
+from ._open import opened_from
 from ._report import Report
 from ._sampler import Sampler, order_of
 from ._source import Source

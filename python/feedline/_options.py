@@ -185,6 +185,12 @@ def by_column(name: str, value: Any, example: str) -> Mapping[str, Any]:
     return given
 
 
+def limits(max_length: Any) -> dict[str, int]:
+    """Max items by field."""
+    given = by_column("max_length", max_length, '{"tokens": 512}')
+    return {name: whole(f"max_length[{name!r}]", items) for name, items in given.items()}
+
+
 def word(name: str, value: Any, *known: str) -> str:
     """``value``, one of some words."""
     if not isinstance(value, str) or value not in known:

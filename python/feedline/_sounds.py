@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from . import _feedline, _options, _parts
-from ._data import Data, told
+from ._data import Data
 from ._errors import ConfigError, shown
+from ._open import told
 
 
 @dataclass(frozen=True)

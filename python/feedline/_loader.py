@@ -634,10 +634,9 @@ def _samples(
     data: Any, collate_fn: Callable[[list[Any]], Any] | None, max_length: Mapping[str, int] | None
 ) -> Data | Source:
     """The data that a loader reads, made from its argument."""
-    is_made = isinstance(data, Source) or (isinstance(data, Data) and collate_fn is None)
-    if is_made and max_length is not None:
-        raise ConfigError(f"give max_length with the samples: feedline.{type(data).__name__}(..., max_length=...)")
     if isinstance(data, Source) or (isinstance(data, Data) and collate_fn is None):
+        if max_length is not None:
+            raise ConfigError(f"give max_length with the samples: feedline.{type(data).__name__}(..., max_length=...)")
         _check_indexed(data, collate_fn)
         return data
     is_iterable = hasattr(data, "__iter__") and not isinstance(data, (str, os.PathLike))

@@ -16,7 +16,7 @@ def concat(*parts: Data) -> Data:
     """The samples of several data sets, one set after the other."""
     _check_parts("concat", parts)
     _check_alike("concat", parts)
-    return _composed(parts, _feedline.DataSet.concat([part._set for part in parts]))
+    return _composed(parts, _feedline.concat([part._set for part in parts]))
 
 
 def zip(*parts: Data, independent: bool = False) -> Data:
@@ -26,7 +26,7 @@ def zip(*parts: Data, independent: bool = False) -> Data:
     image would not match its mask. ``independent=True`` allows it, for example for two views of each picture.
     """
     _check_parts("zip", parts)
-    zipped = _composed(parts, _feedline.DataSet.zip([part._set for part in parts], independent))
+    zipped = _composed(parts, _feedline.zip([part._set for part in parts], independent))
     zipped._is_tuple = False
     if any(part._places for part in parts):
         zipped._places = [place for part in parts for place in _places_of(part)]
@@ -64,10 +64,8 @@ def mix(
     _check_parts("mix", [part for part, _ in parts])
     _check_alike("mix", [part for part, _ in parts])
     weights = [(part._set, _options.number("a weight of mix", weight)) for part, weight in parts]
-    changes = [
-        _changes(name, given) for name, given in (("weights_from_epoch", weights_from_epoch), ("weights_from", weights_from))
-    ]
-    mixed = _feedline.DataSet.mix(weights, seed, _options.maybe("samples", samples), *changes)
+    changes = _changes("weights_from_epoch", weights_from_epoch), _changes("weights_from", weights_from)
+    mixed = _feedline.mix(weights, seed, _options.maybe("samples", samples), *changes)
     return _composed([part for part, _ in parts], mixed)
 
 
@@ -113,8 +111,8 @@ def _check_alike(function: str, parts: Sequence[Data]) -> None:
         is_shared = bool(part._places or parts[0]._places)
         if is_shared and len(part.fields) != len(first):
             raise ConfigError(
-                f"part {number} of {function} has {len(part.fields)} fields, and part 0 has {len(first)}: give each part "
-                "the same fields, by map"
+                f"part {number} of {function} has {len(part.fields)} fields, and part 0 has {len(first)}: give each "
+                "part the same fields, by map"
             )
         for place, (field, other) in enumerate(builtins.zip(part.fields, first, strict=False)):
             if is_shared and field.name != other.name:

@@ -61,8 +61,8 @@ class Data:
 
     An object of yours is read by threads, which take turns at the interpreter's lock, or by processes:
     ``Loader(data, workers=8)``. Text, and fields named in ``max_length``, may vary in length. The first
-    sample determines the fields and their types, and the first one with items that of an empty list; a later value that its type cannot hold is an error, and no
-    value is rounded.
+    sample determines the fields and their types, and the first one with items that of an empty list; a later
+    value that its type cannot hold is an error, and no value is rounded.
 
     Before each sample the random generators that it uses are seeded from the loader's seed, the epoch and the draw, so
     that a sample is the same in any process or thread, and after a resume: the global ones of ``random``, NumPy and
@@ -457,7 +457,8 @@ def _sample_index(index: Any) -> int:
         number = None
     if number is None:
         raise ConfigError(
-            f"{shown(index)} is no index of one sample: give a whole number, as data[0]; data.subset takes a list of them"
+            f"{shown(index)} is no index of one sample: give a whole number, as data[0]; data.subset takes a list of "
+            "them"
         )
     return number
 

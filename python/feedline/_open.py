@@ -1,4 +1,4 @@
-"""``feedline.open``: a file, a folder or a URL, whatever its format."""
+"""``feedline.open``, and the options of every function that opens data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from . import _feedline, _options
 from ._data import Data, of_set
-from ._errors import ConfigError
+from ._errors import ConfigError, shown
 
 _log = logging.getLogger("feedline")
 
@@ -40,7 +40,8 @@ def open(
 
     Formats: NumPy (.npy, .npz), Parquet, Arrow, CSV, JSON Lines, text, safetensors, TFRecord, tar
     (WebDataset), MosaicML's shards, Megatron's ``.bin`` with the ``.idx`` beside it, llm.c's files, MNIST's
-    and CIFAR's files, folders of these, and folders of one file per sample. Encoded pictures are bytes here: :func:`feedline.images` decodes them.
+    and CIFAR's files, folders of these, and folders of one file per sample. Encoded pictures are bytes here:
+    :func:`feedline.images` decodes them.
 
     A name may have a range, a list or stars: ``train-{000..099}.tar``, ``{a,b}.csv``, ``p/*/*.jpg``. Files
     come in the order of the braces; the matches of a star are sorted by name, folder by folder. ``**`` is any
@@ -90,7 +91,8 @@ def open(
     >>> feedline.open(path)
     Data(5 samples: array i64 [])
     """
-    _options.word("nulls", nulls, "refuse", "fill")
+    # The options by name. A copy: up to Python 3.12 the dict changes with the variables.
+    given = dict(locals())
     is_one = max_length is not None and not isinstance(max_length, Mapping)
     default = _options.whole("max_length", max_length) if is_one else None
     named = {} if is_one else _options.limits(max_length)
@@ -101,35 +103,55 @@ def open(
             special_tokens=bool(special_tokens),
             max_tokens=max_tokens is not None,
         )
-    data = of_set(
-        _feedline.DataSet.open(
-            _options.path("path", path),
-            split,
-            None if classes is None else list(classes),
-            empty_members,
-            nulls == "fill",
-            _options.maybe("memory_limit", memory_limit),
-            _options.types(types),
-            list(named.items()),
-            default,
-            None
-            if tokenizer is None
-            else (_options.path("tokenizer", tokenizer), text or "text", special_tokens, _options.maybe("max_tokens", max_tokens)),
-            _options.maybe("class_from", class_from),
-            _manifest(files, root, label),
-            _options.maybe("cache_bytes", cache_bytes),
-            _options.whole("listing_age", listing_age),
-            _options.header(header),
-        )
-    )
-    options: dict[str, Any] = {"split": split, "classes": classes, "nulls": nulls, "text": text}
-    options |= {"max_length": max_length, "memory_limit": memory_limit, "tokenizer": tokenizer}
-    options |= {"special_tokens": special_tokens, "max_tokens": max_tokens, "empty_members": empty_members}
-    options |= {"types": None if types is None else dict(types), "class_from": class_from}
-    options |= {"files": files, "root": root, "label": label, "cache_bytes": cache_bytes}
-    options |= {"listing_age": listing_age, "header": header}
-    data._made = (open, (os.path.abspath(path) if os.path.exists(path) else path,), options)
+    columns = [files] if isinstance(files, str) else list(files)
+    if not columns and (root is not None or label is not None):
+        raise ConfigError("root and label are for a manifest: name its columns of paths by files=")
+    varying = {
+        "max_length": list(named.items()),
+        "default_length": default,
+        "tokenizer": None if tokenizer is None else _options.path("tokenizer", tokenizer),
+        "text": text or "text",
+        "special_tokens": tokenizer is not None and special_tokens,
+        "max_tokens": _options.maybe("max_tokens", max_tokens),
+    }
+    data = of_set(_feedline.open(opening(given | {"files": columns}), varying))
+    del given["path"]
+    given["types"] = None if types is None else dict(types)
+    data._made = (open, (os.path.abspath(path) if os.path.exists(path) else path,), given)
     return data
+
+
+def opening(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of opening among those of a function, checked, in the form of the compiled part."""
+    get = given.get
+    return {
+        "path": _options.path("path", given["path"]),
+        "split": get("split"),
+        "classes": None if get("classes") is None else list(given["classes"]),
+        "empty_members": get("empty_members", False),
+        "fill_nulls": _options.word("nulls", get("nulls", "refuse"), "refuse", "fill") == "fill",
+        "memory_limit": _options.maybe("memory_limit", get("memory_limit")),
+        "cache_bytes": _options.maybe("cache_bytes", get("cache_bytes")),
+        "types": _types(get("types")),
+        "header": None if get("header") is None else _options.flag("header", get("header")),
+        "class_from": _options.maybe("class_from", get("class_from")),
+        "listing_age": _options.whole("listing_age", get("listing_age", 0)),
+        "files": get("files", []),
+        "root": None if get("root") is None else _options.path("root", get("root")),
+        "label": get("label"),
+    }
+
+
+_TYPES = {"int64": "i64", "uint64": "u64", "float64": "f64", "bool": "bool", "text": "text"}
+
+
+def _types(value: Any) -> list[tuple[str, str]]:
+    """The types of columns of CSV and JSON Lines."""
+    given = _options.mapping("types", value, '{"zip": "text"}').items()
+    for column, kind in given:
+        if not isinstance(kind, str) or kind not in _TYPES:
+            raise ConfigError(f"types[{shown(column)}] is {shown(kind)}: use one of {', '.join(_TYPES)}")
+    return [(column, _TYPES[kind]) for column, kind in given]
 
 
 def opened_from(data: Any) -> str | None:
@@ -140,17 +162,6 @@ def opened_from(data: Any) -> str | None:
     changes = ("tokenizer", "types", "class_from", "files", "label", "classes")
     is_changed = any(made[2][name] for name in changes) or made[2]["header"] is not None
     return None if is_changed else os.fspath(made[1][0])
-
-
-def _manifest(
-    files: str | Sequence[str], root: str | os.PathLike[str] | None, label: str | None
-) -> tuple[list[str], str | None, str | None] | None:
-    columns = [files] if isinstance(files, str) else list(files)
-    if not columns:
-        if root is not None or label is not None:
-            raise ConfigError("root and label are for a manifest: name its columns of paths by files=")
-        return None
-    return columns, None if root is None else _options.path("root", root), label
 
 
 def told(opened: _feedline.DataSet, has_beside: bool = True) -> Data:

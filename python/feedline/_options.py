@@ -202,23 +202,6 @@ def quoted(word: str) -> str:
     return f'"{word}"'
 
 
-def header(value: Any) -> bool | None:
-    """Whether the first row of CSV names the columns."""
-    return None if value is None else flag("header", value)
-
-
-_TYPES = {"int64": "i64", "uint64": "u64", "float64": "f64", "bool": "bool", "text": "text"}
-
-
-def types(value: Any) -> list[tuple[str, str]]:
-    """The types of columns of CSV and JSON Lines."""
-    given = mapping("types", value, '{"zip": "text"}').items()
-    for column, kind in given:
-        if not isinstance(kind, str) or kind not in _TYPES:
-            raise ConfigError(f"types[{shown(column)}] is {shown(kind)}: use one of {', '.join(_TYPES)}")
-    return [(column, _TYPES[kind]) for column, kind in given]
-
-
 def skip(value: Any) -> list[tuple[int, int, int]]:
     """The steps to leave out: epoch, first step, end."""
     steps = []

@@ -10,7 +10,7 @@ from . import _feedline, _options, _parts
 from . import transforms as _transforms
 from ._data import Data
 from ._errors import ConfigError, shown
-from ._open import told
+from ._open import opening, told
 from .transforms import Transform
 
 
@@ -117,11 +117,11 @@ def images(
             ``views=[(2, large), (6, small)]``.
         listing_age: As for :func:`feedline.open`.
     """
+    # The options by name.
+    given = dict(locals())
     if isinstance(transforms, Transform):
         raise ConfigError(f"transforms is {shown(transforms)}: give a list, [{shown(transforms)}]")
     steps = [_step(place, step) for place, step in enumerate(transforms)]
-    age = _options.whole("listing_age", listing_age)
-    listed = (None if root is None else _options.path("root", root), label, _options.maybe("class_from", class_from), age)
     if annotations is not None:
         _options.unused(
             "other pictures than those with annotations",
@@ -129,58 +129,26 @@ def images(
             root=root is not None,
             label=label is not None,
             class_from=class_from is not None,
-            listing_age=age > 0,
+            listing_age=_options.whole("listing_age", listing_age) > 0,
         )
-    given = _parts.parts(
-        field=field,
-        annotations=annotations,
-        one_based=one_based,
-        mask=mask,
-        depth=depth,
-        boxes=boxes,
-        box_format=box_format,
-        points=points,
-        beside=beside,
-        min_size=min_size,
-        clip_boxes=clip_boxes,
-        max_boxes=max_boxes,
-        moves=moves,
-    )
-    if views is not None:
-        if given is not None or scaled_decode:
-            raise ConfigError("views are of pictures alone, and without scaled_decode")
-        lists = _views(views, steps)
-        named = None if classes is None else list(classes)
-        return told(
-            _feedline.open_views(
-                _options.path("path", path), split, named, field, lists, channels_first, mode, decode, listed
-            ),
-            has_beside=False,
-        )
-    if given is not None:
-        if scaled_decode:
-            raise ConfigError("masks, boxes and points cannot follow a scaled decode: leave out scaled_decode")
-        named = None if classes is None else list(classes)
-        return told(
-            _feedline.open_joint(
-                _options.path("path", path), split, named, steps, channels_first, mode, decode, listed, given
-            ),
-            has_beside=boxes is None and points is None and annotations is None,
-        )
-    return told(
-        _feedline.DataSet.images(
-            _options.path("path", path),
-            split,
-            None if classes is None else list(classes),
-            field,
-            steps,
-            channels_first,
-            scaled_decode,
-            decode,
-            listed,
-            mode,
-        )
-    )
+    moving = _parts.parts(given)
+    is_alone = views is None and moving is None
+    if views is not None and (moving is not None or scaled_decode):
+        raise ConfigError("views are of pictures alone, and without scaled_decode")
+    if not is_alone and scaled_decode:
+        raise ConfigError("masks, boxes and points cannot follow a scaled decode: leave out scaled_decode")
+    pictures = {
+        "field": field,
+        "transforms": steps,
+        "views": None if views is None else _views(views, steps),
+        "parts": moving,
+        "channels_first": channels_first,
+        "scaled_decode": is_alone and scaled_decode,
+        "mode": mode,
+        "decode": decode,
+    }
+    has_beside = views is None and boxes is None and points is None and annotations is None
+    return told(_feedline.open_images(opening(given), pictures), has_beside)
 
 
 def _views(views: Any, steps: list[Any]) -> list[tuple[int, list[tuple[str, dict[str, Any]]]]]:

@@ -10,7 +10,7 @@ from typing import Any
 from . import _feedline, _options, _parts
 from ._data import Data
 from ._errors import ConfigError, shown
-from ._open import told
+from ._open import opening, told
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,8 @@ def sounds(
         split: As for :func:`feedline.open`.
         classes: As for :func:`feedline.open`.
     """
+    # The options by name.
+    options = dict(locals())
     named = _parts.names("beside", beside)
     said = text if tokenizer is None or text is None else "ids"
     if said is not None and said not in named:
@@ -122,9 +124,7 @@ def sounds(
         "beside": named,
         "tokenizer": None if tokenizer is None else (text, _options.path("tokenizer", tokenizer)),
     }
-    listed = (None if root is None else _options.path("root", root), label, _options.maybe("class_from", class_from))
-    stated = None if classes is None else list(classes)
-    return told(_feedline.open_sound(_options.path("path", path), split, stated, listed, given))
+    return told(_feedline.open_sounds(opening(options), given))
 
 
 def _crop(crop: int | float | None, at: int | float | str, rate: int | None) -> tuple[int, int] | None:

@@ -379,7 +379,7 @@ class Data:
                 items (a token budget): give the loader a batch size of 1, and :meth:`costs` to
                 :meth:`feedline.Sampler.alike`.
         """
-        return packed(self, field, window, (order, within, split, cut, padded), labels, pad, shuffle)
+        return packed(self, dict(locals()))
 
     def costs(self, by: Literal["items", "squares"] = "items") -> np.ndarray[Any, Any]:
         """The cost of each window of :meth:`packed`: its items, or ``"squares"``: the sum of the squares of its

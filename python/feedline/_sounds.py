@@ -122,7 +122,8 @@ def sounds(
         "max_seconds": _options.number("max_seconds", max_seconds),
         "field": field,
         "beside": named,
-        "tokenizer": None if tokenizer is None else (text, _options.path("tokenizer", tokenizer)),
+        "text": text,
+        "tokenizer": None if tokenizer is None else _options.path("tokenizer", tokenizer),
     }
     return told(_feedline.open_sounds(opening(options), given))
 

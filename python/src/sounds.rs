@@ -22,8 +22,9 @@ pub(crate) struct Given {
     max_seconds: f64,
     field: Option<String>,
     beside: Vec<String>,
-    /// The field of texts, and the file of the tokenizer.
-    tokenizer: Option<(String, String)>,
+    /// The field of texts, and the file of their tokenizer.
+    text: Option<String>,
+    tokenizer: Option<String>,
 }
 
 /// A `MelSpectrogram`.
@@ -48,7 +49,7 @@ pub(crate) fn open_sounds(py: Python<'_>, opening: Opening, given: Given) -> PyR
     detached(py, || {
         let mut reader = open_encoded(path, &options)?;
         let classes = reader.classes().map(<[String]>::to_vec);
-        if let Some((text, file)) = &given.tokenizer {
+        if let (Some(text), Some(file)) = (&given.text, &given.tokenizer) {
             reader = Box::new(Tokenized::new(reader, text, file)?);
         }
         let set = match &given.field {

@@ -61,6 +61,8 @@ pub(crate) enum Fill {
 #[pyo3(from_item_all)]
 pub(crate) struct Packing {
     fields: Vec<String>,
+    /// The number of items of a window.
+    window: usize,
     /// The field of labels, and whether it is made from the ids.
     labels: Option<(String, bool)>,
     pad: Vec<(String, Fill)>,
@@ -73,10 +75,10 @@ pub(crate) struct Packing {
 
 /// Packs the documents of `data` into windows of one size.
 #[pyfunction]
-pub(crate) fn packed(py: Python<'_>, data: &DataSet, window: usize, packing: Packing) -> PyResult<DataSet> {
+pub(crate) fn packed(py: Python<'_>, data: &DataSet, packing: Packing) -> PyResult<DataSet> {
     data.check_decoded("packed")?;
     detached(py, || {
-        let Packing { fields, labels, pad, in_order, within, long, shuffle, padded } = packing;
+        let Packing { fields, window, labels, pad, in_order, within, long, shuffle, padded } = packing;
         let first = fields.first().map(String::as_str).unwrap_or_default();
         let given = labels.as_ref().filter(|(_, is_made)| !is_made).map(|(labels, _)| labels.as_str());
         let (lengths, before) = data.lengths_with_labels(first, given)?;
@@ -135,8 +137,8 @@ fn long_of(long: &str) -> Long {
 
 impl Packing {
     /// Packs the documents of a source into windows.
-    pub(crate) fn of_source(self, source: AnySource, window: usize) -> feedline::Result<PackedSource> {
-        let Self { fields, labels, pad, in_order, within, long, shuffle: _, padded } = self;
+    pub(crate) fn of_source(self, source: AnySource) -> feedline::Result<PackedSource> {
+        let Self { fields, window, labels, pad, in_order, within, long, shuffle: _, padded } = self;
         let spec = feedline::source::Source::spec(&source).clone();
         let mut builder = PackedSource::builder(source, window);
         for field in &fields {

@@ -245,6 +245,12 @@ def packages(manifest):
     return {package["name"]: package for package in listed}
 
 
+def module(file, roots):
+    """The module that a source file is, as the names on the way to it."""
+    root = next(root for root in roots if file.is_relative_to(root.parent))
+    return [] if file == root else [name for name in file.relative_to(root.parent).with_suffix("").parts if name != "mod"]
+
+
 def check(bugs):
     """Finds rows that cannot run: a text that is gone, a test that is gone or lies elsewhere. Builds nothing."""
     known, wrong = {**packages("Cargo.toml"), **packages("fuzz/Cargo.toml")}, 0
@@ -256,9 +262,8 @@ def check(bugs):
             for one in package["targets"]
             if one["kind"][0] in kinds and target in ("lib", one["name"])
         ]
-        # A module's file is named after it, or after one above it.
         sources = [file for root in roots for file in [root, *root.parent.rglob("*.rs")]]
-        modules = {file.stem if file.stem != "mod" else file.parent.name for file in sources if file not in roots}
+        modules = [module(file, roots) for file in sources if re.search(rf"\bfn {path[-1]}\(", file.read_text())]
         why = None
         try:
             edited(bug, pathlib.Path("."))
@@ -266,12 +271,10 @@ def check(bugs):
             why = str(error)
         if not roots:
             why = f"{bug.test.package} has no test target {target}"
-        elif not any(re.search(rf"\bfn {path[-1]}\(", file.read_text()) for file in sources):
+        elif not modules:
             why = f"there is no test {path[-1]}"
-        elif target != "lib" and len(path) > 1 and path[0] not in modules:
-            why = f"{bug.test} lies in no module {path[0]}"
-        elif len(path) == 1 and not any(re.search(rf"\bfn {path[0]}\(", root.read_text()) for root in roots):
-            why = f"{path[0]} does not lie in {', '.join(map(str, roots))}: it needs the name of its module"
+        elif not any(path[: len(place)] == place and len(path) > len(place) for place in modules):
+            why = f"{bug.test} lies in {', '.join('::'.join(place) or 'the root' for place in modules)}"
         if why:
             wrong += 1
             print(f"planted: {bug.name}: {why}", file=sys.stderr)

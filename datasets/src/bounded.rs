@@ -27,8 +27,8 @@ pub(crate) use read::grouped;
 /// Text and bytes are `u8`. `read` uses no random numbers.
 ///
 /// [`measured`](Self::measured) finds the limits itself. It makes one pass over all samples, and keeps the
-/// result in the user's cache. [`limited`](Self::limited) states them. [`new`](Self::new) is for samples of
-/// one size. If the fields are in memory, there is a [column](Dataset::column) for zero-copy loading. If all
+/// result in the user's cache. [`stated`](Self::stated) takes one for each field, [`limited`](Self::limited)
+/// one for all. [`new`](Self::new) is for samples of one size. If the fields are in memory, there is a [column](Dataset::column) for zero-copy loading. If all
 /// rows of a table have one size, and take no more bytes than its cache
 /// ([`OpenOptions::cache_bytes`](crate::OpenOptions::cache_bytes)), they are decoded once and held in memory.
 ///
@@ -72,9 +72,21 @@ impl Bounded {
     /// # Errors
     /// `Config` if [`Schema::spec`](crate::Schema::spec) refuses a field; `Data` if there are no samples.
     pub fn new(reader: Box<dyn Reader>) -> Result<Self> {
-        reader.schema().spec().map_err(|error| at_file(&*reader, 0, error))?;
+        Self::stated(reader, &[])
+    }
+
+    /// The data set of `reader`. `limits` has the max number of items per sample of each field that varies in
+    /// size.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), for a field without a limit; as [`limit`](Self::limit).
+    pub fn stated(reader: Box<dyn Reader>, limits: &[(String, usize)]) -> Result<Self> {
+        let is_stated = |field: &&SchemaField| limits.iter().any(|(name, _)| *name == field.name);
+        let others = reader.schema().fields().iter().filter(|field| !is_stated(field));
+        Schema::new(others.cloned()).spec().map_err(|error| at_file(&*reader, 0, error))?;
         check_not_empty(&*reader)?;
-        Self::of_reader(reader, 1).laid_out()
+        let data = Self::of_reader(reader, 1).laid_out()?;
+        limits.iter().try_fold(data, |data, (field, max)| data.limit(field, *max))
     }
 
     /// The data set of `reader`. In each ragged field, a sample has at most `max_per_sample` items.

@@ -11,7 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use feedline_core::{Context, DType, Dataset, Layout, Sampler, Scratch, Spec};
-use feedline_datasets::{Annotated, Bounded, ChatOptions, Chats, Manifest, ManifestOptions, PackOptions, Paired, Reader, Records, Table, TokenOptions, Tokenized, Tokens, Values, open, pack};
+use feedline_datasets::{
+    Annotated, Bounded, ChatOptions, Chats, Manifest, ManifestOptions, PackOptions, Paired, Reader, Records,
+    Table, TokenOptions, Tokenized, Tokens, Values, open, pack,
+};
 use feedline_testkit::alloc::CountingAllocator;
 use feedline_testkit::emulated;
 use made::{gz, write};

@@ -10,7 +10,8 @@
 from . import _queues, transforms
 from ._batch import Batch, Padded, Ragged
 from ._chats import chat_text, chats
-from ._data import Data, Field, concat, images, mix, open, zip
+from ._compose import concat, mix, zip
+from ._data import Data, Field
 from ._errors import (
     BudgetError,
     ConfigError,
@@ -25,6 +26,8 @@ from ._errors import (
 )
 from ._feedline import __version__
 from ._loader import Epoch, Loader
+from ._open import open
+from ._pictures import images
 from ._report import Report
 from ._sampler import Sampler
 from ._sounds import MelSpectrogram, sounds

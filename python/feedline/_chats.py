@@ -10,6 +10,7 @@ from typing import Any, Literal
 from . import _feedline, _options
 from ._data import Data, of_set
 from ._errors import ConfigError, shown
+from ._open import opening
 
 
 def chats(
@@ -93,9 +94,9 @@ def chats(
         "max_tokens": _options.maybe("max_tokens", max_tokens),
         "today": today,
         "special_tokens": _options.flag("special_tokens", special_tokens),
-        "split": split,
     }
-    return of_set(_feedline.open_chats(_options.path("path", path), _options.path("tokenizer", tokenizer), steps))
+    options = opening({"path": path, "split": split})
+    return of_set(_feedline.open_chats(options, _options.path("tokenizer", tokenizer), steps))
 
 
 def chat_text(
@@ -115,15 +116,16 @@ def chat_text(
     >>> feedline.chat_text([{"role": "user", "content": "Hello."}], template=template)
     '<user> Hello.'
     """
-    return _feedline.render_chat(
-        None if tokenizer is None else _options.path("tokenizer", tokenizer),
-        template,
-        _json("messages", messages),
-        "" if tools is None else _json("tools", tools),
-        _json("the context", context),
-        _options.flag("add_generation_prompt", add_generation_prompt),
-        today,
-    )
+    chat = {
+        "tokenizer": None if tokenizer is None else _options.path("tokenizer", tokenizer),
+        "template": template,
+        "messages": _json("messages", messages),
+        "tools": "" if tools is None else _json("tools", tools),
+        "variables": _json("the context", context),
+        "prompt": _options.flag("add_generation_prompt", add_generation_prompt),
+        "today": today,
+    }
+    return _feedline.render_chat(chat)
 
 
 def _mapping(context: Any) -> list[tuple[Any, Any]]:

@@ -20,70 +20,20 @@ def are_new(values: Sequence[Any], kind: type, refs: int, arrays: bool) -> bool:
 def kept(values: Sequence[Any], kind: type, refs: int, known: list[int]) -> list[int]: ...
 def sharing_at(addresses: list[int], row_bytes: int) -> list[int]: ...
 
-def open_joint(
-    path: str,
-    split: str | None,
-    classes: Sequence[str] | None,
-    steps: Sequence[tuple[str, dict[str, Any]]],
-    channels_first: bool,
-    mode: str,
-    decode: str,
-    listed: tuple[str | None, str | None, int | None, int],
-    given: Mapping[str, Any],
-) -> DataSet: ...
-
-def open_views(
-    path: str,
-    split: str | None,
-    classes: Sequence[str] | None,
-    field: str | None,
-    views: Sequence[tuple[int, Sequence[tuple[str, dict[str, Any]]]]],
-    channels_first: bool,
-    mode: str,
-    decode: str,
-    listed: tuple[str | None, str | None, int | None, int],
-) -> DataSet: ...
-
-def open_sound(
-    path: str,
-    split: str | None,
-    classes: Sequence[str] | None,
-    listed: tuple[str | None, str | None, int | None],
-    given: Mapping[str, Any],
+def open(opening: Mapping[str, Any], varying: Mapping[str, Any]) -> DataSet: ...
+def open_images(opening: Mapping[str, Any], pictures: Mapping[str, Any]) -> DataSet: ...
+def open_sounds(opening: Mapping[str, Any], given: Mapping[str, Any]) -> DataSet: ...
+def concat(parts: Sequence[DataSet]) -> DataSet: ...
+def zip(parts: Sequence[DataSet], independent: bool) -> DataSet: ...
+def mix(
+    parts: Sequence[tuple[DataSet, float]],
+    seed: int,
+    samples: int | None,
+    from_epochs: Sequence[tuple[int, Sequence[float]]],
+    from_samples: Sequence[tuple[int, Sequence[float]]],
 ) -> DataSet: ...
 
 class DataSet:
-    @staticmethod
-    def open(
-        path: str,
-        split: str | None,
-        classes: Sequence[str] | None,
-        empty_members: bool,
-        fill_nulls: bool,
-        memory_limit: int | None,
-        types: Sequence[tuple[str, str]],
-        max_length: Sequence[tuple[str, int]],
-        default_length: int | None,
-        tokenizer: tuple[str, str, bool, int | None] | None,
-        class_from: int | None,
-        manifest: tuple[Sequence[str], str | None, str | None] | None,
-        cache_bytes: int | None,
-        listing_age: int,
-        header: bool | None,
-    ) -> DataSet: ...
-    @staticmethod
-    def images(
-        path: str,
-        split: str | None,
-        classes: Sequence[str] | None,
-        field: str | None,
-        steps: Sequence[tuple[str, dict[str, Any]]],
-        channels_first: bool,
-        scaled_decode: bool,
-        decode: str,
-        listed: tuple[str | None, str | None, int | None, int],
-        mode: str,
-    ) -> DataSet: ...
     @staticmethod
     def own(
         reader: Any,
@@ -99,18 +49,6 @@ class DataSet:
     def has_processes(self) -> bool: ...
     @staticmethod
     def arrays(fields: Sequence[tuple[str, str, list[int], bytes]]) -> DataSet: ...
-    @staticmethod
-    def concat(parts: Sequence[DataSet]) -> DataSet: ...
-    @staticmethod
-    def zip(parts: Sequence[DataSet], independent: bool) -> DataSet: ...
-    @staticmethod
-    def mix(
-        parts: Sequence[tuple[DataSet, float]],
-        seed: int,
-        samples: int | None,
-        from_epochs: Sequence[tuple[int, Sequence[float]]],
-        from_samples: Sequence[tuple[int, Sequence[float]]],
-    ) -> DataSet: ...
     @property
     def kind(self) -> str: ...
     @property
@@ -168,38 +106,24 @@ class Source:
         self, shards: Any, count: int, fields: Sequence[_Field], fingerprint: int | None
     ) -> None: ...
     def fields(self) -> list[_Field]: ...
-    def packed(self, window: int, packing: Mapping[str, Any]) -> Source: ...
+    def packed(self, packing: Mapping[str, Any]) -> Source: ...
     @property
     def fate(self) -> str | None: ...
     @property
     def fingerprint(self) -> int: ...
 
-def open_tokens(
-    files: Sequence[tuple[str, float]],
-    window: int,
-    dtype: str | None,
-    stride: int | None,
-    separator: int | None,
-    skip_short: bool,
-    memory_limit: int | None,
-) -> DataSet: ...
+def open_tokens(streams: Mapping[str, Any]) -> DataSet: ...
 def pack_tokens(
-    path: str, to: str, packing: Mapping[str, Any], progress: Callable[[int], object] | None
+    opening: Mapping[str, Any], to: str, packing: Mapping[str, Any], progress: Callable[[int], object] | None
 ) -> tuple[int, int, int]: ...
-def packed(data: DataSet, window: int, packing: Mapping[str, Any]) -> DataSet: ...
+def packed(data: DataSet, packing: Mapping[str, Any]) -> DataSet: ...
 def unpadded(data: DataSet, fields: Sequence[str], labels: tuple[str, bool] | None) -> DataSet: ...
-def open_chats(path: str, tokenizer: str, steps: Mapping[str, Any]) -> DataSet: ...
-def render_chat(
-    tokenizer: str | None,
-    template: str | None,
-    messages: str,
-    tools: str,
-    variables: str,
-    prompt: bool,
-    today: str | None,
-) -> str: ...
-def open_table(path: str, steps: Mapping[str, Any]) -> DataSet: ...
-def open_windows(path: str, steps: Mapping[str, Any], window: Mapping[str, Any]) -> DataSet: ...
+def open_chats(opening: Mapping[str, Any], tokenizer: str, steps: Mapping[str, Any]) -> DataSet: ...
+def render_chat(chat: Mapping[str, Any]) -> str: ...
+def open_table(opening: Mapping[str, Any], steps: Mapping[str, Any]) -> DataSet: ...
+def open_windows(
+    opening: Mapping[str, Any], steps: Mapping[str, Any], window: Mapping[str, Any]
+) -> DataSet: ...
 
 class Sampler:
     """The order of the samples of an epoch, other than in sequence or shuffled."""

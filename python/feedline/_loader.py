@@ -22,12 +22,13 @@ import numpy as np
 from . import _feedline, _options, _own, _values
 from ._batch import Batch, Copied, forms_of
 from ._collate import nested
-from ._data import Data, NotRandomAccess, fields_at, opened_from
+from ._data import Data, NotRandomAccess, fields_at
 from ._device_map import DeviceMap, Mapped, Position
 from ._errors import ConfigError, StateError, shown
 from ._frameworks import Framework
 from ._frameworks import framework as framework_of
 from ._lines import Lines
+from ._open import opened_from
 from ._report import Report
 from ._sampler import Sampler, order_of
 from ._source import Source
@@ -633,10 +634,9 @@ def _samples(
     data: Any, collate_fn: Callable[[list[Any]], Any] | None, max_length: Mapping[str, int] | None
 ) -> Data | Source:
     """The data that a loader reads, made from its argument."""
-    is_made = isinstance(data, Source) or (isinstance(data, Data) and collate_fn is None)
-    if is_made and max_length is not None:
-        raise ConfigError(f"give max_length with the samples: feedline.{type(data).__name__}(..., max_length=...)")
     if isinstance(data, Source) or (isinstance(data, Data) and collate_fn is None):
+        if max_length is not None:
+            raise ConfigError(f"give max_length with the samples: feedline.{type(data).__name__}(..., max_length=...)")
         _check_indexed(data, collate_fn)
         return data
     is_iterable = hasattr(data, "__iter__") and not isinstance(data, (str, os.PathLike))

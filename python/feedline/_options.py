@@ -185,6 +185,12 @@ def by_column(name: str, value: Any, example: str) -> Mapping[str, Any]:
     return given
 
 
+def limits(max_length: Any) -> dict[str, int]:
+    """Max items by field."""
+    given = by_column("max_length", max_length, '{"tokens": 512}')
+    return {name: whole(f"max_length[{name!r}]", items) for name, items in given.items()}
+
+
 def word(name: str, value: Any, *known: str) -> str:
     """``value``, one of some words."""
     if not isinstance(value, str) or value not in known:
@@ -194,23 +200,6 @@ def word(name: str, value: Any, *known: str) -> str:
 
 def quoted(word: str) -> str:
     return f'"{word}"'
-
-
-def header(value: Any) -> bool | None:
-    """Whether the first row of CSV names the columns."""
-    return None if value is None else flag("header", value)
-
-
-_TYPES = {"int64": "i64", "uint64": "u64", "float64": "f64", "bool": "bool", "text": "text"}
-
-
-def types(value: Any) -> list[tuple[str, str]]:
-    """The types of columns of CSV and JSON Lines."""
-    given = mapping("types", value, '{"zip": "text"}').items()
-    for column, kind in given:
-        if not isinstance(kind, str) or kind not in _TYPES:
-            raise ConfigError(f"types[{shown(column)}] is {shown(kind)}: use one of {', '.join(_TYPES)}")
-    return [(column, _TYPES[kind]) for column, kind in given]
 
 
 def skip(value: Any) -> list[tuple[int, int, int]]:

@@ -10,74 +10,39 @@ from ._errors import ConfigError, shown
 
 if TYPE_CHECKING:
     from ._data import Data
-    from ._source import Source
 
 #: The added fields; all are ``int32``.
 ADDED = frozenset({"position", "used", "cu_seqlens", "segment"})
 
 
-def packed(
-    data: Data,
-    field: str | Sequence[str],
-    window: int,
-    how: tuple[str, int | None, bool, bool, bool],
-    labels: str | bool | None,
-    pad: Mapping[str, float] | None,
-    shuffle: int | None,
-) -> Data:
+def packed(data: Data, given: Mapping[str, Any]) -> Data:
     """See :meth:`feedline.Data.packed`."""
-    order, within, split, cut, padded = how
-    if order not in ("best fit", "in order"):
-        raise ConfigError(f'order is {shown(order)}: give "best fit" or "in order"')
-    if within is not None and order == "in order":
+    if given["within"] is not None and given["order"] == "in order":
         raise ConfigError('within is for order="best fit": leave it out')
-    if not padded:
-        _options.unused("windows of one size, which padding fills", pad=bool(pad))
-    fields = names(field)
-    window = _options.whole("window", window)
-    if shuffle is not None:
-        shuffle = _options.seed("shuffle", shuffle)
-    packing = {
-        "fields": fields,
-        "labels": label(fields, labels),
-        "pad": fills(pad, fields),
-        "in_order": order == "in order",
-        "within": None if within is None else _options.whole("within", within, 1),
-        "long": "cut" if cut else "split" if split else "refuse",
-        "shuffle": shuffle,
-        "padded": _options.flag("padded", padded),
-    }
-    made = data._new(_feedline.packed(data._set, window, packing))
+    made = data._new(_feedline.packed(data._set, packing(given)))
     made._is_tuple, made._signed, made._places = False, ADDED, ()
     return made
 
 
-def packed_source(
-    source: Source,
-    field: str | Sequence[str],
-    window: int,
-    how: tuple[str, int, bool, bool, bool],
-    labels: str | bool | None,
-    pad: Mapping[str, float] | None,
-) -> _feedline.Source:
-    """See :meth:`feedline.Source.packed`."""
-    order, within, split, cut, padded = how
+def packing(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of ``packed``, checked, in the form of the compiled part."""
+    order = given["order"]
     if order not in ("best fit", "in order"):
         raise ConfigError(f'order is {shown(order)}: give "best fit" or "in order"')
-    if not padded:
-        _options.unused("windows of one size, which padding fills", pad=bool(pad))
-    fields = names(field)
-    packing = {
+    if not given["padded"]:
+        _options.unused("windows of one size, which padding fills", pad=bool(given["pad"]))
+    fields, shuffle = names(given["field"]), given.get("shuffle")
+    return {
         "fields": fields,
-        "labels": label(fields, labels),
-        "pad": fills(pad, fields),
+        "window": _options.whole("window", given["window"]),
+        "shuffle": None if shuffle is None else _options.seed("shuffle", shuffle),
+        "labels": label(fields, given["labels"]),
+        "pad": fills(given["pad"], fields),
         "in_order": order == "in order",
-        "within": _options.whole("within", within, 1),
-        "long": "cut" if cut else "split" if split else "refuse",
-        "shuffle": None,
-        "padded": _options.flag("padded", padded),
+        "within": _options.maybe("within", given["within"], 1),
+        "long": "cut" if given["cut"] else "split" if given["split"] else "refuse",
+        "padded": _options.flag("padded", given["padded"]),
     }
-    return source._set.packed(_options.whole("window", window), packing)
 
 
 def unpadded(data: Data, field: str | Sequence[str], labels: str | bool | None) -> Data:

@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from . import _feedline, _options, _parts
-from ._data import Data, told
+from ._data import Data
 from ._errors import ConfigError, shown
+from ._open import opening, told
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,8 @@ def sounds(
         split: As for :func:`feedline.open`.
         classes: As for :func:`feedline.open`.
     """
+    # The options by name.
+    options = dict(locals())
     named = _parts.names("beside", beside)
     said = text if tokenizer is None or text is None else "ids"
     if said is not None and said not in named:
@@ -119,11 +122,10 @@ def sounds(
         "max_seconds": _options.number("max_seconds", max_seconds),
         "field": field,
         "beside": named,
-        "tokenizer": None if tokenizer is None else (text, _options.path("tokenizer", tokenizer)),
+        "text": text,
+        "tokenizer": None if tokenizer is None else _options.path("tokenizer", tokenizer),
     }
-    listed = (None if root is None else _options.path("root", root), label, _options.maybe("class_from", class_from))
-    stated = None if classes is None else list(classes)
-    return told(_feedline.open_sound(_options.path("path", path), split, stated, listed, given))
+    return told(_feedline.open_sounds(opening(options), given))
 
 
 def _crop(crop: int | float | None, at: int | float | str, rate: int | None) -> tuple[int, int] | None:

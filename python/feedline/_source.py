@@ -8,10 +8,10 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from . import _feedline, _own
+from . import _feedline, _options, _own
 from ._data import Field, fields_at
 from ._errors import ConfigError
-from ._packing import ADDED, packed_source
+from ._packing import ADDED, packing
 from ._values import check_no_table
 
 
@@ -89,9 +89,9 @@ class Source:
         >>> [batch["ids"].tolist() for batch in feedline.Loader(windows, 1, framework="numpy")]
         [[[3, 3, 3, 1]], [[2, 2, 0, 0]]]
         """
+        given = dict(locals()) | {"within": _options.whole("within", within, 1)}
         made = object.__new__(Source)
-        how = (order, within, split, cut, padded)
-        made._set = packed_source(self, field, window, how, labels, pad)
+        made._set = self._set.packed(packing(given))
         made._shards, made._is_tuple, made._places, made._signed = self._shards, False, [], ADDED
         return made
 

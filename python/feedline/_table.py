@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Union
@@ -11,6 +12,7 @@ import numpy as np
 from . import _feedline, _options, _values
 from ._data import Data, of_set
 from ._errors import ConfigError, shown
+from ._open import opening
 
 _Names = Union[str, Iterable[str]]
 
@@ -87,98 +89,35 @@ def table(
     >>> data[1]["x"].tolist(), data[1]["city"].item(), data.categories
     ([50.0, 2.0], 0, {'city': ['Oslo', 'Rome']})
     """
-    return of_set(
-        _feedline.open_table(
-            _options.path("path", path),
-            steps(
-                types=types,
-                header=header,
-                select=select,
-                stack=stack,
-                cast=cast,
-                category=category,
-                unknown=unknown,
-                share=share,
-                max=max,
-                last=last,
-                days=days,
-                seconds=seconds,
-                standardize=standardize,
-                fill=fill,
-                fill_mean=fill_mean,
-                mask=mask,
-                saved=saved,
-                fitted=fitted,
-                fit_on=fit_on,
-                split=split,
-                memory_limit=memory_limit,
-                cache_bytes=cache_bytes,
-            ),
-        )
-    )
+    # The options by name.
+    given = dict(locals())
+    return of_set(_feedline.open_table(opening(given), steps(given)))
 
 
-def steps(
-    *,
-    types: Mapping[str, str] | None = None,
-    header: bool | None = None,
-    select: _Names | None = None,
-    stack: Mapping[str, _Names] | None = None,
-    cast: Mapping[str, Any] | None = None,
-    category: _Names | Mapping[str, Sequence[str | int | bool] | None] = (),
-    unknown: _Names = (),
-    share: Sequence[_Names] = (),
-    max: Mapping[str, int] | None = None,
-    last: Mapping[str, int] | None = None,
-    days: _Names = (),
-    seconds: _Names = (),
-    standardize: _Names = (),
-    fill: Mapping[str, float | str] | None = None,
-    fill_mean: _Names = (),
-    mask: _Names = (),
-    saved: str | os.PathLike[str] | None = None,
-    fitted: str | os.PathLike[str] | None = None,
-    fit_on: Any = None,
-    split: str | None = None,
-    memory_limit: int | None = None,
-    cache_bytes: int | None = None,
-) -> dict[str, Any]:
-    """The steps of a table as the compiled part takes them."""
+#: The options of a table, with their defaults.
+DEFAULTS = {name: one.default for name, one in inspect.signature(table).parameters.items() if name != "path"}
+
+
+def steps(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The steps among the options of a table, checked, in the form of the compiled part."""
+    category, fit_on = given["category"], given["fit_on"]
     categories = category if isinstance(category, Mapping) else dict.fromkeys(names(category))
+    stack = _options.by_column("stack", given["stack"], '{"x": ["a", "b"]}')
+    cast = _options.by_column("cast", given["cast"], '{"x": "float64"}')
+    fill = _options.by_column("fill", given["fill"], '{"x": 0}')
     return {
-        "split": split,
-        "memory_limit": _options.maybe("memory_limit", memory_limit),
-        "cache_bytes": _options.maybe("cache_bytes", cache_bytes),
-        "types": _options.types(types),
-        "header": _options.header(header),
-        "select": None if select is None else names(select),
-        "stack": [
-            (field, names(columns))
-            for field, columns in _options.by_column("stack", stack, '{"x": ["a", "b"]}').items()
-        ],
-        "cast": [
-            (name, _dtype(name, dtype))
-            for name, dtype in _options.by_column("cast", cast, '{"x": "float64"}').items()
-        ],
+        **{name: names(given[name]) for name in ("unknown", "days", "seconds", "standardize", "fill_mean", "mask")},
+        **{name: _kept(name, given[name]) for name in ("max", "last")},
+        **{name: None if given[name] is None else _options.path(name, given[name]) for name in ("saved", "fitted")},
+        "select": None if given["select"] is None else names(given["select"]),
+        "stack": [(field, names(columns)) for field, columns in stack.items()],
+        "cast": [(name, _dtype(name, dtype)) for name, dtype in cast.items()],
         "category": [
             (column, None if values is None else _values.categories(column, values))
             for column, values in categories.items()
         ],
-        "unknown": names(unknown),
-        "share": _groups(share),
-        "max": _kept("max", max),
-        "last": _kept("last", last),
-        "days": names(days),
-        "seconds": names(seconds),
-        "standardize": names(standardize),
-        "fill": [
-            (name, _values.fill(name, value))
-            for name, value in _options.by_column("fill", fill, '{"x": 0}').items()
-        ],
-        "fill_mean": names(fill_mean),
-        "mask": names(mask),
-        "saved": None if saved is None else _options.path("saved", saved),
-        "fitted": None if fitted is None else _options.path("fitted", fitted),
+        "share": _groups(given["share"]),
+        "fill": [(name, _values.fill(name, value)) for name, value in fill.items()],
         "fit_on": None if fit_on is None else _fit_on(fit_on),
     }
 
@@ -186,7 +125,8 @@ def steps(
 def _groups(share: Any) -> list[list[str]]:
     """Groups of columns, of which one may be given alone."""
     groups = list(share) if hasattr(share, "__iter__") and not isinstance(share, str) else [share]
-    return [names(groups)] if groups and all(isinstance(name, str) for name in groups) else [names(group) for group in groups]
+    is_one = groups and all(isinstance(name, str) for name in groups)
+    return [names(groups)] if is_one else [names(group) for group in groups]
 
 
 def _kept(name: str, kept: Any) -> list[tuple[str, int]]:
@@ -201,7 +141,8 @@ def _fit_on(rows: Any) -> tuple[Any, ...] | list[int]:
     if isinstance(rows, range) and rows.step == 1:
         return (_options.whole("a row of fit_on", rows.start), rows.stop if rows else rows.start)
     if isinstance(rows, (str, bytes)) or not hasattr(rows, "__iter__"):
-        raise ConfigError(f'fit_on is {shown(rows)}: give rows such as range(1000), or ("t", None, 90) for those with t < 90')
+        how = 'give rows such as range(1000), or ("t", None, 90) for those with t < 90'
+        raise ConfigError(f"fit_on is {shown(rows)}: {how}")
     return [_options.whole("a row of fit_on", row) for row in rows]
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from . import _feedline, _options
 from ._data import Data, of_set
 from ._errors import ConfigError, shown
+from ._open import opening
 
 #: The types of token ids.
 _TYPES = {"uint8": "u8", "int8": "i8", "uint16": "u16", "int16": "i16", "uint32": "u32", "int32": "i32", "int64": "i64"}
@@ -53,18 +54,16 @@ def tokens(
     """
     one = isinstance(files, (str, os.PathLike))
     listed = [_weighted(file) for file in ([files] if one else files)]  # type: ignore[union-attr]
-    name = _type(dtype)
-    return of_set(
-        _feedline.open_tokens(
-            listed,
-            _options.whole("window", window),
-            name,
-            _options.maybe("stride", stride),
-            None if separator is None else _options.whole("separator", separator, 0, 2**32 - 1),
-            skip_short,
-            _options.maybe("memory_limit", memory_limit),
-        )
-    )
+    streams = {
+        "files": listed,
+        "window": _options.whole("window", window),
+        "dtype": _type(dtype),
+        "stride": _options.maybe("stride", stride),
+        "separator": _options.maybe("separator", separator, 0, 2**32 - 1),
+        "skip_short": skip_short,
+        "memory_limit": _options.maybe("memory_limit", memory_limit),
+    }
+    return of_set(_feedline.open_tokens(streams))
 
 
 class PackedTokens(NamedTuple):
@@ -113,11 +112,11 @@ def pack_tokens(
         "end": end,
         "dtype": _type(dtype),
         "threads": _options.whole("threads", threads),
-        "split": split,
     }
     if end is not None and tokenizer is None:
         raise ConfigError(f"end is {shown(end)}, a token of a tokenizer: give that too")
-    return PackedTokens(*_feedline.pack_tokens(_options.path("path", path), _options.path("to", to), packing, progress))
+    options = opening({"path": path, "split": split})
+    return PackedTokens(*_feedline.pack_tokens(options, _options.path("to", to), packing, progress))
 
 
 def _type(dtype: Any) -> str | None:

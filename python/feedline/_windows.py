@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from typing import Any
 
 from . import _feedline, _options
 from ._data import Data
 from ._errors import ConfigError
-from ._table import _Names, names, steps
+from ._open import opening
+from ._table import DEFAULTS, _Names, names, steps
 
 
 class Windows(Data):
@@ -23,9 +23,8 @@ class Windows(Data):
         Refused if means and deviations come from all rows, since later rows would leak into earlier ones.
         Choose the training rows by ``fit_on``, or use the numbers of another table by ``fitted``.
         """
-        start, stop = (
-            None if limit is None else _options.number(name, limit) for name, limit in (("start", start), ("stop", stop))
-        )
+        limits = {"start": start, "stop": stop}
+        start, stop = (None if limit is None else _options.number(name, limit) for name, limit in limits.items())
         return self._new(self._set.targets_in(start, stop))
 
 
@@ -79,8 +78,9 @@ def windows(
     for name in ("select", "stack", "mask"):
         if table.get(name):
             raise ConfigError(f"windows have no {name}: name their columns by x and y, and fill missing values")
-    known = [name for name in inspect.signature(steps).parameters if name not in ("select", "stack", "mask")]
+    known = [name for name in DEFAULTS if name not in ("select", "stack", "mask")]
     _options.check_known("feedline.windows", table, known)
+    given = DEFAULTS | table | {"path": path}
     window = {
         "inputs": _options.whole("inputs", inputs),
         "targets": _options.whole("targets", targets),
@@ -92,6 +92,6 @@ def windows(
         "max_gap": None if max_gap is None else _options.number("max_gap", max_gap),
     }
     opened = Windows.__new__(Windows)
-    opened._set, opened._is_tuple = _feedline.open_windows(_options.path("path", path), steps(**table), window), False
-    opened._leaves, opened._made = [], None
+    opened._set = _feedline.open_windows(opening(given), steps(given), window)
+    opened._is_tuple, opened._leaves, opened._made = False, [], None
     return opened

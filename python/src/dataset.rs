@@ -1,26 +1,22 @@
-//! Data sets. They are opened, in memory, written in Python, or composed of others.
+//! Data sets as Python has them: opened, in memory, written in Python, or made of others.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use feedline::dataset::lengths;
-use feedline::{Context, Dataset, Error, ErrorKind, InMemory, Mix, compose};
+use feedline::{Context, Dataset, Error, ErrorKind, InMemory};
 use feedline_core::{Fingerprint, Layout, lengths_with_labels};
-use feedline_datasets::{Bounded, ElementType, ImageDataset, Manifest, ManifestOptions, Nulls, OpenOptions, Reader, SchemaField, Split, TableWindows, Tokenized, open_pictures, open_with};
-use feedline_images::Transforms;
+use feedline_datasets::{Bounded, TableWindows};
 use feedline_pictures::Decode;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::PyBytes;
 
 use crate::error::raise;
 use crate::interpreter;
-use crate::joint::mode_named;
 use crate::own::{FieldOf, OwnData, dtype_named, fields_of};
-use crate::pictures::{Encoded, decode_named};
+use crate::pictures::Encoded;
 use crate::processes::{Processes, ReadBy, Reading};
 use crate::table::targets_in;
-use crate::transforms::transforms;
 
 /// A data set; see `feedline.Data`.
 #[pyclass(frozen, module = "feedline._feedline")]
@@ -28,10 +24,10 @@ pub(crate) struct DataSet {
     pub(crate) set: Arc<dyn Dataset>,
     /// The format of the file, or the way the set was made.
     #[pyo3(get)]
-    kind: String,
+    pub(crate) kind: String,
     /// The names of the classes, in the order of their labels.
     #[pyo3(get)]
-    classes: Option<Vec<String>>,
+    pub(crate) classes: Option<Vec<String>>,
     /// The values of each category of a table, in the order of their numbers.
     #[pyo3(get)]
     pub(crate) categories: Vec<(String, Vec<String>)>,
@@ -49,12 +45,12 @@ pub(crate) struct DataSet {
     /// The costs of packed windows: the number of items, and the squares of the lengths of the documents.
     pub(crate) costs: Option<[Vec<u32>; 2]>,
     /// The processes that read the set, if the set is written in Python.
-    read_by: Option<Arc<ReadBy>>,
+    pub(crate) read_by: Option<Arc<ReadBy>>,
     /// The windows of time of this set, which can be split by time.
     pub(crate) windows: Option<TableWindows>,
     /// The fields of the data that vary in length and are left out.
     #[pyo3(get)]
-    left_out: Vec<String>,
+    pub(crate) left_out: Vec<String>,
 }
 
 impl DataSet {
@@ -76,7 +72,7 @@ impl DataSet {
     }
 
     /// A set of a reader, with its lengths if they were measured.
-    pub(crate) fn ragged(kind: &str, set: Ragged) -> Self {
+    pub(crate) fn ragged(kind: &str, set: Bounded) -> Self {
         let fields = set.spec().fields().iter().map(|field| field.name());
         let known = fields.filter_map(|name| Some((name.to_owned(), set.lengths(name).ok()?.to_vec())));
         let lengths = known.collect();
@@ -84,36 +80,6 @@ impl DataSet {
         let counted = fields.filter_map(|name| Some((name.to_owned(), set.before_labels(name)?.to_vec())));
         let before_labels = counted.collect();
         Self { lengths, before_labels, ..Self::new(kind, set) }
-    }
-
-    /// This set, with the lengths of its samples in some fields of variable length.
-    pub(crate) fn with_lengths(self, lengths: Vec<(String, Vec<u32>)>) -> Self {
-        Self { lengths, ..self }
-    }
-
-    /// This set, with the names of its classes.
-    pub(crate) fn with_classes(self, classes: Option<Vec<String>>) -> Self {
-        Self { classes, ..self }
-    }
-
-    /// This set, with encoded pictures that lanes of a loader may decode.
-    pub(crate) fn with_encoded(self, encoded: Option<Encoded>) -> Self {
-        Self { encoded, ..self }
-    }
-
-    /// This set, with the names of the fields that it leaves out.
-    pub(crate) fn with_left_out(self, left_out: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        Self { left_out: left_out.into_iter().map(Into::into).collect(), ..self }
-    }
-
-    /// This set, with the summary of its documents.
-    pub(crate) fn with_fate(self, fate: String) -> Self {
-        Self { fate: Some(fate), ..self }
-    }
-
-    /// This set, with the costs of its windows.
-    pub(crate) fn with_costs(self, costs: [Vec<u32>; 2]) -> Self {
-        Self { costs: Some(costs), ..self }
     }
 
     /// The number of items of each sample in the ragged field `field`.
@@ -170,44 +136,6 @@ impl DataSet {
     }
 }
 
-/// The fields of a reader whose lengths vary.
-fn varying(reader: &dyn Reader) -> impl Iterator<Item = &SchemaField> {
-    reader.schema().fields().iter().filter(|field| field.shape.iter().any(Option::is_none))
-}
-
-/// Refuses complex numbers. A batch would hold each as two numbers, so the array would have another shape.
-fn check_types(reader: &dyn Reader) -> feedline::Result<()> {
-    let is_complex =
-        |field: &&SchemaField| matches!(field.element, ElementType::Complex64 | ElementType::Complex128);
-    let Some(field) = reader.schema().fields().iter().find(is_complex) else { return Ok(()) };
-    let why = format!(
-        "field {:?} holds {} numbers, which a batch does not have: save real and imaginary parts as numbers, \
-         np.stack([x.real, x.imag], axis=-1)",
-        field.name,
-        field.element.name()
-    );
-    let error = Error::new(ErrorKind::Data, why);
-    Err(reader.path(0).map_or(error.clone(), |path| error.at_path(path)))
-}
-
-/// Refuses lists and objects of JSON Lines, which would be the bytes of their JSON. A tokenizer reads that.
-fn check_no_json(reader: &dyn Reader, tokenized: Option<&str>) -> feedline::Result<()> {
-    if reader.format() != "jsonl" {
-        return Ok(());
-    }
-    let is_json = |&(at, field): &(usize, &SchemaField)| reader.is_json(at) && tokenized != Some(&field.name);
-    let fields = reader.schema().fields();
-    let Some((_, field)) = fields.iter().enumerate().find(is_json) else { return Ok(()) };
-    let name = &field.name;
-    let why = format!(
-        "key {name:?} has lists of texts, or objects, which batches do not have: leave it out by \
-         feedline.table(path, select=), read conversations by feedline.chats, or give types={{{name:?}: \
-         \"text\"}} for the text of its JSON"
-    );
-    let error = Error::new(ErrorKind::Data, why);
-    Err(reader.path(0).map_or(error.clone(), |path| error.at_path(path)))
-}
-
 /// Runs `work` without the interpreter's lock, because `work` may read.
 pub(crate) fn detached<T: Send>(
     py: Python<'_>,
@@ -216,186 +144,8 @@ pub(crate) fn detached<T: Send>(
     interpreter::detached(py, work).map_err(raise)
 }
 
-/// The options of `feedline.open` that apply to every format.
-pub(crate) fn open_options(
-    split: Option<&str>,
-    classes: Option<Vec<String>>,
-    empty_members: bool,
-    fill_nulls: bool,
-    memory_limit: Option<u64>,
-    types: Vec<(String, String)>,
-) -> PyResult<OpenOptions> {
-    let split = match split {
-        None => None,
-        Some("train") => Some(Split::Train),
-        Some("test") => Some(Split::Test),
-        Some("validation") => Some(Split::Validation),
-        Some(other) => {
-            let why = format!("split {other:?}: use \"train\", \"validation\" or \"test\"");
-            return Err(raise(Error::new(ErrorKind::Config, why)));
-        }
-    };
-    let nulls = if fill_nulls { Nulls::Fill } else { Nulls::Refuse };
-    let defaults = OpenOptions::default();
-    let memory_limit = memory_limit.unwrap_or(defaults.memory_limit);
-    let types = types.into_iter().map(|(column, name)| Ok((column, stated(&name)?)));
-    let types = types.collect::<feedline::Result<_>>().map_err(raise)?;
-    Ok(OpenOptions { memory_limit, split, classes, empty_members, nulls, types, ..defaults })
-}
-
-/// The root and the label's column of a manifest, the class folder of a pattern, and how many seconds a
-/// listing of objects is kept.
-pub(crate) type Listed = (Option<String>, Option<String>, Option<usize>, u64);
-
-/// The options of a manifest.
-pub(crate) fn manifest_options(
-    files: Vec<String>,
-    root: Option<String>,
-    label: Option<String>,
-    open: OpenOptions,
-) -> ManifestOptions {
-    ManifestOptions { root: root.map(Into::into), files, label, open }
-}
-
-/// The cell type with this name. `_options.types` lists the names.
-fn stated(name: &str) -> feedline::Result<ElementType> {
-    match name {
-        "u64" => Ok(ElementType::U64),
-        "bool" => Ok(ElementType::Bool),
-        "text" => Ok(ElementType::Text),
-        number => dtype_named(number).map(ElementType::Number),
-    }
-}
-
 #[pymethods]
 impl DataSet {
-    /// Opens a file, a folder or a URL. `max_length` has the max items per field of variable length. A field
-    /// without an entry gets `default_length`, or the length of its longest value. `tokenizer` has the file,
-    /// the field of text, whether special tokens are added, and the max tokens. `manifest` has the columns of
-    /// files, the root and the column of the label.
-    #[staticmethod]
-    #[pyo3(signature = (
-        path, split, classes, empty_members, fill_nulls, memory_limit, types, max_length, default_length,
-        tokenizer, class_from, manifest, cache_bytes, listing_age, header
-    ))]
-    #[expect(clippy::too_many_arguments, reason = "Python has the defaults")]
-    fn open(
-        py: Python<'_>,
-        path: &str,
-        split: Option<&str>,
-        classes: Option<Vec<String>>,
-        empty_members: bool,
-        fill_nulls: bool,
-        memory_limit: Option<u64>,
-        types: Vec<(String, String)>,
-        max_length: Vec<(String, usize)>,
-        default_length: Option<usize>,
-        tokenizer: Option<(String, String, bool, Option<usize>)>,
-        class_from: Option<usize>,
-        manifest: Option<(Vec<String>, Option<String>, Option<String>)>,
-        cache_bytes: Option<u64>,
-        listing_age: u64,
-        header: Option<bool>,
-    ) -> PyResult<Self> {
-        let options = open_options(split, classes, empty_members, fill_nulls, memory_limit, types)?;
-        let cache_bytes = cache_bytes.unwrap_or(options.cache_bytes);
-        let listing_age = Duration::from_secs(listing_age);
-        let options = OpenOptions { class_from, cache_bytes, listing_age, header, ..options };
-        detached(py, || {
-            let mut reader: Box<dyn Reader> = match manifest {
-                None => open_with(path, &options)?,
-                Some((files, root, label)) => {
-                    Box::new(Manifest::open(path, &manifest_options(files, root, label, options))?)
-                }
-            };
-            check_types(&*reader)?;
-            let tokenized = tokenizer.as_ref().map(|(_, field, ..)| field.as_str());
-            check_no_json(&*reader, tokenized)?;
-            let (kind, classes) = (reader.format(), reader.classes().map(<[String]>::to_vec));
-            if let Some((file, field, special_tokens, max)) = tokenizer {
-                let tokens = Tokenized::new(reader, &field, file)?;
-                let tokens = if special_tokens { tokens.with_special_tokens() } else { tokens };
-                reader = Box::new(if let Some(max) = max { tokens.truncated(max)? } else { tokens });
-            }
-            if varying(&*reader).next().is_none() {
-                if default_length.is_some() || !max_length.is_empty() {
-                    let why =
-                        "max_length is for fields that vary in length, and here none does: leave it out";
-                    return Err(Error::new(ErrorKind::Config, why));
-                }
-                return Ok(Self { classes, ..Self::new(kind, Bounded::new(reader)?) });
-            }
-            let names: Vec<_> = varying(&*reader).map(|field| field.name.clone()).collect();
-            let is_named = |name: &String| max_length.iter().any(|(named, _)| named == name);
-            let set = match default_length {
-                Some(max) => Bounded::limited(reader, max)?,
-                None if names.iter().all(is_named) => Bounded::limited(reader, 1)?,
-                None => Bounded::measured(reader)?,
-            };
-            let set = max_length.into_iter().try_fold(set, |set, (field, max)| set.limit(&field, max))?;
-            Ok(Self { classes, ..Self::ragged(kind, set) })
-        })
-    }
-
-    /// Opens encoded pictures. They are decoded and transformed in the workers (`cpu`), or in lanes of the
-    /// loader (`gpu`, `auto`). See [`Listed`].
-    #[staticmethod]
-    #[pyo3(signature = (
-        path, split, classes, field, steps, channels_first, scaled_decode, decode, listed, mode
-    ))]
-    #[expect(clippy::too_many_arguments, reason = "Python has the defaults")]
-    fn images(
-        py: Python<'_>,
-        path: &str,
-        split: Option<&str>,
-        classes: Option<Vec<String>>,
-        field: Option<&str>,
-        steps: Vec<(String, Bound<'_, PyDict>)>,
-        channels_first: bool,
-        scaled_decode: bool,
-        decode: &str,
-        listed: Listed,
-        mode: &str,
-    ) -> PyResult<Self> {
-        let mode = mode_named(mode)?;
-        let options = open_options(split, classes, false, false, None, Vec::new())?;
-        let (root, label, class_from, seconds) = listed;
-        let options = OpenOptions { class_from, listing_age: Duration::from_secs(seconds), ..options };
-        let options =
-            manifest_options(field.iter().map(|&field| field.to_owned()).collect(), root, label, options);
-        let decode = decode_named(decode).map_err(raise)?;
-        if decode.is_some() && (field.is_some() || scaled_decode) {
-            let why = "field and scaled_decode are for decode=\"cpu\": leave them out";
-            return Err(raise(Error::new(ErrorKind::Config, why)));
-        }
-        let list = transforms(Transforms::new().mode(mode), &steps, channels_first, scaled_decode)?;
-        let encoded = match decode {
-            Some(decode) => {
-                let start = Transforms::new().mode(mode).on_device();
-                Some((decode, transforms(start, &steps, channels_first, false)?))
-            }
-            None => None,
-        };
-        detached(py, || {
-            if let Some((_, list)) = &encoded {
-                list.device_part()?;
-            }
-            // The reader is opened only once, because opening it lists the folder of a store and opens its
-            // objects.
-            let reader: Arc<dyn Reader> = open_pictures(path, &options)?.into();
-            let new = |(decode, list)| Encoded::files(&reader, list, decode);
-            let encoded = encoded.map(new).transpose()?;
-            let classes = reader.classes().map(<[String]>::to_vec);
-            let reader = Box::new(reader);
-            let set = match field {
-                Some(field) => ImageDataset::with_field(reader, field, list)?,
-                None => ImageDataset::new(reader, list)?,
-            };
-            let left_out = set.left_out().to_vec();
-            Ok(Self { classes, encoded, left_out, ..Self::new("images", set) })
-        })
-    }
-
     /// A data set written in Python: a `_own.Reader`. `calls` says whether it reads several samples in one
     /// call, and whether it reads a whole batch in one call. `varies` says whether its samples get random
     /// numbers, and whether the global generators are seeded. It crops at random if the set that it maps
@@ -595,57 +345,6 @@ impl DataSet {
             parts => Err(Error::new(ErrorKind::Config, format!("a split has 1 to 5 parts, not {parts}"))),
         }
         .map_err(raise)
-    }
-
-    #[staticmethod]
-    fn concat(parts: Vec<PyRef<'_, Self>>) -> PyResult<Self> {
-        parts.iter().try_for_each(|part| part.check_decoded("concat"))?;
-        let parts = parts.iter().map(|part| part.set.clone());
-        compose::Concat::new(parts).map(|set| Self::new("concat", set)).map_err(raise)
-    }
-
-    #[staticmethod]
-    fn zip(parts: Vec<PyRef<'_, Self>>, independent: bool) -> PyResult<Self> {
-        parts.iter().try_for_each(|part| part.check_decoded("zip"))?;
-        let moved = parts.iter().enumerate().filter(|(_, part)| part.set.about().has_random_geometry);
-        let moved: Vec<_> = moved.map(|(number, part)| (number, part.set.spec())).collect();
-        if let [(one, first), (other, second), ..] = &moved[..]
-            && !independent
-        {
-            let fields = |spec: &feedline::Spec| {
-                spec.fields().iter().map(|field| field.name()).collect::<Vec<_>>().join(", ")
-            };
-            let why = format!(
-                "parts {one} ({}) and {other} ({}) of the zip crop, flip or turn pictures at random, each in \
-                 its own way, so their pictures would not match: read both by feedline.images(path, \
-                 transforms, mask=\"masks\"), whose transforms move both, or give independent=True if they \
-                 need not match",
-                fields(first),
-                fields(second)
-            );
-            return Err(raise(Error::new(ErrorKind::Config, why)));
-        }
-        let parts = parts.iter().map(|part| part.set.clone());
-        compose::Zip::independent(parts).map(|set| Self::new("zip", set)).map_err(raise)
-    }
-
-    #[staticmethod]
-    fn mix(
-        parts: Vec<(PyRef<'_, Self>, f64)>,
-        seed: u64,
-        samples: Option<u64>,
-        from_epochs: Vec<(u64, Vec<f64>)>,
-        from_samples: Vec<(u64, Vec<f64>)>,
-    ) -> PyResult<Self> {
-        parts.iter().try_for_each(|(part, _)| part.check_decoded("mix"))?;
-        let mix = parts
-            .iter()
-            .fold(Mix::builder(seed), |mix, (part, weight)| mix.dataset(part.set.clone(), *weight));
-        let mix = if let Some(samples) = samples { mix.samples(samples) } else { mix };
-        let mix =
-            from_epochs.iter().fold(mix, |mix, (epoch, weights)| mix.weights_from_epoch(*epoch, weights));
-        let mix = from_samples.iter().fold(mix, |mix, (sample, weights)| mix.weights_from(*sample, weights));
-        mix.build().map(|set| Self::new("mix", set)).map_err(raise)
     }
 
     /// Keeps samples in memory, or in the file `path`.

@@ -9,14 +9,16 @@
 //! | `open.rs`, `interpreter.rs` | the open loaders; the threads inside the interpreter, and its end |
 //! | `thread_state.rs` | the interpreter's state of a loader's thread |
 //! | `batch.rs`, `capsule.rs` | a batch, its fields, and their DLPack capsules |
-//! | `dataset.rs` | data sets: opened, in memory, composed |
+//! | `dataset.rs` | data sets: in memory, and made of others |
+//! | `opening.rs` | `feedline.open`, and the options of opening |
+//! | `compose.rs` | data sets composed of several |
 //! | `own.rs`, `source.rs` | data sets and sources written in Python |
 //! | `placed.rs` | long rows of such data sets, copied from their arrays |
 //! | `processes/` | worker processes that read such data sets |
 //! | `table.rs` | the steps of a table |
 //! | `text.rs` | windows of token ids, packed and unpadded documents, conversations |
 //! | `pictures.rs` | pictures that lanes of the loader decode, on the GPU |
-//! | `joint.rs` | pictures with masks, boxes and points |
+//! | `images.rs` | pictures alone, in several views, or with masks, boxes and points |
 //! | `sounds.rs` | sounds |
 //! | `transforms.rs` | the transforms of pictures |
 //! | `sampler.rs` | the order of samples |
@@ -32,12 +34,14 @@ use pyo3::prelude::*;
 mod batch;
 mod capsule;
 mod commands;
+mod compose;
 mod dataset;
 mod error;
+mod images;
 mod interpreter;
-mod joint;
 mod loader;
 mod open;
+mod opening;
 mod options;
 mod own;
 mod pack;
@@ -71,11 +75,14 @@ fn _feedline(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<own::MapBatch>()?;
     module.add_class::<processes::Processes>()?;
     module.add_class::<processes::Reading>()?;
+    module.add_function(wrap_pyfunction!(opening::open, module)?)?;
+    module.add_function(wrap_pyfunction!(compose::concat, module)?)?;
+    module.add_function(wrap_pyfunction!(compose::zip, module)?)?;
+    module.add_function(wrap_pyfunction!(compose::mix, module)?)?;
     module.add_function(wrap_pyfunction!(table::open_table, module)?)?;
     module.add_function(wrap_pyfunction!(table::open_windows, module)?)?;
-    module.add_function(wrap_pyfunction!(joint::open_joint, module)?)?;
-    module.add_function(wrap_pyfunction!(joint::open_views, module)?)?;
-    module.add_function(wrap_pyfunction!(sounds::open_sound, module)?)?;
+    module.add_function(wrap_pyfunction!(images::open_images, module)?)?;
+    module.add_function(wrap_pyfunction!(sounds::open_sounds, module)?)?;
     module.add_function(wrap_pyfunction!(text::open_tokens, module)?)?;
     module.add_function(wrap_pyfunction!(text::packed, module)?)?;
     module.add_function(wrap_pyfunction!(pack::pack_tokens, module)?)?;

@@ -66,23 +66,18 @@ pub(crate) struct Options {
 }
 
 /// The builder of a loader with these options, without device and world. For pictures that lanes decode, also
-/// the stage that decodes them. Python has already refused options of the other kind of data.
+/// the stage that decodes them. Python has already refused unknown words and options of the other kind of
+/// data.
 pub(crate) fn builder(
     data: &Samples<'_>,
     options: Options,
 ) -> PyResult<(LoaderBuilder<()>, Option<PictureStage>)> {
-    let config = |why: String| Err(raise(Error::new(ErrorKind::Config, why)));
     let is_bounded = options.max_per_batch.is_empty() && options.sampler.is_none();
     let mode = match options.transfer_mode.as_str() {
-        "auto" => TransferMode::Auto,
         "staged" => TransferMode::Staged,
         "zero_copy" => TransferMode::ZeroCopy,
         "resident" => TransferMode::Resident,
-        other => {
-            return config(format!(
-                "transfer_mode {other:?}: use \"auto\", \"staged\", \"zero_copy\" or \"resident\""
-            ));
-        }
+        _ => TransferMode::Auto,
     };
     let (builder, pictures) = match data {
         Samples::Data(data) => {
@@ -121,10 +116,9 @@ pub(crate) fn builder(
     }
     builder = builder.seed(options.seed);
     builder = builder.last_batch(match options.last_batch.as_str() {
-        "keep" => LastBatch::Keep,
         "drop" => LastBatch::Drop,
         "pad" => LastBatch::Pad,
-        other => return config(format!("last_batch {other:?}: use \"keep\", \"drop\" or \"pad\"")),
+        _ => LastBatch::Keep,
     });
     if options.is_under_one_lock {
         builder = builder.under_one_lock();
@@ -160,7 +154,8 @@ pub(crate) fn builder(
     }
     if let Some(hook) = options.map_batch {
         if pictures.is_some() {
-            return config("map_batch needs pictures that the workers decode: use decode=\"cpu\"".into());
+            let why = "map_batch needs pictures that the workers decode: use decode=\"cpu\"";
+            return Err(raise(Error::new(ErrorKind::Config, why)));
         }
         builder = builder.map_batch(move |batch, context| hook.get().call(batch, context));
     }

@@ -6,9 +6,10 @@ use feedline::{DType, Error, ErrorKind};
 use feedline_datasets::{Reader, TokenPackOptions, Tokenized, open_with};
 use pyo3::prelude::*;
 
-use crate::dataset::{detached, open_options};
+use crate::dataset::detached;
 use crate::error::{Raised, raise};
 use crate::interpreter::attach;
+use crate::opening::Opening;
 use crate::own::dtype_named;
 
 /// The options of `pack_tokens`.
@@ -20,7 +21,6 @@ pub(crate) struct TokenPacking {
     end: Option<String>,
     dtype: Option<String>,
     threads: usize,
-    split: Option<String>,
 }
 
 /// Writes the `.bin` file at `to` and the `.idx` file beside it. Returns the number of documents, the number
@@ -28,18 +28,18 @@ pub(crate) struct TokenPacking {
 #[pyfunction]
 pub(crate) fn pack_tokens(
     py: Python<'_>,
-    path: &str,
+    opening: Opening,
     to: &str,
     packing: TokenPacking,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(u64, u64, u64)> {
-    let TokenPacking { tokenizer, field, end, dtype, threads, split } = packing;
+    let TokenPacking { tokenizer, field, end, dtype, threads } = packing;
     let dtype = dtype.as_deref().map(dtype_named).transpose().map_err(raise)?;
-    let open = open_options(split.as_deref(), None, false, false, None, Vec::new())?;
+    let (path, opened) = opening.options()?;
     // If `progress` raises an exception, it is raised again after the files are written.
     let raised = Mutex::new(None);
     let packed = detached(py, || {
-        let reader = open_with(path, &open)?;
+        let reader = open_with(path, &opened.open)?;
         let mut options = TokenPackOptions { threads, ..TokenPackOptions::new(dtype.unwrap_or(DType::I32)) };
         let reader: Box<dyn Reader> = match tokenizer {
             None => {

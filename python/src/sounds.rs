@@ -2,12 +2,12 @@
 
 use feedline::{Error, ErrorKind};
 use feedline_audio::{Channels, Crop, Log, MelSpectrogram, Sounds};
-use feedline_datasets::{OpenOptions, SoundDataset, Tokenized, open_sounds};
+use feedline_datasets::{SoundDataset, Tokenized, open_sounds as open_encoded};
 use pyo3::prelude::*;
 
-use crate::dataset::{DataSet, manifest_options, open_options};
+use crate::dataset::{DataSet, detached};
 use crate::error::raise;
-use crate::interpreter::detached;
+use crate::opening::Opening;
 
 /// The processing of the sounds, from `_sounds.py`.
 #[derive(FromPyObject)]
@@ -22,8 +22,9 @@ pub(crate) struct Given {
     max_seconds: f64,
     field: Option<String>,
     beside: Vec<String>,
-    /// The field of texts, and the file of the tokenizer.
-    tokenizer: Option<(String, String)>,
+    /// The field of texts, and the file of their tokenizer.
+    text: Option<String>,
+    tokenizer: Option<String>,
 }
 
 /// A `MelSpectrogram`.
@@ -39,26 +40,16 @@ struct Mel {
     log: Option<String>,
 }
 
-/// Opens encoded sounds. `listed` has the root and the label's column of a manifest, or the class folder of a
-/// pattern.
+/// Opens encoded sounds.
 #[pyfunction]
-pub(crate) fn open_sound(
-    py: Python<'_>,
-    path: &str,
-    split: Option<&str>,
-    classes: Option<Vec<String>>,
-    listed: (Option<String>, Option<String>, Option<usize>),
-    given: Given,
-) -> PyResult<DataSet> {
-    let (root, label, class_from) = listed;
-    let options = open_options(split, classes, false, false, None, Vec::new())?;
-    let options = OpenOptions { class_from, ..options };
-    let options = manifest_options(given.field.iter().cloned().collect(), root, label, options);
+pub(crate) fn open_sounds(py: Python<'_>, opening: Opening, given: Given) -> PyResult<DataSet> {
+    let (path, mut options) = opening.options()?;
+    options.files.extend(given.field.clone());
     let sounds = sounds(&given).map_err(raise)?;
-    let opened = detached(py, || {
-        let mut reader = open_sounds(path, &options)?;
+    detached(py, || {
+        let mut reader = open_encoded(path, &options)?;
         let classes = reader.classes().map(<[String]>::to_vec);
-        if let Some((text, file)) = &given.tokenizer {
+        if let (Some(text), Some(file)) = (&given.text, &given.tokenizer) {
             reader = Box::new(Tokenized::new(reader, text, file)?);
         }
         let set = match &given.field {
@@ -68,11 +59,9 @@ pub(crate) fn open_sound(
         let set = set.beside(&given.beside)?;
         let lengths =
             if sounds.is_cropped() { Vec::new() } else { vec![("sound".to_owned(), set.lengths().to_vec())] };
-        let left_out: Vec<_> = set.left_out().into_iter().map(str::to_owned).collect();
-        let sounds = DataSet::new("sounds", set).with_lengths(lengths).with_classes(classes);
-        Ok(sounds.with_left_out(left_out))
-    });
-    opened.map_err(raise)
+        let left_out = set.left_out().into_iter().map(str::to_owned).collect();
+        Ok(DataSet { lengths, classes, left_out, ..DataSet::new("sounds", set) })
+    })
 }
 
 fn sounds(given: &Given) -> feedline::Result<Sounds> {

@@ -77,8 +77,8 @@ impl Source {
     }
 
     /// Packs the documents of this source into windows of one size.
-    fn packed(&self, window: usize, packing: Packing) -> PyResult<Self> {
-        let packed = packing.of_source(self.0.clone(), window).map_err(raise)?;
+    fn packed(&self, packing: Packing) -> PyResult<Self> {
+        let packed = packing.of_source(self.0.clone()).map_err(raise)?;
         Ok(Self(AnySource::Packed(Arc::new(packed))))
     }
 

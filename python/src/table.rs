@@ -3,24 +3,18 @@
 use std::ops::Bound;
 
 use feedline::{DType, Dataset, Error, ErrorKind};
-use feedline_datasets::{Class, FitOn, Missing, OpenOptions, Table, TableWindows};
+use feedline_datasets::{Class, FitOn, Missing, Table, TableWindows};
 use pyo3::prelude::*;
 
-use crate::dataset::{DataSet, open_options};
+use crate::dataset::{DataSet, detached};
 use crate::error::raise;
-use crate::interpreter::detached;
+use crate::opening::Opening;
 use crate::own::dtype_named;
 
 /// The steps of a table, from `_table.py`.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Steps {
-    split: Option<String>,
-    memory_limit: Option<u64>,
-    cache_bytes: Option<u64>,
-    /// The columns with stated types, and these types.
-    types: Vec<(String, String)>,
-    header: Option<bool>,
     select: Option<Vec<String>>,
     stack: Vec<(String, Vec<String>)>,
     cast: Vec<(String, String)>,
@@ -105,39 +99,41 @@ enum Fill {
     Text(String),
 }
 
-/// The table at `path`.
+/// A table.
 #[pyfunction]
-pub(crate) fn open_table(py: Python<'_>, path: &str, steps: Steps) -> PyResult<DataSet> {
+pub(crate) fn open_table(py: Python<'_>, opening: Opening, steps: Steps) -> PyResult<DataSet> {
     let categories: Vec<_> = steps.category.iter().map(|(column, _)| column.clone()).collect();
-    let table = table(path, steps)?;
-    let table = detached(py, || table.build()).map_err(raise)?;
+    let table = table(opening, steps)?;
+    let table = detached(py, || table.build())?;
     let list = |column: String| Some((column.clone(), table.classes(&column)?.to_vec()));
     let categories = categories.into_iter().filter_map(list).collect();
     let fields = table.spec().fields().iter().map(|field| field.name().to_owned());
     let lengths =
         fields.filter_map(|name| Some((name.clone(), table.lengths(&name).ok()?.to_vec()))).collect();
-    let mut set = DataSet::new("table", table);
-    (set.categories, set.lengths) = (categories, lengths);
-    Ok(set)
+    Ok(DataSet { categories, lengths, ..DataSet::new("table", table) })
 }
 
-/// The windows of the table at `path`.
+/// The windows of a table.
 #[pyfunction]
-pub(crate) fn open_windows(py: Python<'_>, path: &str, steps: Steps, window: Window) -> PyResult<DataSet> {
+pub(crate) fn open_windows(
+    py: Python<'_>,
+    opening: Opening,
+    steps: Steps,
+    window: Window,
+) -> PyResult<DataSet> {
     let categories = steps.category.iter().map(|(column, _)| column).chain(&window.group);
     let mut categories: Vec<_> = categories.cloned().collect();
     let Window { inputs, targets, stride, order_by, group, x, y, max_gap } = window;
-    let windows = table(path, steps)?.windows(inputs, targets, stride).order_by(&order_by).x(x).y(y);
+    let windows = table(opening, steps)?.windows(inputs, targets, stride).order_by(&order_by).x(x).y(y);
     let windows = group.iter().fold(windows, |windows, column| windows.group(column));
     let windows = max_gap.into_iter().fold(windows, |windows, gap| windows.max_gap(gap));
-    let windows = detached(py, || windows.build()).map_err(raise)?;
+    let windows = detached(py, || windows.build())?;
     categories.sort();
     categories.dedup();
     let list = |column: String| Some((column.clone(), windows.classes(&column)?.to_vec()));
     let categories = categories.into_iter().filter_map(list).collect();
-    let mut set = DataSet::new("windows", windows.clone()).with_fate(windows.fate().to_string());
-    (set.categories, set.windows) = (categories, Some(windows));
-    Ok(set)
+    let (set, fate) = (DataSet::new("windows", windows.clone()), Some(windows.fate().to_string()));
+    Ok(DataSet { categories, fate, windows: Some(windows), ..set })
 }
 
 /// The windows whose targets have times from `start` to before `end`.
@@ -146,10 +142,8 @@ pub(crate) fn targets_in(windows: &TableWindows, start: Option<f64>, end: Option
 }
 
 /// The table with its steps. It is not opened yet.
-fn table(path: &str, steps: Steps) -> PyResult<Table> {
-    let options = open_options(steps.split.as_deref(), None, false, false, steps.memory_limit, steps.types)?;
-    let cache_bytes = steps.cache_bytes.unwrap_or(options.cache_bytes);
-    let options = OpenOptions { cache_bytes, header: steps.header, ..options };
+fn table(opening: Opening, steps: Steps) -> PyResult<Table> {
+    let (path, options) = opening.options()?;
     let casts = steps.cast.iter().map(|(name, dtype)| Ok((name, dtype_named(dtype)?)));
     let casts: Vec<(&String, DType)> = casts.collect::<feedline::Result<_>>().map_err(raise)?;
     if let Some((name, _)) = steps.category.iter().find(|(_, list)| list.as_ref().is_some_and(Vec::is_empty))
@@ -157,7 +151,7 @@ fn table(path: &str, steps: Steps) -> PyResult<Table> {
         let why = format!("the category \"{name}\" has an empty list: name its values, or give no list");
         return Err(raise(Error::new(ErrorKind::Config, why)));
     }
-    let mut table = Table::open_with(path, options);
+    let mut table = Table::open_with(path, options.open);
     if let Some(fields) = steps.select {
         table = table.select(fields);
     }

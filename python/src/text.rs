@@ -4,30 +4,38 @@ use feedline::dataset::{
     Cost, Element, Long, Packed, PackedBuilder, PackedSource, PackedSourceBuilder, Unpadded,
 };
 use feedline::{DType, Dataset, Error, ErrorKind, Spec};
-use feedline_datasets::{Bounded, ChatOptions, ChatTemplate, Chats, Learn, Remote, TokenOptions, Tokens, open_chats as open_table_of_chats};
+use feedline_datasets::{
+    Bounded, ChatOptions, ChatTemplate, Chats, Learn, Remote, TokenOptions, Tokens,
+    open_chats as open_table_of_chats,
+};
 use pyo3::prelude::*;
 
-use crate::dataset::{DataSet, detached, open_options};
+use crate::dataset::{DataSet, detached};
 use crate::error::raise;
+use crate::opening::Opening;
 use crate::own::dtype_named;
 use crate::source::AnySource;
 
-/// Opens windows of streams of token ids. The arguments are files with weights, the tokens per window, and
-/// the options of `feedline.tokens`.
-#[pyfunction]
-#[pyo3(signature = (files, window, dtype, stride, separator, skip_short, memory_limit))]
-#[expect(clippy::too_many_arguments, reason = "Python has the defaults")]
-pub(crate) fn open_tokens(
-    py: Python<'_>,
+/// Streams of token ids, from `_tokens.py`.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Streams {
+    /// The files, with their weights.
     files: Vec<(String, f64)>,
+    /// The number of tokens of a window.
     window: usize,
-    dtype: Option<&str>,
+    dtype: Option<String>,
     stride: Option<usize>,
     separator: Option<u32>,
     skip_short: bool,
     memory_limit: Option<u64>,
-) -> PyResult<DataSet> {
-    let dtype = dtype.map(dtype_named).transpose().map_err(raise)?;
+}
+
+/// Opens windows of streams of token ids.
+#[pyfunction]
+pub(crate) fn open_tokens(py: Python<'_>, streams: Streams) -> PyResult<DataSet> {
+    let Streams { files, window, dtype, stride, separator, skip_short, memory_limit } = streams;
+    let dtype = dtype.as_deref().map(dtype_named).transpose().map_err(raise)?;
     let stated = TokenOptions::stated(window);
     let (stride, limit) = (stride.unwrap_or(window), memory_limit.unwrap_or(stated.memory_limit));
     let options = TokenOptions { dtype, stride, separator, skip_short, memory_limit: limit, ..stated };
@@ -36,8 +44,8 @@ pub(crate) fn open_tokens(
             true => Tokens::open_remote(&Remote::new(Default::default())?, &files, options)?,
             false => Tokens::open(&files, options)?,
         };
-        let fate = tokens.left_out().to_string();
-        Ok(DataSet::new("tokens", tokens).with_fate(fate))
+        let fate = Some(tokens.left_out().to_string());
+        Ok(DataSet { fate, ..DataSet::new("tokens", tokens) })
     })
 }
 
@@ -53,6 +61,8 @@ pub(crate) enum Fill {
 #[pyo3(from_item_all)]
 pub(crate) struct Packing {
     fields: Vec<String>,
+    /// The number of items of a window.
+    window: usize,
     /// The field of labels, and whether it is made from the ids.
     labels: Option<(String, bool)>,
     pad: Vec<(String, Fill)>,
@@ -65,10 +75,10 @@ pub(crate) struct Packing {
 
 /// Packs the documents of `data` into windows of one size.
 #[pyfunction]
-pub(crate) fn packed(py: Python<'_>, data: &DataSet, window: usize, packing: Packing) -> PyResult<DataSet> {
+pub(crate) fn packed(py: Python<'_>, data: &DataSet, packing: Packing) -> PyResult<DataSet> {
     data.check_decoded("packed")?;
     detached(py, || {
-        let Packing { fields, labels, pad, in_order, within, long, shuffle, padded } = packing;
+        let Packing { fields, window, labels, pad, in_order, within, long, shuffle, padded } = packing;
         let first = fields.first().map(String::as_str).unwrap_or_default();
         let given = labels.as_ref().filter(|(_, is_made)| !is_made).map(|(labels, _)| labels.as_str());
         let (lengths, before) = data.lengths_with_labels(first, given)?;
@@ -97,7 +107,7 @@ pub(crate) fn packed(py: Python<'_>, data: &DataSet, window: usize, packing: Pac
         let kept = if long == "cut" { u32::try_from(window).unwrap_or(u32::MAX) } else { u32::MAX };
         let fate = fate + &unlearnt(&lengths, before.as_deref().unwrap_or_default(), kept);
         let costs = [Cost::Items, Cost::Squares].map(|cost| packed.costs(cost));
-        Ok(DataSet::new("packed", packed).with_fate(fate).with_costs(costs))
+        Ok(DataSet { fate: Some(fate), costs: Some(costs), ..DataSet::new("packed", packed) })
     })
 }
 
@@ -127,8 +137,8 @@ fn long_of(long: &str) -> Long {
 
 impl Packing {
     /// Packs the documents of a source into windows.
-    pub(crate) fn of_source(self, source: AnySource, window: usize) -> feedline::Result<PackedSource> {
-        let Self { fields, labels, pad, in_order, within, long, shuffle: _, padded } = self;
+    pub(crate) fn of_source(self, source: AnySource) -> feedline::Result<PackedSource> {
+        let Self { fields, window, labels, pad, in_order, within, long, shuffle: _, padded } = self;
         let spec = feedline::source::Source::spec(&source).clone();
         let mut builder = PackedSource::builder(source, window);
         for field in &fields {
@@ -212,12 +222,9 @@ pub(crate) fn unpadded(
             Some((labels, false)) => builder.labels(labels),
             None => builder,
         };
-        let unpadded = DataSet::new("unpadded", builder.build()?);
         // It has the documents as they are.
-        Ok(match &data.fate {
-            Some(fate) if !data.before_labels.is_empty() => unpadded.with_fate(fate.clone()),
-            _ => unpadded,
-        })
+        let fate = data.fate.clone().filter(|_| !data.before_labels.is_empty());
+        Ok(DataSet { fate, ..DataSet::new("unpadded", builder.build()?) })
     })
 }
 
@@ -240,13 +247,17 @@ pub(crate) struct ChatSteps {
     max_tokens: Option<usize>,
     today: Option<String>,
     special_tokens: bool,
-    split: Option<String>,
 }
 
 /// Conversations as token ids and labels.
 #[pyfunction]
-pub(crate) fn open_chats(py: Python<'_>, path: &str, tokenizer: &str, steps: ChatSteps) -> PyResult<DataSet> {
-    let options = open_options(steps.split.as_deref(), None, false, false, None, Vec::new())?;
+pub(crate) fn open_chats(
+    py: Python<'_>,
+    opening: Opening,
+    tokenizer: &str,
+    steps: ChatSteps,
+) -> PyResult<DataSet> {
+    let (path, options) = opening.options()?;
     let learn = match (steps.between, steps.learn_all) {
         (Some((start, end)), _) => Learn::Between { start, end },
         (None, true) => Learn::All,
@@ -265,7 +276,7 @@ pub(crate) fn open_chats(py: Python<'_>, path: &str, tokenizer: &str, steps: Cha
         special_tokens: steps.special_tokens,
     };
     detached(py, || {
-        let reader = open_table_of_chats(path, &options)?;
+        let reader = open_table_of_chats(&path, &options.open)?;
         let chats = match steps.of.as_str() {
             "completions" => Chats::completions(reader, tokenizer, chat)?,
             "preferences" => Chats::preferences(reader, tokenizer, chat)?,
@@ -279,34 +290,36 @@ pub(crate) fn open_chats(py: Python<'_>, path: &str, tokenizer: &str, steps: Cha
             Ok(format!("{none} of {} conversations{of} teach nothing: all labels are -100", before.len()))
         });
         let fate = fate.collect::<feedline::Result<Vec<_>>>()?.join("; ");
-        Ok(data.with_fate(fate))
+        Ok(DataSet { fate: Some(fate), ..data })
     })
 }
 
-/// The text of a conversation in JSON, made by the chat template of a tokenizer or by a given template.
-#[pyfunction]
-#[pyo3(signature = (tokenizer, template, messages, tools, variables, prompt, today))]
-#[expect(clippy::too_many_arguments, reason = "called from Python, by place")]
-pub(crate) fn render_chat(
-    py: Python<'_>,
-    tokenizer: Option<&str>,
-    template: Option<&str>,
-    messages: &str,
-    tools: &str,
-    variables: &str,
+/// A conversation in JSON, from `_chats.py`.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Chat {
+    tokenizer: Option<String>,
+    template: Option<String>,
+    messages: String,
+    tools: String,
+    variables: String,
     prompt: bool,
-    today: Option<&str>,
-) -> PyResult<String> {
+    today: Option<String>,
+}
+
+/// The text of a conversation, made by a template or by that of a tokenizer.
+#[pyfunction]
+pub(crate) fn render_chat(py: Python<'_>, chat: Chat) -> PyResult<String> {
     detached(py, || {
-        let template = match (template, tokenizer) {
+        let template = match (&chat.template, &chat.tokenizer) {
             (Some(template), _) => ChatTemplate::new(template)?,
             (None, Some(tokenizer)) => ChatTemplate::of_tokenizer(tokenizer)?,
             (None, None) => return Err(Error::new(ErrorKind::Config, "give a tokenizer or a template")),
         };
-        let template = match today {
+        let template = match &chat.today {
             Some(today) => template.with_today(today)?,
             None => template,
         };
-        template.render(messages, tools, variables, prompt)
+        template.render(&chat.messages, &chat.tools, &chat.variables, chat.prompt)
     })
 }

@@ -277,7 +277,10 @@ def test_tqdm_knows_the_length() -> None:
 
 MODULES = [
     "feedline",
-    *(f"feedline.{name}" for name in ("_data", "_errors", "_loader", "_source", "_table", "transforms")),
+    *(
+        f"feedline.{name}"
+        for name in ("_compose", "_data", "_errors", "_loader", "_open", "_source", "_table", "transforms")
+    ),
 ]
 
 

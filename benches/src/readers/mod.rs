@@ -200,20 +200,12 @@ fn sizes(reader: &dyn Reader) -> Result<Vec<usize>> {
 
 /// The reader as a data set: with ragged fields where sizes may vary.
 fn dataset(reader: Box<dyn Reader>) -> Result<Box<dyn Dataset>> {
-    if reader.schema().spec().is_ok() {
-        return Ok(Box::new(Bounded::new(reader)?));
-    }
     let mut values = Values::new();
     reader.read(0, &mut values)?;
     let varying = reader.schema().fields().iter().zip(values.fields());
     let varying = varying.filter(|(field, _)| field.shape.contains(&None));
     let limits: Vec<_> = varying.map(|(field, value)| (field.name.clone(), value.shape[0])).collect();
-    let max = limits.iter().map(|(_, max)| *max).max().unwrap_or(1);
-    let mut ragged = Bounded::limited(reader, max)?;
-    for (name, max) in limits {
-        ragged = ragged.limit(&name, max)?;
-    }
-    Ok(Box::new(ragged))
+    Ok(Box::new(Bounded::stated(reader, &limits)?))
 }
 
 fn failed(what: &str, format: &Format, why: ReadError) -> Error {

@@ -28,17 +28,9 @@ pub fn open(header: &Header, path: Option<&Path>, options: &OpenOptions) -> Resu
         return Err(Error::new(ErrorKind::Config, why));
     };
     let reader = open_with(path, options)?;
-    let fields = header.fields()?;
-    let ragged = fields.iter().filter_map(|field| field.max_per_sample.map(|max| (&field.name, max)));
-    let ragged: Vec<_> = ragged.collect();
-    let Some(max) = ragged.iter().map(|(_, max)| *max).max() else {
-        return chosen(Bounded::new(reader).map_err(other_form)?, header);
-    };
-    let mut set = Bounded::limited(reader, max).map_err(other_form)?;
-    for (name, max) in ragged {
-        set = set.limit(name, max).map_err(other_form)?;
-    }
-    chosen(set, header)
+    let limits = header.fields()?.into_iter().filter_map(|field| Some((field.name, field.max_per_sample?)));
+    let limits: Vec<_> = limits.collect();
+    chosen(Bounded::stated(reader, &limits).map_err(other_form)?, header)
 }
 
 /// The error for data whose samples do not have the form of the run's batches, such as pictures that the

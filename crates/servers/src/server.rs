@@ -60,7 +60,7 @@ impl Server {
     }
 
     /// Serves the file or folder `path`, of any format that `feedline_datasets::open` reads, in the form that
-    /// a trainer asks for: `Fixed`, or `Ragged` with its limits. Nothing else on this machine is served.
+    /// a trainer asks for: `Bounded` with its limits. Nothing else on this machine is served.
     pub fn data(mut self, path: impl Into<PathBuf>) -> Self {
         self.paths.push(path.into());
         self

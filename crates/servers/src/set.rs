@@ -128,21 +128,14 @@ impl Files {
     }
 }
 
-/// Opens `path` in `form`: a stored one as [`Bounded`], or as [`Bounded`] with the limits of `fields`.
+/// Opens `path` in `form`: a stored one with the limits of `fields`.
 fn in_form(path: &Path, fields: &[FieldOf], form: &Form) -> Result<Arc<dyn Dataset>> {
     if let Form::Labelled { input, label, classes } = form {
         let options = LabelledOptions { input: input.clone(), label: label.clone(), classes: *classes };
         return Ok(Arc::from(LabelledSets::open(path, &options)?.train));
     }
-    let reader = open(path)?;
-    let Some(max) = fields.iter().filter_map(|field| field.max).max() else {
-        return Ok(Arc::new(Bounded::new(reader)?));
-    };
-    let mut set = Bounded::limited(reader, max)?;
-    for (name, max) in fields.iter().filter_map(|field| Some((&field.name, field.max?))) {
-        set = set.limit(name, max)?;
-    }
-    Ok(Arc::new(set))
+    let limits = fields.iter().filter_map(|field| Some((field.name.clone(), field.max?)));
+    Ok(Arc::new(Bounded::stated(open(path)?, &limits.collect::<Vec<_>>())?))
 }
 
 impl Sets {

@@ -61,7 +61,7 @@ pub struct Data {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub enum Form {
-    /// Every field as it is stored: `Fixed`, or `Ragged` with the limits of the fields.
+    /// Every field as it is stored: `Bounded` with the limits of the fields.
     #[default]
     Stored,
     /// The training set of the example trainer: pictures decoded and scaled, and their classes.

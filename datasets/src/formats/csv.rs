@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use csv_core::ReadRecordResult;
 use feedline_core::{Error, ErrorKind, Result};
 
+use crate::bounded::row_memory::CACHE_BYTES;
 use crate::error::{data, one_line};
 use crate::formats::column_type::{ByName, ColumnType};
 use crate::io::at_once::at_once;
 use crate::io::bytes::Content;
 use crate::reader::inside;
 use crate::tables::nulls::missing;
-use crate::bounded::row_memory::CACHE_BYTES;
 use crate::{ElementType, Nulls, Reader, Schema, Values};
 
 mod quotes;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use feedline_core::{Error, Result};
 
+use crate::bounded::row_memory::CACHE_BYTES;
 use crate::error::{data, one_line};
 use crate::formats::column_type::{ByName, ColumnType, Rounded};
 use crate::formats::json::entries;
@@ -13,7 +14,6 @@ use crate::io::at_once::at_once;
 use crate::io::bytes::Content;
 use crate::reader::inside;
 use crate::tables::nulls::{missing, present};
-use crate::bounded::row_memory::CACHE_BYTES;
 use crate::{ElementType, Lines, Nulls, Reader, Schema, SchemaField, Value, Values};
 
 mod types;

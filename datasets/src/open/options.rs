@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use feedline_core::{Error, ErrorKind, Result, named};
 
-use crate::error::one_line;
 use crate::bounded::row_memory::CACHE_BYTES;
+use crate::error::one_line;
 use crate::{ElementType, MEMORY_LIMIT, Nulls};
 
 /// How files and folders are opened. The `open_with` of each reader documents the options that it uses. It

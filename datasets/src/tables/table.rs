@@ -8,12 +8,12 @@ use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field};
 use feedline_core::{DType, Error, Result};
 
+use crate::bounded::row_memory::CACHE_BYTES;
 use crate::error::{data, one_line};
 use crate::io::bytes::MEMORY_LIMIT;
 use crate::reader::Visit;
 use crate::tables::features::Features;
 use crate::tables::nulls::{Nulls, missing, no_columns, present};
-use crate::bounded::row_memory::CACHE_BYTES;
 use crate::{DecodedRows, ElementType, Schema, SchemaField};
 
 mod column;

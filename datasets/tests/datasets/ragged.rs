@@ -334,7 +334,10 @@ fn the_file_of_lengths_may_be_elsewhere() {
     for (error, word) in [
         (empty.lengths("label").unwrap_err(), "not ragged"),
         (empty.lengths("x").unwrap_err(), "\"x\""),
-        (Bounded::limited(open(&text).unwrap(), 9).unwrap().lengths("text").unwrap_err(), "Bounded::measured"),
+        (
+            Bounded::limited(open(&text).unwrap(), 9).unwrap().lengths("text").unwrap_err(),
+            "Bounded::measured",
+        ),
     ] {
         assert!(error.kind() == ErrorKind::Config && error.to_string().contains(word), "{error}");
     }

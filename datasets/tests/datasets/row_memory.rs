@@ -198,8 +198,9 @@ fn shards_in_memory_have_their_values() {
         let of = |path: &Path, cache_bytes| {
             open_with(path, &OpenOptions { columns: columns.clone(), ..options(cache_bytes) }).unwrap()
         };
-        let set =
-            |bytes| Bounded::new(Box::new(Shards::new(vec![of(one, bytes), of(two, bytes)]).unwrap())).unwrap();
+        let set = |bytes| {
+            Bounded::new(Box::new(Shards::new(vec![of(one, bytes), of(two, bytes)]).unwrap())).unwrap()
+        };
         let ids: Vec<u64> = (0..200).map(|at| (at * 7717) % (2 * ROWS as u64)).collect();
         assert_eq!(batch(&set(1 << 30), &ids).unwrap(), batch(&set(0), &ids).unwrap(), "{}", one.display());
     }

@@ -7,7 +7,10 @@ use crate::described::{describe, hex};
 use crate::made::{read, write};
 use feedline_core::Dataset;
 use feedline_datasets::labelled::{Labelled, LabelledOptions};
-use feedline_datasets::{ArrowFile, Bounded, Missing, Nulls, OpenOptions, ParquetFile, Reader, Shards, Split, Table, TableOptions, Values, open, open_with};
+use feedline_datasets::{
+    ArrowFile, Bounded, Missing, Nulls, OpenOptions, ParquetFile, Reader, Shards, Split, Table, TableOptions,
+    Values, open, open_with,
+};
 use proptest::prelude::*;
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};

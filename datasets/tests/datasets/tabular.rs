@@ -5,7 +5,10 @@ use std::path::Path;
 
 use crate::made::{read, write};
 use feedline_core::{Context, DType, Dataset, ErrorKind, Layout, Rows};
-use feedline_datasets::{Bounded, Csv, CsvOptions, ElementType, Missing, OpenOptions, Reader, Shards, Table, Values, open, open_with};
+use feedline_datasets::{
+    Bounded, Csv, CsvOptions, ElementType, Missing, OpenOptions, Reader, Shards, Table, Values, open,
+    open_with,
+};
 use tempfile::tempdir;
 
 /// All rows, in one batch: the bytes of each field.

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use crate::made::{npy, read, write};
 use crate::training::{golden, json};
 use feedline_core::{DType, Dataset};
-use feedline_datasets::{Bounded, OpenOptions, Reader, TokenDocuments, TokenOptions, Tokens, Values, open, open_with};
+use feedline_datasets::{
+    Bounded, OpenOptions, Reader, TokenDocuments, TokenOptions, Tokens, Values, open, open_with,
+};
 use serde_json::{Value as Json, json};
 use tempfile::tempdir;
 

@@ -4,7 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use feedline_core::{DType, Dataset, Error, Result, Spec};
-use feedline_datasets::{Annotated, Bounded, Folder, Idx, IdxFile, Manifest, ManifestOptions, Paired, Reader, Records, TokenDocuments, TokenOptions, Tokens, Values, WebDataset, cifar, mds, npy, npz, open, safetensors};
+use feedline_datasets::{
+    Annotated, Bounded, Folder, Idx, IdxFile, Manifest, ManifestOptions, Paired, Reader, Records,
+    TokenDocuments, TokenOptions, Tokens, Values, WebDataset, cifar, mds, npy, npz, open, safetensors,
+};
 
 use crate::facts::{MOST, read};
 use crate::files::{

@@ -7,7 +7,10 @@ use std::path::Path;
 use feedline_audio::{Crop, Sounds};
 use feedline_core::{DType, Dataset, Result};
 use feedline_datasets::labelled::{Labelled, LabelledOptions};
-use feedline_datasets::{Bounded, ElementType, ImageDataset, JointDataset, Parts, Reader, Schema, SchemaField, Shards, SoundDataset, Table, Tokenized, Values, Views, ViewsDataset};
+use feedline_datasets::{
+    Bounded, ElementType, ImageDataset, JointDataset, Parts, Reader, Schema, SchemaField, Shards,
+    SoundDataset, Table, Tokenized, Values, Views, ViewsDataset,
+};
 use feedline_images::Transforms;
 
 use crate::files::{bitmap, wav};

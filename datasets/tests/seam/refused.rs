@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use feedline_core::compose::{Concat, Mix, Zip};
 use feedline_core::{DType, Dataset, Error, ErrorKind, InMemory, Pad, Result, Spec, from_fn, lengths};
-use feedline_datasets::{Bounded, ElementType, OpenOptions, PackOptions, Reader, Schema, SchemaField, Shards, Values, open, open_with, pack};
+use feedline_datasets::{
+    Bounded, ElementType, OpenOptions, PackOptions, Reader, Schema, SchemaField, Shards, Values, open,
+    open_with, pack,
+};
 
 use crate::facts::read;
 use crate::golden::Found;
@@ -116,7 +119,10 @@ fn fields(found: &mut Found) {
     let list = || Made::new([bytes("a", &[None]), bytes("b", &[])]);
     let empty = || Box::new(Made { len: 0, ..list() });
     found.refused("Ragged: no samples", Bounded::limited(empty(), 10));
-    found.refused("Fixed: no samples", Bounded::new(Box::new(Made { len: 0, ..Made::new([bytes("a", &[])]) })));
+    found.refused(
+        "Fixed: no samples",
+        Bounded::new(Box::new(Made { len: 0, ..Made::new([bytes("a", &[])]) })),
+    );
     found.refused("Ragged: no items", Bounded::limited(list().boxed(), 0));
     found.refused("Ragged: too many items", Bounded::limited(list().boxed(), 1 << 31));
     let set = || Bounded::limited(list().boxed(), 10).unwrap();
@@ -152,8 +158,14 @@ fn samples(found: &mut Found) {
         Bounded::measured_at(list(&[1; 3]), found.dir.join("half")),
     );
     let shaped = |shape: &[usize]| Made::new([bytes("a", &[None, None])]).with(&[(&[1; 4], shape)]).boxed();
-    found.refused("Ragged: another number of dimensions", read(&Bounded::limited(shaped(&[4]), 9).unwrap(), &[1]));
-    found.refused("Ragged: a shape beyond the limit", read(&Bounded::limited(shaped(&[2, 2]), 3).unwrap(), &[1]));
+    found.refused(
+        "Ragged: another number of dimensions",
+        read(&Bounded::limited(shaped(&[4]), 9).unwrap(), &[1]),
+    );
+    found.refused(
+        "Ragged: a shape beyond the limit",
+        read(&Bounded::limited(shaped(&[2, 2]), 3).unwrap(), &[1]),
+    );
     let failing = || {
         let sample = Err(Error::new(ErrorKind::Data, "the file cannot be read").at_offset(3));
         Made { sample, ..pair() }

@@ -4,7 +4,10 @@ use std::path::Path;
 
 use feedline::{DType, Dataset, Loader, Spec};
 use feedline_datasets::labelled::{Labelled, LabelledOptions};
-use feedline_datasets::{Bounded, Folder, Idx, Lines, Reader, Records, Shards, TokenDocuments, TokenOptions, Tokens, WebDataset, open};
+use feedline_datasets::{
+    Bounded, Folder, Idx, Lines, Reader, Records, Shards, TokenDocuments, TokenOptions, Tokens, WebDataset,
+    open,
+};
 
 use crate::entry::{Entry, LEN};
 

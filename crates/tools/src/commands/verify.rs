@@ -75,12 +75,7 @@ fn verify(mut parser: lexopt::Parser) -> Result<Outcome, Box<dyn Error>> {
 /// A loader of all samples at `path`.
 fn samples(path: &Path, data: &Data, max: usize) -> feedline::Result<LoaderBuilder> {
     let reader = open_with(path, &data.options())?;
-    let is_ragged = reader.schema().fields().iter().any(|field| field.shape.contains(&None));
-    if is_ragged {
-        Ok(Loader::builder(Bounded::limited(reader, max)?))
-    } else {
-        Ok(Loader::builder(Bounded::new(reader)?))
-    }
+    Ok(Loader::builder(Bounded::limited(reader, max)?))
 }
 
 fn as_text(verified: &Verified) -> String {

@@ -9,7 +9,9 @@ use std::process::Command;
 
 use feedline::dataset::Packed;
 use feedline::{HostLoader, Loader, Pad, Result, Sampler};
-use feedline_datasets::{Bounded, ImageDataset, OpenOptions, Reader, Split, Tokenized, Values, open, open_with};
+use feedline_datasets::{
+    Bounded, ImageDataset, OpenOptions, Reader, Split, Tokenized, Values, open, open_with,
+};
 use feedline_images::Transforms;
 use feedline_testkit::not_run;
 use serde_json::Value as Json;

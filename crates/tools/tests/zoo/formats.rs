@@ -4,7 +4,11 @@ use std::path::{Path, PathBuf};
 
 use feedline::{DType, Dataset, Loader, LoaderBuilder, Source, Spec, source};
 use feedline_audio::{Crop, Sounds};
-use feedline_datasets::{Annotated, ArrowFile, Bounded, ChatOptions, Chats, ImageDataset, JointDataset, Manifest, ManifestOptions, OpenOptions, PackOptions, Paired, ParquetFile, Parts, Reader, SoundDataset, Table, TableOptions, Tokenized, TokenizedSource, Views, ViewsDataset, open, open_sounds, pack};
+use feedline_datasets::{
+    Annotated, ArrowFile, Bounded, ChatOptions, Chats, ImageDataset, JointDataset, Manifest, ManifestOptions,
+    OpenOptions, PackOptions, Paired, ParquetFile, Parts, Reader, SoundDataset, Table, TableOptions,
+    Tokenized, TokenizedSource, Views, ViewsDataset, open, open_sounds, pack,
+};
 use feedline_images::Transforms;
 
 use crate::entry::{Entry, LEN};
@@ -102,7 +106,8 @@ fn windows(path: PathBuf, cache_bytes: u64) -> Build {
 fn tokenized(dir: &Path, path: PathBuf) -> Build {
     let tokenizer = tokenizer(dir);
     build(move || {
-        Bounded::limited(Box::new(Tokenized::new(open(&path).unwrap(), "b", &tokenizer).unwrap()), MOST).unwrap()
+        Bounded::limited(Box::new(Tokenized::new(open(&path).unwrap(), "b", &tokenizer).unwrap()), MOST)
+            .unwrap()
     })
 }
 

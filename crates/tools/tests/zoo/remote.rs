@@ -4,7 +4,9 @@ use std::path::Path;
 use std::rc::Rc;
 
 use feedline::{DType, Loader, Spec};
-use feedline_datasets::{ArrowFile, Bounded, PackOptions, ParquetFile, Reader, Records, Remote, RemoteOptions, open, pack};
+use feedline_datasets::{
+    ArrowFile, Bounded, PackOptions, ParquetFile, Reader, Records, Remote, RemoteOptions, open, pack,
+};
 
 use crate::entry::{Entry, LEN};
 use crate::formats;

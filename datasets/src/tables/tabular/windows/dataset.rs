@@ -13,11 +13,11 @@ use feedline_core::{
 
 use super::index::{Index, Shape, Unsorted};
 use super::{WindowFate, refuse};
-use crate::error::{data, one_line};
 use crate::bounded::grouped;
+use crate::bounded::row_memory::{self, RowMemory};
+use crate::error::{data, one_line};
 use crate::io::memory::Memory;
 use crate::reader::{at_file, check_not_empty};
-use crate::bounded::row_memory::{self, RowMemory};
 use crate::tables::tabular::fit_on::Limits;
 use crate::tables::tabular::reader::TableReader;
 use crate::{ElementType, Reader, Values};

@@ -6,8 +6,8 @@ use feedline_core::{DType, Result};
 
 use super::steps::ByName;
 use super::{Category, Missing, Source, Table, refuse};
-use crate::error::one_line;
 use crate::bounded::row_memory::CACHE_BYTES;
+use crate::error::one_line;
 
 mod dataset;
 mod index;

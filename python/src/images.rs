@@ -1,0 +1,258 @@
+//! Pictures for `feedline.images`: alone, in several views, or with masks, boxes and points.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use feedline::{Dataset, Error, ErrorKind};
+use feedline_datasets::{
+    Annotated, ImageDataset, JointDataset, ManifestOptions, Paired, Parts, Reader, Views, ViewsDataset,
+    open_pictures,
+};
+use feedline_images::{BoxFormat, Mode, Transforms};
+use feedline_pictures::Decode;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::dataset::{DataSet, detached};
+use crate::error::raise;
+use crate::opening::Opening;
+use crate::pictures::{Encoded, decode_named};
+use crate::transforms::transforms;
+
+/// The parts of a sample, from `_parts.py`.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Given {
+    field: Option<String>,
+    /// The file or the folder of boxes.
+    annotations: Option<String>,
+    /// Whether Pascal VOC's coordinates count from 1.
+    one_based: bool,
+    /// The fields of masks, or one folder.
+    mask: Vec<String>,
+    depth: Vec<String>,
+    /// The field of boxes, and its format.
+    boxes: Option<(String, String)>,
+    box_format: String,
+    points: Vec<String>,
+    beside: Vec<String>,
+    min_size: f32,
+    clip: bool,
+    max_boxes: Option<usize>,
+    moves: bool,
+}
+
+/// The transforms of a list. Each has a name and its arguments.
+type Steps<'py> = Vec<(String, Bound<'py, PyDict>)>;
+
+/// How pictures are read, from `_pictures.py`.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Pictures<'py> {
+    /// The field that holds the pictures.
+    field: Option<String>,
+    transforms: Steps<'py>,
+    /// One list of transforms and its number of views per entry.
+    views: Option<Vec<(usize, Steps<'py>)>>,
+    /// What moves with the pictures.
+    parts: Option<Given>,
+    channels_first: bool,
+    scaled_decode: bool,
+    mode: String,
+    decode: String,
+}
+
+impl Pictures<'_> {
+    /// The transforms of the workers, and those of the lanes that decode, if any do.
+    fn list(&self, steps: &Steps<'_>) -> PyResult<(Transforms, Option<(Decode, Transforms)>)> {
+        let decode = decode_named(&self.decode).map_err(raise)?;
+        let start = Transforms::new().mode(mode_named(&self.mode)?);
+        let list = transforms(start.clone(), steps, self.channels_first, self.scaled_decode)?;
+        let Some(decode) = decode else { return Ok((list, None)) };
+        let why = match (&self.views, &self.parts) {
+            (Some(_), _) if self.field.is_some() => "field is for decode=\"cpu\": leave it out",
+            (None, None) if self.field.is_some() || self.scaled_decode => {
+                "field and scaled_decode are for decode=\"cpu\": leave them out"
+            }
+            _ => {
+                let on_lanes = transforms(start.on_device(), steps, self.channels_first, false)?;
+                return Ok((list, Some((decode, on_lanes))));
+            }
+        };
+        Err(raise(Error::new(ErrorKind::Config, why)))
+    }
+}
+
+/// Opens encoded pictures. They are decoded and transformed in the workers (`cpu`), or in lanes of the loader
+/// (`gpu`, `auto`).
+#[pyfunction]
+pub(crate) fn open_images(py: Python<'_>, opening: Opening, pictures: Pictures<'_>) -> PyResult<DataSet> {
+    let (path, mut options) = opening.options()?;
+    // A manifest's columns of paths are detected unless a column is named.
+    if let Some(field) = &pictures.field {
+        let parts = pictures.parts.iter().flat_map(|parts| parts.mask.iter().chain(&parts.depth));
+        options.files = [field].into_iter().chain(parts).cloned().collect();
+    }
+    if let Some(views) = &pictures.views {
+        let (mut lists, mut on_lanes) = (Views::new(), None);
+        for (count, steps) in views {
+            let (list, lanes) = pictures.list(steps)?;
+            lists = lists.add(*count, list);
+            if let Some((decode, list)) = lanes {
+                let (_, lists) = on_lanes.take().unwrap_or((decode, Views::new()));
+                on_lanes = Some((decode, lists.add(*count, list)));
+            }
+        }
+        let field = pictures.field;
+        return detached(py, || in_views(&path, &options, field, lists, on_lanes));
+    }
+    let (list, on_lanes) = pictures.list(&pictures.transforms)?;
+    let (field, parts) = (pictures.field, pictures.parts);
+    detached(py, || match parts {
+        Some(parts) => with_parts(&path, &options, &parts, list, on_lanes),
+        None => alone(&path, &options, field, list, on_lanes),
+    })
+}
+
+/// Pictures alone.
+fn alone(
+    path: &str,
+    options: &ManifestOptions,
+    field: Option<String>,
+    list: Transforms,
+    on_lanes: Option<(Decode, Transforms)>,
+) -> feedline::Result<DataSet> {
+    if let Some((_, list)) = &on_lanes {
+        list.device_part()?;
+    }
+    // The reader is opened only once, because opening it lists the folder of a store and opens its objects.
+    let reader: Arc<dyn Reader> = open_pictures(path, options)?.into();
+    let encoded = on_lanes.map(|(decode, list)| Encoded::files(&reader, list, decode)).transpose()?;
+    let set = match field {
+        Some(field) => ImageDataset::with_field(Box::new(reader.clone()), &field, list)?,
+        None => ImageDataset::new(Box::new(reader.clone()), list)?,
+    };
+    let left_out = set.left_out().to_vec();
+    Ok(opened(&*reader, encoded, left_out, set))
+}
+
+/// Pictures with several views each.
+fn in_views(
+    path: &str,
+    options: &ManifestOptions,
+    field: Option<String>,
+    lists: Views,
+    on_lanes: Option<(Decode, Views)>,
+) -> feedline::Result<DataSet> {
+    let reader: Arc<dyn Reader> = open_pictures(path, options)?.into();
+    let encoded = on_lanes.map(|(decode, lists)| Encoded::views(&reader, lists, decode)).transpose()?;
+    let set = match field {
+        Some(field) => ViewsDataset::with_field(Box::new(reader.clone()), &field, lists)?,
+        None => ViewsDataset::new(Box::new(reader.clone()), lists)?,
+    };
+    let left_out = set.left_out().to_vec();
+    Ok(opened(&*reader, encoded, left_out, set))
+}
+
+/// Pictures with masks, boxes and points, which move with them.
+fn with_parts(
+    path: &str,
+    options: &ManifestOptions,
+    given: &Given,
+    list: Transforms,
+    on_lanes: Option<(Decode, Transforms)>,
+) -> feedline::Result<DataSet> {
+    let (reader, parts) = parts_of(path, options, given)?;
+    let reader: Arc<dyn Reader> = reader.into();
+    let joint = |(decode, list)| Encoded::joint(&reader, parts.clone(), list, decode);
+    let encoded = on_lanes.map(joint).transpose()?;
+    let set = JointDataset::new(Box::new(reader.clone()), parts, list)?;
+    let left_out = set.left_out().to_vec();
+    Ok(opened(&*reader, encoded, left_out, set))
+}
+
+/// The pictures of `reader`, as `set` reads them.
+fn opened(
+    reader: &dyn Reader,
+    encoded: Option<Encoded>,
+    left_out: Vec<String>,
+    set: impl Dataset,
+) -> DataSet {
+    let classes = reader.classes().map(<[String]>::to_vec);
+    DataSet { classes, encoded, left_out, ..DataSet::new("images", set) }
+}
+
+/// The reader, and the parts of its samples.
+fn parts_of(
+    path: &str,
+    options: &ManifestOptions,
+    given: &Given,
+) -> feedline::Result<(Box<dyn Reader>, Parts)> {
+    if let Some(annotations) = &given.annotations {
+        let classes = options.open.classes.as_deref();
+        // Annotations have only one mask. `_parts.py` refuses more masks.
+        let pictures = match given.mask.is_empty() {
+            true => Annotated::open_with(path, annotations, classes)?,
+            false => Annotated::open_segmented(path, annotations, classes)?,
+        };
+        let pictures = if given.one_based { pictures.one_based()? } else { pictures };
+        let parts = with(pictures.parts(), given, &[], &[])?;
+        return Ok((Box::new(pictures), parts));
+    }
+    let folders = [("mask", &given.mask), ("depth", &given.depth)];
+    for (name, folder) in folders {
+        let [folder] = &folder[..] else { continue };
+        if !(Path::new(path).is_dir() && Path::new(folder).is_dir()) {
+            continue;
+        }
+        if options.root.is_some() || options.label.is_some() {
+            let why = "root and label are for a manifest, and these are folders: leave them out";
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        let pairs = Paired::open_with(path, folder, &options.open)?.named(name)?;
+        let fields =
+            |of: &str, given: &[String]| if of == name { vec![of.to_owned()] } else { given.to_vec() };
+        let parts = with(Parts::new(), given, &fields("mask", &given.mask), &fields("depth", &given.depth))?;
+        return Ok((Box::new(pairs), parts));
+    }
+    Ok((open_pictures(path, options)?, with(Parts::new(), given, &given.mask, &given.depth)?))
+}
+
+/// Adds the given fields to `parts`.
+fn with(parts: Parts, given: &Given, masks: &[String], depths: &[String]) -> feedline::Result<Parts> {
+    let parts = parts.beside(&given.beside).min_size(given.min_size);
+    let mut parts = parts.box_format(format_named(&given.box_format)?);
+    if let Some(field) = &given.field {
+        parts = parts.image(field);
+    }
+    parts = masks.iter().fold(parts, |parts, name| parts.mask(name));
+    parts = depths.iter().fold(parts, |parts, name| parts.depth(name));
+    if let Some((name, format)) = &given.boxes {
+        parts = parts.boxes(name, format_named(format)?);
+    }
+    parts = given.points.iter().fold(parts, |parts, name| parts.points(name));
+    if given.clip {
+        parts = parts.clip();
+    }
+    if let Some(items) = given.max_boxes {
+        parts = parts.max_boxes(items);
+    }
+    Ok(if given.moves { parts.report_moves() } else { parts })
+}
+
+fn mode_named(name: &str) -> PyResult<Mode> {
+    Mode::named(name).ok_or_else(|| {
+        let why = format!("mode {name:?}: use \"rgb\", \"gray\", \"rgba\", \"u16\" or \"index\"");
+        raise(Error::new(ErrorKind::Config, why))
+    })
+}
+
+fn format_named(name: &str) -> feedline::Result<BoxFormat> {
+    BoxFormat::named(name).ok_or_else(|| {
+        let why = format!(
+            "box format {name:?}: use \"xyxy\", \"xywh\" or \"cxcywh\", or the same with an n at its end for \
+             boxes from 0 to 1"
+        );
+        Error::new(ErrorKind::Config, why)
+    })
+}

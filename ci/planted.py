@@ -257,11 +257,8 @@ def check(bugs):
     for bug in bugs:
         package, (target, path) = known[bug.test.package], (bug.test.target, bug.test.name.split("::"))
         kinds = ("test",) if target != "lib" else ("lib", "rlib")
-        roots = [
-            pathlib.Path(one["src_path"])
-            for one in package["targets"]
-            if one["kind"][0] in kinds and target in ("lib", one["name"])
-        ]
+        targets = [one for one in package["targets"] if one["kind"][0] in kinds and target in ("lib", one["name"])]
+        roots = [pathlib.Path(one["src_path"]) for one in targets]
         sources = [file for root in roots for file in [root, *root.parent.rglob("*.rs")]]
         modules = [module(file, roots) for file in sources if re.search(rf"\bfn {path[-1]}\(", file.read_text())]
         why = None

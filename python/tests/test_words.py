@@ -148,7 +148,7 @@ def test_the_sources_name_items_of_rust_only_beside_those_of_python() -> None:
 #: tokens.
 _OF_RUST_ONLY = (
     *("record/mod.rs", "record/read.rs", "progress/file.rs"),
-    *("datasets/src/ragged.rs", "datasets/src/text/tokens.rs", "src/tune.rs"),
+    *("datasets/src/bounded.rs", "datasets/src/text/tokens.rs", "src/tune.rs"),
 )
 
 

@@ -26,8 +26,8 @@ const BLOCK: u64 = 1 << 19;
 /// | `ids.modes` | `i8`, varies | of a pair with modes: that of each sequence |
 ///
 /// A document may be empty. The index states the number of ids of each document. So
-/// [`Bounded::measured`](crate::Bounded::measured) reads no ids. In a file of llm.c, each document begins with
-/// the token that ends a text: 50256 of GPT-2, or 128000 of Llama 3.
+/// [`Bounded::measured`](crate::Bounded::measured) reads no ids. In a file of llm.c, each document begins
+/// with the token that ends a text: 50256 of GPT-2, or 128000 of Llama 3.
 ///
 /// ```
 /// use feedline_datasets::{Reader, TokenDocuments, Values};

@@ -16,7 +16,8 @@ pub(crate) mod row_memory;
 
 pub(crate) use read::grouped;
 
-/// The samples of a [`Reader`] as a [`Dataset`]. A batch needs a limit for each field that varies in size.
+/// The samples of a [`Reader`] as a [`Dataset`](feedline_core::Dataset). A batch needs a limit for each field
+/// that varies in size.
 ///
 /// | field of the reader | field of the data set |
 /// | --- | --- |
@@ -28,8 +29,10 @@ pub(crate) use read::grouped;
 ///
 /// [`measured`](Self::measured) finds the limits itself. It makes one pass over all samples, and keeps the
 /// result in the user's cache. [`stated`](Self::stated) takes one for each field, [`limited`](Self::limited)
-/// one for all. [`new`](Self::new) is for samples of one size. If the fields are in memory, there is a [column](Dataset::column) for zero-copy loading. If all
-/// rows of a table have one size, and take no more bytes than its cache
+/// one for all. [`new`](Self::new) is for samples of one size.
+///
+/// If the fields are in memory, there is a [column](feedline_core::Dataset::column) for zero-copy loading. If
+/// all rows of a table have one size, and take no more bytes than its cache
 /// ([`OpenOptions::cache_bytes`](crate::OpenOptions::cache_bytes)), they are decoded once and held in memory.
 ///
 /// ```

@@ -15,7 +15,7 @@ pub type Visit<'a> = dyn FnMut(usize, &[u8]) -> Result<()> + 'a;
 /// Samples of a file or a folder, with random access. Each format implements this trait.
 ///
 /// Fields may vary in size. [`Bounded`](crate::Bounded) makes a [`Dataset`](feedline_core::Dataset) of any
-/// reader. [`Bounded`](crate::Bounded) makes one of a reader whose samples have one size.
+/// reader.
 pub trait Reader: fmt::Debug + Send + Sync + 'static {
     /// The format's name: `npy`, `webdataset`, ...
     fn format(&self) -> &'static str;
@@ -41,8 +41,8 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     fn read(&self, sample: u64, values: &mut Values) -> Result<()>;
 
     /// Calls `to` with each field of sample `sample` and a slice of its bytes, without a copy. The bytes are
-    /// in memory, or in the part of the file that was just read. [`Bounded`](crate::Bounded) and
-    /// [`Bounded`](crate::Bounded) use this method, so that a sample is copied only once, into the batch.
+    /// in memory, or in the part of the file that was just read. [`Bounded`](crate::Bounded)
+    /// uses this method, so that a sample is copied only once, into the batch.
     ///
     /// The fields come in any order. If one comes twice, the last one counts. The content of `values` is
     /// unspecified afterwards.
@@ -132,8 +132,8 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Sample `sample`, and the neighbours that are [decoded together](Self::together) with it. `None`, the
-    /// default, if samples are read one by one. [`Bounded`](crate::Bounded) and [`Bounded`](crate::Bounded) hold up
-    /// to four such groups while they copy the samples of a batch.
+    /// default, if samples are read one by one. [`Bounded`](crate::Bounded) holds up to
+    /// four such groups while it copies the samples of a batch.
     ///
     /// Blocks on the file, unless the group is in a cache.
     ///
@@ -153,8 +153,8 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     /// rows. Does nothing by default.
     fn forget(&self, _sample: u64) {}
 
-    /// Max bytes that a data set of samples of one size ([`Bounded`](crate::Bounded)) may use to hold all rows in
-    /// memory, each decoded once. 0, the default, if reading a sample costs no more than a copy.
+    /// Max bytes that a [`Bounded`](crate::Bounded) of samples of one size may use to hold all rows in memory,
+    /// each decoded once. 0, the default, if reading a sample costs no more than a copy.
     fn row_memory(&self) -> u64 {
         0
     }

@@ -119,7 +119,7 @@ impl Found {
         }
     }
 
-    /// Adds what a reader says, the sets [`Bounded`] and [`Bounded`] of it, and the key of its lengths.
+    /// Adds what a reader says, the sets of it without and with limits, and the key of its lengths.
     pub(crate) fn reader(&mut self, name: &str, reader: &Arc<dyn Reader>) {
         self.facts_of(name, &**reader);
         // What it refuses is among the errors.

@@ -153,8 +153,8 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     /// rows. Does nothing by default.
     fn forget(&self, _sample: u64) {}
 
-    /// Max bytes that a [`Bounded`](crate::Bounded) of samples of one size may use to hold all rows in memory,
-    /// each decoded once. 0, the default, if reading a sample costs no more than a copy.
+    /// Max bytes that a [`Bounded`](crate::Bounded) of samples of one size may use to hold all rows in
+    /// memory, each decoded once. 0, the default, if reading a sample costs no more than a copy.
     fn row_memory(&self) -> u64 {
         0
     }

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use feedline::{Dataset, Device, Error, ErrorKind, Loader, Result};
-use feedline_datasets::{ImageDataset, open};
+use feedline_datasets::{Pictures, open};
 use feedline_images::{Chroma, IMAGENET_MEAN, IMAGENET_STD, Transforms};
 use feedline_pictures::{Decode, PictureStage};
 use serde_json::{Value, json};
@@ -54,7 +54,7 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
                 // Every core works for one already.
                 continue;
             }
-            let set = ImageDataset::encoded(open(folder)?, transforms(chroma), max)?.repeat(TIMES)?;
+            let set = Pictures::encoded_up_to(open(folder)?, transforms(chroma), max)?.repeat(TIMES)?;
             let bench = Bench { device: &options.device, transforms: transforms(chroma), decode, batch };
             match bench.measure(options, set, lanes, warm_up) {
                 Err(error) if error.kind() == ErrorKind::Unavailable => {

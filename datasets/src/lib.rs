@@ -17,12 +17,11 @@
 //! | `TableWindows` | windows of time of a table, group by group (feature `tabular`) |
 //! | `ArrowFile`, `ParquetFile` | columns in batches and row groups (features `arrow`, `parquet`) |
 //! | `mds` | MosaicML Streaming's shards (feature `mds`) |
-//! | `ImageDataset` | encoded pictures of any reader, decoded and transformed (feature `images`) |
+//! | `Pictures` | encoded pictures of any reader: one, its views, or its parts (feature `images`) |
 //! | `SoundDataset`, `open_sounds` | sounds: crops, resampling, mel spectrograms (feature `audio`) |
 //! | [`Manifest`], `open_pictures` | the files that a column of a table names |
-//! | `ViewsDataset` | several random views of one decoded picture (feature `images`) |
 //! | `Annotated` | pictures with the boxes of COCO, Pascal VOC and YOLO (feature `annotations`) |
-//! | `JointDataset`, `Paired` | pictures with masks, boxes and points that move along (feature `images`) |
+//! | `Paired` | pictures and masks in two folders (feature `images`) |
 //! | `Remote`, `open_url` | files in object stores and on web servers (feature `object-store`) |
 //! | [`Folder`], [`Lines`] | files as samples, with folders as classes; lines of a text |
 //! | [`Tokens`] | token ids in streams, cut into windows |
@@ -100,7 +99,7 @@ pub use pack::{PackOptions, PackSummary, PackedTokens, TokenPackOptions, pack, p
 #[cfg(feature = "annotations")]
 pub use pictures::annotations::Annotated;
 #[cfg(feature = "images")]
-pub use pictures::images::{ImageDataset, JointDataset, Paired, Parts, Views, ViewsDataset};
+pub use pictures::images::{Form, Paired, Parts, Pictures, Views};
 pub use pictures::labelled;
 pub use reader::{Reader, Value, Values, Visit};
 #[cfg(feature = "object-store")]

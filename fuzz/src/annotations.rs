@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use feedline_core::{Context, Dataset, Error, ErrorKind, Layout, Result};
-use feedline_datasets::{Annotated, JointDataset};
+use feedline_datasets::{Annotated, Pictures};
 use feedline_images::Transforms;
 
 /// Samples that are read of each input.
@@ -54,7 +54,7 @@ fn read(pictures: &Path, annotations: &Path) -> Result<()> {
 
 fn read_moved(annotated: Annotated) -> Result<()> {
     let list = Transforms::new().random_crop(2).flip(0.5);
-    let set = JointDataset::annotated(annotated, list)?;
+    let set = Pictures::annotated(annotated, list)?;
     let layout = Layout::new(set.spec(), 1)?;
     // Lists of points may be long, and items many.
     if layout.bytes() > 1 << 24 {

@@ -3,10 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use feedline::{Dataset, Error, ErrorKind};
+use feedline::{Error, ErrorKind};
 use feedline_datasets::{
-    Annotated, ImageDataset, JointDataset, ManifestOptions, Paired, Parts, Reader, Views, ViewsDataset,
-    open_pictures,
+    Annotated, Form, ManifestOptions, Paired, Parts, Pictures, Reader, Views, open_pictures,
 };
 use feedline_images::{BoxFormat, Mode, Transforms};
 use feedline_pictures::Decode;
@@ -48,7 +47,7 @@ type Steps<'py> = Vec<(String, Bound<'py, PyDict>)>;
 /// How pictures are read, from `_pictures.py`.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-pub(crate) struct Pictures<'py> {
+pub(crate) struct PictureOptions<'py> {
     /// The field that holds the pictures.
     field: Option<String>,
     transforms: Steps<'py>,
@@ -62,7 +61,7 @@ pub(crate) struct Pictures<'py> {
     decode: String,
 }
 
-impl Pictures<'_> {
+impl PictureOptions<'_> {
     /// The transforms of the workers, and those of the lanes that decode, if any do.
     fn list(&self, steps: &Steps<'_>) -> PyResult<(Transforms, Option<(Decode, Transforms)>)> {
         let decode = decode_named(&self.decode).map_err(raise)?;
@@ -86,7 +85,11 @@ impl Pictures<'_> {
 /// Opens encoded pictures. They are decoded and transformed in the workers (`cpu`), or in lanes of the loader
 /// (`gpu`, `auto`).
 #[pyfunction]
-pub(crate) fn open_images(py: Python<'_>, opening: Opening, pictures: Pictures<'_>) -> PyResult<DataSet> {
+pub(crate) fn open_images(
+    py: Python<'_>,
+    opening: Opening,
+    pictures: PictureOptions<'_>,
+) -> PyResult<DataSet> {
     let (path, mut options) = opening.options()?;
     // A manifest's columns of paths are detected unless a column is named.
     if let Some(field) = &pictures.field {
@@ -103,83 +106,41 @@ pub(crate) fn open_images(py: Python<'_>, opening: Opening, pictures: Pictures<'
                 on_lanes = Some((decode, lists.add(*count, list)));
             }
         }
-        let field = pictures.field;
-        return detached(py, || in_views(&path, &options, field, lists, on_lanes));
+        let on_lanes = on_lanes.map(|(decode, lists)| (decode, lists.into()));
+        return detached(py, || {
+            opened(open_pictures(path, &options)?, pictures.field, lists.into(), on_lanes)
+        });
     }
     let (list, on_lanes) = pictures.list(&pictures.transforms)?;
     let (field, parts) = (pictures.field, pictures.parts);
-    detached(py, || match parts {
-        Some(parts) => with_parts(&path, &options, &parts, list, on_lanes),
-        None => alone(&path, &options, field, list, on_lanes),
+    detached(py, || {
+        let Some(given) = parts else {
+            on_lanes.as_ref().map_or(Ok(()), |(_, list)| list.device_part().map(drop))?;
+            let on_lanes = on_lanes.map(|(decode, list)| (decode, list.into()));
+            return opened(open_pictures(path, &options)?, field, list.into(), on_lanes);
+        };
+        let (reader, parts) = parts_of(&path, &options, &given)?;
+        let on_lanes = on_lanes.map(|(decode, list)| (decode, parts.clone().with(list)));
+        opened(reader, None, parts.with(list), on_lanes)
     })
 }
 
-/// Pictures alone.
-fn alone(
-    path: &str,
-    options: &ManifestOptions,
-    field: Option<String>,
-    list: Transforms,
-    on_lanes: Option<(Decode, Transforms)>,
-) -> feedline::Result<DataSet> {
-    if let Some((_, list)) = &on_lanes {
-        list.device_part()?;
-    }
-    // The reader is opened only once, because opening it lists the folder of a store and opens its objects.
-    let reader: Arc<dyn Reader> = open_pictures(path, options)?.into();
-    let encoded = on_lanes.map(|(decode, list)| Encoded::files(&reader, list, decode)).transpose()?;
-    let set = match field {
-        Some(field) => ImageDataset::with_field(Box::new(reader.clone()), &field, list)?,
-        None => ImageDataset::new(Box::new(reader.clone()), list)?,
-    };
-    let left_out = set.left_out().to_vec();
-    Ok(opened(&*reader, encoded, left_out, set))
-}
-
-/// Pictures with several views each.
-fn in_views(
-    path: &str,
-    options: &ManifestOptions,
-    field: Option<String>,
-    lists: Views,
-    on_lanes: Option<(Decode, Views)>,
-) -> feedline::Result<DataSet> {
-    let reader: Arc<dyn Reader> = open_pictures(path, options)?.into();
-    let encoded = on_lanes.map(|(decode, lists)| Encoded::views(&reader, lists, decode)).transpose()?;
-    let set = match field {
-        Some(field) => ViewsDataset::with_field(Box::new(reader.clone()), &field, lists)?,
-        None => ViewsDataset::new(Box::new(reader.clone()), lists)?,
-    };
-    let left_out = set.left_out().to_vec();
-    Ok(opened(&*reader, encoded, left_out, set))
-}
-
-/// Pictures with masks, boxes and points, which move with them.
-fn with_parts(
-    path: &str,
-    options: &ManifestOptions,
-    given: &Given,
-    list: Transforms,
-    on_lanes: Option<(Decode, Transforms)>,
-) -> feedline::Result<DataSet> {
-    let (reader, parts) = parts_of(path, options, given)?;
-    let reader: Arc<dyn Reader> = reader.into();
-    let joint = |(decode, list)| Encoded::joint(&reader, parts.clone(), list, decode);
-    let encoded = on_lanes.map(joint).transpose()?;
-    let set = JointDataset::new(Box::new(reader.clone()), parts, list)?;
-    let left_out = set.left_out().to_vec();
-    Ok(opened(&*reader, encoded, left_out, set))
-}
-
-/// The pictures of `reader`, as `set` reads them.
+/// The pictures of `reader`, in the field of this name if there is one.
 fn opened(
-    reader: &dyn Reader,
-    encoded: Option<Encoded>,
-    left_out: Vec<String>,
-    set: impl Dataset,
-) -> DataSet {
-    let classes = reader.classes().map(<[String]>::to_vec);
-    DataSet { classes, encoded, left_out, ..DataSet::new("images", set) }
+    reader: Box<dyn Reader>,
+    field: Option<String>,
+    form: Form,
+    on_lanes: Option<(Decode, Form)>,
+) -> feedline::Result<DataSet> {
+    // The reader is opened only once, because opening it lists the folder of a store and opens its objects.
+    let reader: Arc<dyn Reader> = reader.into();
+    let encoded = on_lanes.map(|(decode, form)| Encoded::new(&reader, form, decode)).transpose()?;
+    let set = match field {
+        Some(field) => Pictures::with_field(Box::new(reader.clone()), &field, form)?,
+        None => Pictures::new(Box::new(reader.clone()), form)?,
+    };
+    let (left_out, classes) = (set.left_out().to_vec(), reader.classes().map(<[String]>::to_vec));
+    Ok(DataSet { classes, encoded, left_out, ..DataSet::new("images", set) })
 }
 
 /// The reader, and the parts of its samples.

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use feedline::dataset::Field;
-use feedline::{DType, Dataset, Error, ErrorKind, LoaderBuilder, Result};
-use feedline_datasets::{Bounded, ImageDataset, JointDataset, Parts, Reader, Views, ViewsDataset};
+use feedline::{Dataset, Error, ErrorKind, LoaderBuilder, Result};
+use feedline_datasets::{Form, Pictures, Reader};
 use feedline_images::Transforms;
 use feedline_pictures::{Decode, PictureStage};
 
@@ -39,49 +38,14 @@ pub(crate) struct Encoded {
 }
 
 impl Encoded {
-    /// The pictures of `reader`. Reads every file once to find the longest file, unless a listing has the
-    /// lengths. Keeps the lengths in the user's cache.
-    pub(crate) fn files(reader: &Arc<dyn Reader>, list: Transforms, decode: Decode) -> Result<Self> {
-        let files = Bounded::measured(Box::new(reader.clone()))?;
-        let is_file = |field: &&Field| field.dtype() == DType::U8 && field.as_ragged().is_some();
-        let mut sizes = Vec::new();
-        for field in files.spec().fields().iter().filter(is_file) {
-            // The pictures are the longest field of bytes. A caption, for example, is shorter.
-            let lengths = files.lengths(field.name())?;
-            if lengths.iter().max() > sizes.iter().max() {
-                sizes = lengths.to_vec();
-            }
-        }
-        let max_bytes = sizes.iter().max().map_or(1, |&max| max.max(1) as usize);
-        let files = ImageDataset::encoded(Box::new(reader.clone()), list.clone(), max_bytes)?;
-        Ok(Self::new(files, vec![list], decode, sizes))
-    }
-
-    /// Several views of the pictures of `reader`. The lists of the views begin with `on_device`. Reads every
-    /// file once, as [`files`](Self::files).
-    pub(crate) fn views(reader: &Arc<dyn Reader>, views: Views, decode: Decode) -> Result<Self> {
-        let lists = views.lists().to_vec();
-        let files = ViewsDataset::encoded(Box::new(reader.clone()), views)?;
-        let sizes = files.picture_bytes().to_vec();
-        Ok(Self::new(files, lists, decode, sizes))
-    }
-
-    /// The pictures of `files`, with masks, boxes and points. Reads every file once, as
-    /// [`files`](Self::files).
-    pub(crate) fn joint(
-        reader: &Arc<dyn Reader>,
-        parts: Parts,
-        list: Transforms,
-        decode: Decode,
-    ) -> Result<Self> {
-        let files = JointDataset::encoded(Box::new(reader.clone()), parts, list.clone())?;
-        let sizes = files.picture_bytes().to_vec();
-        Ok(Self::new(files, vec![list], decode, sizes))
-    }
-
-    fn new(files: impl Dataset, lists: Vec<Transforms>, decode: Decode, mut sizes: Vec<u32>) -> Self {
+    /// The pictures of `reader`, whose lists of transforms begin with `on_device`. Reads every file once to
+    /// find the longest file, unless a listing has the lengths. Keeps the lengths in the user's cache.
+    pub(crate) fn new(reader: &Arc<dyn Reader>, form: Form, decode: Decode) -> Result<Self> {
+        let lists = form.lists().to_vec();
+        let files = Pictures::encoded(Box::new(reader.clone()), form)?;
+        let mut sizes = files.picture_bytes().to_vec();
         sizes.sort_unstable_by(|a, b| b.cmp(a));
-        Self { files: Arc::new(files), lists, decode, sizes: sizes.into(), copies: 1 }
+        Ok(Self { files: Arc::new(files), lists, decode, sizes: sizes.into(), copies: 1 })
     }
 
     /// These pictures with a selection of the files. A file may occur `copies` times in it.

@@ -109,7 +109,7 @@ enum Class {
     None,
 }
 
-/// Opens pictures for [`ImageDataset`](crate::ImageDataset). A table without encoded pictures is opened as a
+/// Opens pictures for [`Pictures`](crate::Pictures). A table without encoded pictures is opened as a
 /// [`Manifest`]. Anything else is opened as by [`open_with`](crate::open_with).
 ///
 /// # Errors

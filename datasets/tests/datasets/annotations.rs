@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use feedline_core::{CheckOptions, Context, Dataset, Error, ErrorKind, Layout, check_dataset};
-use feedline_datasets::{Annotated, JointDataset, Reader, Values};
+use feedline_datasets::{Annotated, Pictures, Reader, Values};
 use feedline_images::{CenterCrop, Decoder, Plane, Size, Transforms};
 use feedline_testkit::{cpu_time, emulated};
 use tempfile::{TempDir, tempdir};
@@ -305,11 +305,11 @@ fn outlines_that_cannot_be_masks_are_refused_by_id() {
         assert!(error.kind() == ErrorKind::Config && error.message().contains("Paired"), "{error}");
     }
     // The file states a wrong size here.
-    let set = JointDataset::annotated(opened("9", "9").unwrap(), Transforms::new().center_crop(8)).unwrap();
+    let set = Pictures::annotated(opened("9", "9").unwrap(), Transforms::new().center_crop(8)).unwrap();
     let error = read(&set, 0).unwrap_err();
     assert!(error.to_string().contains("of a picture of 24 x 20, and it is 24 x 24 decoded"), "{error}");
     let right = opened("\"height\": 20", "\"height\": 24").unwrap();
-    let set = JointDataset::annotated(right, Transforms::new().center_crop(24)).unwrap();
+    let set = Pictures::annotated(right, Transforms::new().center_crop(24)).unwrap();
     let mask = &read(&set, 0).unwrap()[set.spec().index_of("segmentation").unwrap()];
     assert_eq!((mask.len(), mask.iter().filter(|&&level| level == 3).count() > 20), (24 * 24, true));
     assert!(mask.iter().all(|&level| level == 0 || level == 3));
@@ -408,7 +408,7 @@ fn boxes_are_of_the_picture_as_exif_shows_it_and_those_of_another_size_are_refus
         for format in ["coco", "voc"] {
             let joint = |size: [usize; 2], of: [usize; 2], corners| {
                 let crop = Transforms::new().then(CenterCrop::new(Size::new(size[1], size[0])));
-                let set = JointDataset::annotated(set(format, of, corners), crop).unwrap();
+                let set = Pictures::annotated(set(format, of, corners), crop).unwrap();
                 assert!(set.spec().fields().iter().all(|field| !["width", "height"].contains(&field.name())));
                 read(&set, 0)
             };
@@ -452,7 +452,7 @@ fn boxes_of_each_format_become_corners_that_moved_with_their_picture() {
         ("voc", 0, [0.0, 1.0, 8.5, 10.0, 3.0, 0.0, 7.0, 5.0], [1, 0]),
         ("yolo", 1, [4.0, 0.0, 16.0, 10.0, 0.0, 0.0, 2.8, 2.8], [2, 0]),
     ] {
-        let set = JointDataset::annotated(opened(&dir, annotations).unwrap(), crop()).unwrap();
+        let set = Pictures::annotated(opened(&dir, annotations).unwrap(), crop()).unwrap();
         let field = |name: &str| set.spec().index_of(name).unwrap();
         let fields = read(&set, id).unwrap();
         let found = floats(&fields[field("boxes")]);
@@ -472,6 +472,6 @@ fn boxes_of_each_format_become_corners_that_moved_with_their_picture() {
     }
     let missing: &Path = &dir.path().join("images/a.png");
     fs::remove_file(missing).unwrap();
-    let set = JointDataset::annotated(opened(&dir, "coco.json").unwrap(), crop()).unwrap();
+    let set = Pictures::annotated(opened(&dir, "coco.json").unwrap(), crop()).unwrap();
     assert_eq!(read(&set, 0).unwrap_err().path(), Some(missing));
 }

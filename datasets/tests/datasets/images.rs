@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::made::{tar, write};
 use feedline_core::{CheckOptions, Context, DType, Dataset, Layout, check_dataset};
-use feedline_datasets::{ImageDataset, Values, open};
+use feedline_datasets::{Pictures, Values, open};
 use feedline_images::{Decoder, Transforms};
 use tempfile::tempdir;
 
@@ -79,7 +79,7 @@ fn a_folder_and_an_archive_of_the_same_pictures_give_the_same_rows() {
     let archive = write(dir.path(), "set.tar", &tar(&files));
 
     let transforms = Transforms::new().random_resized_crop(16).flip(0.5).color_jitter(0.3, 0.3, 0.3, 0.1);
-    let set = |path: &Path| ImageDataset::new(open(path).unwrap(), transforms.clone()).unwrap();
+    let set = |path: &Path| Pictures::new(open(path).unwrap(), transforms.clone()).unwrap();
     let (folder, archive) = (set(&dir.path().join("set")), set(&archive));
     for set in [&folder, &archive] {
         let fields = set.spec().fields();
@@ -101,7 +101,7 @@ fn a_bad_sample_is_an_error_that_names_file_and_sample() {
     let dir = tempdir().unwrap();
     write(dir.path(), "a.jpg", &fs::read(picture("420.jpg")).unwrap());
     let bad = write(dir.path(), "b.jpg", b"no picture");
-    let set = ImageDataset::new(open(dir.path()).unwrap(), Transforms::new().resize(8)).unwrap();
+    let set = Pictures::new(open(dir.path()).unwrap(), Transforms::new().resize(8)).unwrap();
     let layout = Layout::new(set.spec(), 1).unwrap();
     let mut slab = vec![0; layout.bytes()];
     let mut rows = feedline_core::Rows::new(&layout, &mut slab, 1);
@@ -118,8 +118,8 @@ fn what_cannot_be_a_batch_is_refused_when_the_set_is_made() {
     let error = |transforms: Transforms, field: Option<&str>| {
         let reader = open(dir.path()).unwrap();
         let set = match field {
-            Some(field) => ImageDataset::with_field(reader, field, transforms),
-            None => ImageDataset::new(reader, transforms),
+            Some(field) => Pictures::with_field(reader, field, transforms),
+            None => Pictures::new(reader, transforms),
         };
         set.unwrap_err().to_string()
     };
@@ -139,7 +139,7 @@ fn encoded_pictures_cross_as_their_files_with_what_happens_to_each() {
     let whole = |list: Transforms| list.random_resized_crop(16).flip(0.5);
     let most = 100_000;
     let reader = || open(dir.path()).unwrap();
-    let set = ImageDataset::encoded(reader(), whole(Transforms::new().on_device()), most).unwrap();
+    let set = Pictures::encoded_up_to(reader(), whole(Transforms::new().on_device()), most).unwrap();
     let layout = Layout::new(set.spec(), 3).unwrap();
     let mut slab = vec![0; layout.bytes()];
     let mut rows = feedline_core::Rows::new(&layout, &mut slab, 3);
@@ -156,9 +156,9 @@ fn encoded_pictures_cross_as_their_files_with_what_happens_to_each() {
         .collect();
     assert_eq!(rows.column_mut(1), wanted, "the parameters are those of the sample");
 
-    let error = ImageDataset::encoded(reader(), Transforms::new().resize(8).on_device(), most).unwrap_err();
+    let error = Pictures::encoded_up_to(reader(), Transforms::new().resize(8).on_device(), most).unwrap_err();
     assert!(error.to_string().contains("put on_device() first"), "{error}");
-    let small = ImageDataset::encoded(reader(), whole(Transforms::new().on_device()), 100).unwrap();
+    let small = Pictures::encoded_up_to(reader(), whole(Transforms::new().on_device()), 100).unwrap();
     let layout = Layout::new(small.spec(), 1).unwrap();
     let mut slab = vec![0; layout.bytes()];
     let mut rows = feedline_core::Rows::new(&layout, &mut slab, 1);

@@ -6,9 +6,7 @@ use std::path::{Path, PathBuf};
 use feedline_core::{
     CheckOptions, Context, DType, Dataset, Error, ErrorKind, Layout, Result, Spec, check_dataset,
 };
-use feedline_datasets::{
-    ElementType, JointDataset, Paired, Parts, Reader, Schema, SchemaField, Values, open,
-};
+use feedline_datasets::{ElementType, Paired, Parts, Pictures, Reader, Schema, SchemaField, Values, open};
 use feedline_images::{BoxFormat, Transforms};
 use tempfile::tempdir;
 
@@ -73,8 +71,8 @@ impl Memory {
         self.with(SchemaField::variable(name, ElementType::Number(DType::I64)), bytes, &[classes.len()])
     }
 
-    fn joint(self, parts: Parts, transforms: Transforms) -> Result<JointDataset> {
-        JointDataset::new(Box::new(self), parts, transforms)
+    fn joint(self, parts: Parts, transforms: Transforms) -> Result<Pictures> {
+        Pictures::new(Box::new(self), parts.with(transforms))
     }
 }
 
@@ -191,7 +189,7 @@ fn photographs_and_masks_of_two_folders_are_paired_by_name() {
     }
     let (photographs, masks) = (dir.path().join("photographs"), dir.path().join("masks"));
     let pairs = Paired::open(&photographs, &masks).unwrap();
-    let set = JointDataset::new(Box::new(pairs), Parts::new().mask("mask"), moving()).unwrap();
+    let set = Pictures::new(Box::new(pairs), Parts::new().mask("mask").with(moving())).unwrap();
     assert!(check_dataset(&set, &CheckOptions::default()).unwrap().is_clean());
     let aligned = (0..40).filter(|id| {
         let fields = read(&set, *id).unwrap();
@@ -218,14 +216,13 @@ fn photographs_and_masks_of_two_folders_are_paired_by_name() {
 fn zip_refuses_a_picture_and_a_mask_that_are_each_moved_and_names_what_moves_both() {
     let dir = tempdir().unwrap();
     write(dir.path(), "a/0.png", &picture());
-    let part =
-        || feedline_datasets::ImageDataset::new(open(dir.path().join("a")).unwrap(), moving()).unwrap();
+    let part = || feedline_datasets::Pictures::new(open(dir.path().join("a")).unwrap(), moving()).unwrap();
     let renamed = part().map(Spec::new().field("mask", DType::U8, [16, 16, 3]).unwrap(), |sample, row, _| {
         row.write(0, sample.bytes(0));
         Ok(())
     });
     let Err(error) = part().zip(renamed.unwrap()) else { panic!("two draws were zipped") };
-    assert!(error.to_string().contains("read pictures and masks by JointDataset"), "{error}");
+    assert!(error.to_string().contains("read pictures and masks by Pictures"), "{error}");
 }
 
 fn one(list: &[f64], parts: Parts) -> std::result::Result<Vec<Vec<u8>>, Error> {
@@ -408,7 +405,7 @@ fn a_bad_mask_is_named_by_its_own_file() {
     write(dir.path(), "photographs/0.png", &picture());
     let mask: PathBuf = write(dir.path(), "masks/0.png", &png(8, 8, 0, &[3; 64]));
     let pairs = Paired::open(dir.path().join("photographs"), dir.path().join("masks")).unwrap();
-    let set = JointDataset::new(Box::new(pairs), Parts::new().mask("mask"), moving()).unwrap();
+    let set = Pictures::new(Box::new(pairs), Parts::new().mask("mask").with(moving())).unwrap();
     let error = read(&set, 0).unwrap_err();
     assert_eq!((error.path(), error.sample()), (Some(&*mask), Some(0)), "{error}");
 }

@@ -8,7 +8,7 @@ use crate::made::{read, tar, write};
 use arrow_array::{Int32Array, RecordBatch, StringArray};
 use feedline_core::{Context, Dataset, ErrorKind, Layout};
 use feedline_datasets::{
-    ImageDataset, Manifest, ManifestOptions, OpenOptions, Reader, Values, open, open_pictures, open_with,
+    Manifest, ManifestOptions, OpenOptions, Pictures, Reader, Values, open, open_pictures, open_with,
 };
 use feedline_images::Transforms;
 use tempfile::{TempDir, tempdir};
@@ -85,10 +85,8 @@ fn the_files_that_a_table_names_are_read_in_their_place() {
 #[test]
 fn pictures_of_a_manifest_are_decoded_and_a_missing_one_is_an_error_of_its_row() {
     let (dir, [csv, ..]) = made();
-    let set = ImageDataset::new(
-        open_pictures(&csv, &labelled("species")).unwrap(),
-        Transforms::new().center_crop(8),
-    );
+    let set =
+        Pictures::new(open_pictures(&csv, &labelled("species")).unwrap(), Transforms::new().center_crop(8));
     let set = set.unwrap();
     let names: Vec<_> = set.spec().fields().iter().map(|field| field.name()).collect();
     assert_eq!(names, ["image", "species", "size"]);
@@ -354,7 +352,7 @@ fn a_missing_file_of_a_list_is_an_error_of_its_sample() {
         write(dir.path(), &format!("{number}.png"), &picture("P-4.png"));
     }
     let reader = open(dir.path().join("{0..3}.png")).unwrap();
-    let set = ImageDataset::new(reader, Transforms::new().center_crop(8)).unwrap();
+    let set = Pictures::new(reader, Transforms::new().center_crop(8)).unwrap();
     assert_eq!(set.len(), 4);
     let layout = Layout::new(set.spec(), 1).unwrap();
     let mut slab = vec![0; layout.bytes()];

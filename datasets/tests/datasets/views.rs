@@ -4,21 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use feedline_core::{CheckOptions, Context, DType, Dataset, ErrorKind, Layout, Result, check_dataset};
-use feedline_datasets::{
-    ElementType, ImageDataset, Reader, Schema, SchemaField, Values, Views, ViewsDataset,
-};
+use feedline_datasets::{ElementType, Pictures, Reader, Schema, SchemaField, Values, Views};
 use feedline_images::{Mode, Transforms};
 
 use crate::made::png;
 
 /// Pictures in memory, which count how often they are read.
 #[derive(Debug)]
-struct Pictures {
+struct Counted {
     schema: Schema,
     reads: Arc<AtomicU64>,
 }
 
-impl Pictures {
+impl Counted {
     fn counted() -> (Box<dyn Reader>, Arc<AtomicU64>) {
         let label = SchemaField::fixed("label", ElementType::Number(DType::I64), &[]);
         let schema = Schema::new([SchemaField::variable("image", ElementType::Bytes), label]);
@@ -27,7 +25,7 @@ impl Pictures {
     }
 }
 
-impl Reader for Pictures {
+impl Reader for Counted {
     fn format(&self) -> &'static str {
         "memory"
     }
@@ -76,14 +74,14 @@ fn list(size: usize) -> Transforms {
 
 #[test]
 fn views_of_one_read_are_those_of_the_list_and_differ() {
-    let (reader, reads) = Pictures::counted();
-    let set = ViewsDataset::new(reader, Views::new().add(2, list(16)).add(3, list(8))).unwrap();
+    let (reader, reads) = Counted::counted();
+    let set = Pictures::new(reader, Views::new().add(2, list(16)).add(3, list(8))).unwrap();
     let fields: Vec<_> = set.spec().fields().iter().map(|field| (field.name(), field.shape())).collect();
     let (large, small) = (&[16, 16, 3][..], &[8, 8, 3][..]);
     let wanted = [("view0", large), ("view1", large), ("view2", small), ("view3", small), ("view4", small)];
     assert_eq!(fields, [&wanted[..], &[("label", &[][..])]].concat());
     assert!(check_dataset(&set, &CheckOptions::default()).unwrap().is_clean());
-    let alone = ImageDataset::new(Pictures::counted().0, list(16)).unwrap();
+    let alone = Pictures::new(Counted::counted().0, list(16)).unwrap();
     for id in 0..20 {
         let before = reads.load(Ordering::Relaxed);
         let views = read(&set, id, 0);
@@ -107,10 +105,9 @@ fn lists_that_cannot_share_a_picture_are_refused() {
         (Views::new().add(2, Transforms::new().flip(0.5)), "sizes of their own"),
         (Views::new().add(16, list(8)), "at most 16 fields"),
     ] {
-        let error = ViewsDataset::new(Pictures::counted().0, views).unwrap_err();
+        let error = Pictures::new(Counted::counted().0, views).unwrap_err();
         assert!(error.kind() == ErrorKind::Config && error.to_string().contains(part), "{part}: {error}");
     }
-    let gray =
-        ViewsDataset::new(Pictures::counted().0, Views::new().add(2, list(8).mode(Mode::Gray))).unwrap();
+    let gray = Pictures::new(Counted::counted().0, Views::new().add(2, list(8).mode(Mode::Gray))).unwrap();
     assert_eq!(gray.spec().fields()[1].shape(), [8, 8, 1]);
 }

@@ -8,8 +8,8 @@ use feedline_audio::{Crop, Sounds};
 use feedline_core::{DType, Dataset, Result};
 use feedline_datasets::labelled::{Labelled, LabelledOptions};
 use feedline_datasets::{
-    Bounded, ElementType, ImageDataset, JointDataset, Parts, Reader, Schema, SchemaField, Shards,
-    SoundDataset, Table, Tokenized, Values, Views, ViewsDataset,
+    Bounded, ElementType, Parts, Pictures, Reader, Schema, SchemaField, Shards, SoundDataset, Table,
+    Tokenized, Values, Views,
 };
 use feedline_images::Transforms;
 
@@ -125,9 +125,9 @@ pub(crate) fn values(found: &mut Found) {
     found.set("large, reader of a table", &Bounded::limited(table().reader().unwrap(), 100).unwrap());
     let crop = || Transforms::new().center_crop(8);
     let pictures = || Large::files("image", picture);
-    found.set("large, images", &ImageDataset::new(pictures(), crop()).unwrap());
-    found.set("large, views", &ViewsDataset::new(pictures(), Views::new().add(1, crop())).unwrap());
-    found.set("large, joint", &JointDataset::new(pictures(), Parts::new(), crop()).unwrap());
+    found.set("large, images", &Pictures::new(pictures(), crop()).unwrap());
+    found.set("large, views", &Pictures::new(pictures(), Views::new().add(1, crop())).unwrap());
+    found.set("large, joint", &Pictures::new(pictures(), Parts::new().with(crop())).unwrap());
     let sounds = Large::files("sound", |id| wav(100 + id as usize));
     let crop = Sounds::new().crop(64, Crop::From(0));
     found.set("large, sounds", &SoundDataset::new(sounds, crop).unwrap());

@@ -7,8 +7,7 @@ use feedline_audio::{Channels, Crop, Sounds};
 use feedline_core::Result;
 use feedline_datasets::labelled::{Labelled, LabelledOptions, LabelledSets};
 use feedline_datasets::{
-    Annotated, Idx, ImageDataset, JointDataset, ManifestOptions, Paired, Parts, Reader, SoundDataset, Views,
-    ViewsDataset, open, open_sounds,
+    Annotated, Idx, ManifestOptions, Paired, Parts, Pictures, Reader, SoundDataset, Views, open, open_sounds,
 };
 use feedline_images::Transforms;
 
@@ -31,33 +30,33 @@ pub(crate) fn values(found: &mut Found) {
     let reader = || open(&folder).unwrap();
     let crop = || Transforms::new().center_crop(8);
     let lanes = || Transforms::new().on_device().random_crop(8).flip(0.5);
-    let set = ImageDataset::new(reader(), crop()).unwrap();
+    let set = Pictures::new(reader(), crop()).unwrap();
     found.set("images", &set);
     let random = Transforms::new().random_crop(8).flip(0.5);
-    found.set("images, cropped at random", &ImageDataset::new(reader(), random).unwrap());
-    found.set("images, encoded", &ImageDataset::encoded(reader(), lanes(), 1000).unwrap());
+    found.set("images, cropped at random", &Pictures::new(reader(), random).unwrap());
+    found.set("images, encoded", &Pictures::encoded_up_to(reader(), lanes(), 1000).unwrap());
     let views = || Views::new().add(2, Transforms::new().random_crop(8)).add(1, crop());
-    found.set("views", &ViewsDataset::new(reader(), views()).unwrap());
-    let encoded = ViewsDataset::encoded(reader(), Views::new().add(2, lanes())).unwrap();
+    found.set("views", &Pictures::new(reader(), views()).unwrap());
+    let encoded = Pictures::encoded(reader(), Views::new().add(2, lanes())).unwrap();
     found.set("views, encoded", &encoded);
     found.fact("views, encoded", "picture bytes", encoded.picture_bytes());
     let pairs = || Box::new(Paired::open(dir.join("pictures"), dir.join("masks")).unwrap());
     let masks = || Parts::new().mask("mask");
-    found.set("joint", &JointDataset::new(pairs(), masks(), crop()).unwrap());
+    found.set("joint", &Pictures::new(pairs(), masks().with(crop())).unwrap());
     let random = Transforms::new().random_crop(8);
     found.set(
         "joint, cropped at random",
-        &JointDataset::new(pairs(), masks().report_moves(), random).unwrap(),
+        &Pictures::new(pairs(), masks().report_moves().with(random)).unwrap(),
     );
-    let encoded = JointDataset::encoded(pairs(), masks(), lanes()).unwrap();
+    let encoded = Pictures::encoded(pairs(), masks().with(lanes())).unwrap();
     found.set("joint, encoded", &encoded);
     found.fact("joint, encoded", "picture bytes", encoded.picture_bytes());
     for (name, path) in [("coco", "coco.json"), ("voc", "voc"), ("yolo", "yolo")] {
         let annotated = Annotated::open(dir.join("pictures"), dir.join(path)).unwrap();
-        found.set(&format!("joint, {name}"), &JointDataset::annotated(annotated, crop()).unwrap());
+        found.set(&format!("joint, {name}"), &Pictures::annotated(annotated, crop()).unwrap());
     }
     let segmented = Annotated::open_segmented(dir.join("pictures"), dir.join("coco.json"), None).unwrap();
-    found.set("joint, coco with masks", &JointDataset::annotated(segmented, crop()).unwrap());
+    found.set("joint, coco with masks", &Pictures::annotated(segmented, crop()).unwrap());
     labelled(found);
     sounds(found).unwrap();
 }

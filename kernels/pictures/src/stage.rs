@@ -27,7 +27,7 @@ use crate::{Counts, Decode, DecodeTimes, PictureDecoder};
 /// use feedline_images::Transforms;
 /// use feedline_pictures::{Decode, PictureStage};
 ///
-/// // `files` is feedline_datasets' ImageDataset::encoded(open("photographs")?, transforms, 1 << 20)?.
+/// // `files` is feedline_datasets' Pictures::encoded_up_to(open("photographs")?, transforms, 1 << 20)?.
 /// fn train(files: impl Dataset, transforms: &Transforms) -> Result<()> {
 ///     let stage = PictureStage::new(transforms, Decode::Auto)?;
 ///     let device = Device::best()?;
@@ -99,7 +99,7 @@ impl PictureStage {
     }
 
     /// A stage that decodes each file once and makes several pictures from it, one by each of these lists.
-    /// Use it for a data set such as `ViewsDataset::encoded` with the same lists. Limits and chroma
+    /// Use it for a data set such as `Pictures::encoded` with the same lists. Limits and chroma
     /// upsampling are those of the first list.
     ///
     /// # Errors
@@ -113,7 +113,7 @@ impl PictureStage {
     }
 
     /// A builder of loaders that decode the pictures of `files`. `files` is a data set with the fields of
-    /// [`Transforms::add_encoded_fields`], such as `ImageDataset::encoded`. In a batch, the finished pictures
+    /// [`Transforms::add_encoded_fields`], such as `Pictures::encoded`. In a batch, the finished pictures
     /// replace the field of the files. The parameters are left out, and the other fields are unchanged. With
     /// [`views`](Self::views), the files are in the field `image`, and each view replaces its parameters,
     /// `view0.parameters` and so on.
@@ -160,7 +160,7 @@ impl PictureStage {
         let named = of_files.iter().find(|name| pictures.iter().any(|picture| picture == **name));
         let Some(&name) = named.or(of_files.iter().find(|name| **name == "image")) else {
             return refuse(
-                "the set has no field of encoded pictures with parameters: make it by ImageDataset::encoded \
+                "the set has no field of encoded pictures with parameters: make it by Pictures::encoded \
                  or Transforms::add_encoded_fields",
             );
         };

@@ -41,7 +41,7 @@ impl Zip {
              move both, or use {} if they need not match",
             fields(first),
             fields(second),
-            named("JointDataset", "feedline.images(path, transforms, mask=\"masks\")"),
+            named("Pictures", "feedline.images(path, transforms, mask=\"masks\")"),
             named("Zip::independent", "independent=True")
         )))
     }

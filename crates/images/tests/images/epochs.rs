@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 
 use feedline::bad_samples::Budget;
 use feedline::{BadSamples, Cursor, Device, Loader, LoaderBuilder, Stream, View, Workers, World};
-use feedline_datasets::{ImageDataset, open};
+use feedline_datasets::{Pictures, open};
 use feedline_device::launch_host;
 use feedline_images::device::{HostBatch, WORDS};
 use feedline_images::{DevicePart, Transforms};
@@ -40,7 +40,7 @@ fn builder(folder: &Path) -> LoaderBuilder {
 }
 
 fn loader_of(folder: &Path, transforms: Transforms) -> LoaderBuilder {
-    let set = ImageDataset::new(open(folder).unwrap(), transforms).unwrap();
+    let set = Pictures::new(open(folder).unwrap(), transforms).unwrap();
     Loader::builder(set).batch_size(BATCH).shuffle().seed(19)
 }
 
@@ -195,8 +195,8 @@ fn a_picture_that_grows_beyond_the_limit_is_a_bad_sample() {
     let on_host = Transforms::new().resize_shorter_side(256).center_crop(24);
     let on_device = Transforms::new().on_device().resize_shorter_side(256).center_crop(24);
     for (set, why) in [
-        (ImageDataset::new(open(folder.path()).unwrap(), on_host).unwrap(), "16768000 x 256"),
-        (ImageDataset::encoded(open(folder.path()).unwrap(), on_device, 1 << 20).unwrap(), "16384"),
+        (Pictures::new(open(folder.path()).unwrap(), on_host).unwrap(), "16768000 x 256"),
+        (Pictures::encoded_up_to(open(folder.path()).unwrap(), on_device, 1 << 20).unwrap(), "16384"),
     ] {
         let policy = BadSamples::Substitute { budget: Budget::Count(1) };
         let device = Device::new_host();

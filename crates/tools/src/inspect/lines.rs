@@ -56,7 +56,7 @@ fn data(
     if super::picture::encoded(reader, values).is_some() {
         return Ok(format!(
             "  let transforms = Transforms::new().random_resized_crop(224).flip(0.5);\n  \
-             let data = ImageDataset::new({open}, transforms)?;\n"
+             let data = Pictures::new({open}, transforms)?;\n"
         ));
     }
     if let Some(columns) = columns {

@@ -189,7 +189,7 @@ fn the_picture_of_a_sample_is_saved_as_stored_or_as_png() {
     let set = folder.path().join("set");
     let output = inspect(&[set.to_str().unwrap(), "--save", copy.to_str().unwrap()]);
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("png picture, 5 x 4") && text.contains("ImageDataset::new(open("), "{text}");
+    assert!(text.contains("png picture, 5 x 4") && text.contains("Pictures::new(open("), "{text}");
     assert_eq!(std::fs::read(copy).unwrap(), std::fs::read(stored).unwrap());
     // No picture at all.
     let numbers = write(folder.path(), "numbers.npy", &array());

@@ -9,9 +9,7 @@ use std::process::Command;
 
 use feedline::dataset::Packed;
 use feedline::{HostLoader, Loader, Pad, Result, Sampler};
-use feedline_datasets::{
-    Bounded, ImageDataset, OpenOptions, Reader, Split, Tokenized, Values, open, open_with,
-};
+use feedline_datasets::{Bounded, OpenOptions, Pictures, Reader, Split, Tokenized, Values, open, open_with};
 use feedline_images::Transforms;
 use feedline_testkit::not_run;
 use serde_json::Value as Json;
@@ -40,7 +38,7 @@ fn bucketed(folder: &Path) -> Result<HostLoader> {
 fn pictures(folder: &Path, split: Split) -> Result<HostLoader> {
     let reader = open_with(folder, &OpenOptions { split: Some(split), ..Default::default() })?;
     assert_eq!(reader.classes().unwrap(), ["ant", "bee", "cat"]);
-    let pictures = ImageDataset::new(reader, Transforms::new().center_crop(8))?;
+    let pictures = Pictures::new(reader, Transforms::new().center_crop(8))?;
     Loader::builder(pictures).batch_size(4).build_host()
 }
 
@@ -50,16 +48,14 @@ fn pair(folder: &Path) -> Result<[HostLoader; 2]> {
     let options = OpenOptions { classes: train.classes().map(<[String]>::to_vec), ..Default::default() };
     let val = open_with(folder.join("val"), &options)?;
     let load = |reader| {
-        Loader::builder(ImageDataset::new(reader, Transforms::new().center_crop(8))?)
-            .batch_size(4)
-            .build_host()
+        Loader::builder(Pictures::new(reader, Transforms::new().center_crop(8))?).batch_size(4).build_host()
     };
     Ok([load(train)?, load(val)?])
 }
 
 /// Pictures with 16 bits per level, as bytes.
 fn deep(folder: &Path) -> Result<HostLoader> {
-    let pictures = ImageDataset::new(open(folder)?, Transforms::new().center_crop(8))?;
+    let pictures = Pictures::new(open(folder)?, Transforms::new().center_crop(8))?;
     Loader::builder(pictures).batch_size(4).build_host()
 }
 

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use feedline::{DType, Dataset, Loader, LoaderBuilder, Source, Spec, source};
 use feedline_audio::{Crop, Sounds};
 use feedline_datasets::{
-    Annotated, ArrowFile, Bounded, ChatOptions, Chats, ImageDataset, JointDataset, Manifest, ManifestOptions,
-    OpenOptions, PackOptions, Paired, ParquetFile, Parts, Reader, SoundDataset, Table, TableOptions,
-    Tokenized, TokenizedSource, Views, ViewsDataset, open, open_sounds, pack,
+    Annotated, ArrowFile, Bounded, ChatOptions, Chats, Manifest, ManifestOptions, OpenOptions, PackOptions,
+    Paired, ParquetFile, Parts, Pictures, Reader, SoundDataset, Table, TableOptions, Tokenized,
+    TokenizedSource, Views, open, open_sounds, pack,
 };
 use feedline_images::Transforms;
 
@@ -58,13 +58,13 @@ pub fn formats(root: &Path, dir: &Path) -> Vec<Entry> {
         Entry::new("Mds Mds", opened(write(dir, "a.mds", &shard()))),
         Entry::new("Zipped MdsIndex", opened(shards(dir).join("index.json"))),
         Entry::new("ImageFile Image", picture(dir)),
-        Entry::new("ImageDataset of a folder", pictures(dir)),
+        Entry::new("Pictures of a folder", pictures(dir)),
         Entry::new("SoundDataset of a folder", sounds(dir)),
         Entry::new("Manifest of a table", manifest(dir)),
         Entry::new("Annotated of COCO", annotated(dir)),
         Entry::new("Paired of folders", build(paired(dir, |pairs| Bounded::limited(pairs, MOST).unwrap()))),
-        Entry::new("JointDataset of folders", build(paired(dir, joint))),
-        Entry::new("ViewsDataset of folders", build(paired(dir, views))),
+        Entry::new("Pictures of folders", build(paired(dir, joint))),
+        Entry::new("Pictures of folders", build(paired(dir, views))),
     ]
 }
 
@@ -296,14 +296,14 @@ fn paired<D: Dataset>(dir: &Path, make: fn(Box<dyn Reader>) -> D) -> impl Fn() -
     move || make(Box::new(Paired::open(&images, &masks).unwrap()))
 }
 
-fn joint(pairs: Box<dyn Reader>) -> JointDataset {
+fn joint(pairs: Box<dyn Reader>) -> Pictures {
     let transforms = Transforms::new().random_resized_crop(3).flip(0.5);
-    JointDataset::new(pairs, Parts::new().mask("mask"), transforms).unwrap()
+    Pictures::new(pairs, Parts::new().mask("mask").with(transforms)).unwrap()
 }
 
-fn views(pairs: Box<dyn Reader>) -> ViewsDataset {
+fn views(pairs: Box<dyn Reader>) -> Pictures {
     let list = Transforms::new().random_resized_crop(3).flip(0.5);
-    ViewsDataset::with_field(pairs, "image", Views::new().add(2, list)).unwrap()
+    Pictures::with_field(pairs, "image", Views::new().add(2, list)).unwrap()
 }
 
 /// Pictures with a box each.
@@ -348,6 +348,6 @@ fn pictures(dir: &Path) -> Build {
     let folder = dir.join("pictures");
     build(move || {
         let transforms = Transforms::new().flip(0.5).resize(3);
-        ImageDataset::new(open(&folder).unwrap(), transforms).unwrap()
+        Pictures::new(open(&folder).unwrap(), transforms).unwrap()
     })
 }

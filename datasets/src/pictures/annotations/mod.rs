@@ -25,7 +25,7 @@ use crate::formats::sample_file::sampled;
 use crate::formats::text::without_mark;
 use crate::io::disk::read_whole;
 use crate::reader::outside;
-use crate::{ElementType, JointDataset, Parts, Reader, Schema, SchemaField, Values};
+use crate::{ElementType, Parts, Pictures, Reader, Schema, SchemaField, Values};
 
 /// The number of pictures whose content the fingerprint covers.
 const SAMPLED: usize = 256;
@@ -50,7 +50,7 @@ const MASK: &str = "segmentation";
 /// `height` (`i64`) as the file states them, zeros if it does not.
 ///
 /// The boxes are those of the picture as it is decoded, with EXIF's orientation applied. A
-/// [`JointDataset`] checks that it has the stated width and height, see [`Parts::stated_size`]. Pascal VOC's
+/// [`Pictures`] checks that it has the stated width and height, see [`Parts::stated_size`]. Pascal VOC's
 /// coordinates count from 1, and include the last pixel. They stay as they are, as in torchvision, unless
 /// [`one_based`](Self::one_based) subtracts 1.
 ///
@@ -60,11 +60,11 @@ const MASK: &str = "segmentation";
 /// `classes.txt`, if this file exists.
 ///
 /// ```no_run
-/// use feedline_datasets::{Annotated, JointDataset};
+/// use feedline_datasets::{Annotated, Pictures};
 /// use feedline_images::Transforms;
 ///
 /// let photographs = Annotated::open("train2017", "annotations/instances_train2017.json")?;
-/// let data = JointDataset::annotated(photographs, Transforms::new().random_resized_crop(512).flip(0.5))?;
+/// let data = Pictures::annotated(photographs, Transforms::new().random_resized_crop(512).flip(0.5))?;
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
 #[derive(Debug)]
@@ -120,11 +120,11 @@ impl Annotated {
     /// segmentation. [`parts`](Self::parts) uses it as a mask.
     ///
     /// ```no_run
-    /// use feedline_datasets::{Annotated, JointDataset};
+    /// use feedline_datasets::{Annotated, Pictures};
     /// use feedline_images::Transforms;
     ///
     /// let photographs = Annotated::open_segmented("val2017", "annotations/instances_val2017.json", None)?;
-    /// let data = JointDataset::annotated(photographs,
+    /// let data = Pictures::annotated(photographs,
     /// Transforms::new().random_resized_crop(480).flip(0.5))?;
     /// # Ok::<(), feedline_core::Error>(())
     /// ```
@@ -218,7 +218,7 @@ impl Annotated {
     }
 }
 
-impl JointDataset {
+impl Pictures {
     /// The data set of pictures with boxes. One list of transforms moves both. Its fields are `image`,
     /// `boxes` (`f32`: left, top, right, bottom), `labels`, and the other fields of the annotations. To set
     /// other options, use [`Annotated::parts`] and [`new`](Self::new).
@@ -227,7 +227,7 @@ impl JointDataset {
     /// As [`new`](Self::new).
     pub fn annotated(pictures: Annotated, transforms: Transforms) -> Result<Self> {
         let parts = pictures.parts();
-        Self::new(Box::new(pictures), parts, transforms)
+        Self::new(Box::new(pictures), parts.with(transforms))
     }
 }
 

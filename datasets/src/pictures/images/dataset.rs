@@ -1,9 +1,12 @@
 //! Encoded pictures of any reader, decoded and transformed into rows.
 
 use feedline_core::{Context, Dataset, Fingerprint, Result, Row, Spec};
-use feedline_images::{Scratch, Transforms};
+use feedline_images::{Decoder, Scratch, Transforms};
 
-use super::encoded::Checked;
+use super::Form;
+use super::encoded::Encoded;
+use super::joint::{Joint, PartsMemory};
+use super::views::SharedDecode;
 use crate::pictures::others::{Others, file_field, find_files};
 use crate::reader::{check_not_empty, samples_of_reader};
 use crate::{Reader, Values};
@@ -27,96 +30,174 @@ const NAMES: [&str; 12] = [
 /// The data set of a reader with a field of encoded pictures. The reader may be a folder, a tar archive or a
 /// table.
 ///
-/// A sample has the field `image`, as the [`Transforms`] make it. If some transforms run on the device, it
-/// has `image.parameters`. It also has every other field of the reader that has one size, such as `label`.
-/// WebDataset's `cls`, a number as text, becomes the field `label` (`i64`). Fields that vary in size are left
-/// out.
+/// | made of | fields of a sample |
+/// | --- | --- |
+/// | [`Transforms`] | `image`, as they make it; if some transforms run on the device, `image.parameters` |
+/// | [`Views`](crate::Views) | `view0`, `view1` and so on, of one decoded picture, each by its own draws |
+/// | [`Parts`](crate::Parts::with) | `image`, and the masks, boxes and points that move with it |
+///
+/// It also has every other field of the reader that has one size, such as `label`. WebDataset's `cls`, a
+/// number as text, becomes the field `label` (`i64`). Fields that vary in size are [left
+/// out](Self::left_out).
 ///
 /// The random numbers of a sample come from [`Context::random`]. So workers, ranks and a resume do not change
 /// the pictures of an epoch. A picture that comes several times in an epoch gets a new crop each time.
 ///
 /// ```no_run
-/// use feedline_datasets::{ImageDataset, open};
+/// use feedline_datasets::{Paired, Parts, Pictures, Views, open};
 /// use feedline_images::Transforms;
 ///
 /// let transforms = Transforms::new().random_resized_crop(224).flip(0.5);
-/// let photographs = ImageDataset::new(open("photographs")?, transforms)?;
+/// let photographs = Pictures::new(open("photographs")?, transforms.clone())?;
+///
+/// let views = Views::new().add(2, transforms.clone().grayscale(0.2));
+/// let contrastive = Pictures::new(open("photographs")?, views)?;
+///
+/// let pairs = Paired::open("photographs", "masks")?; // 7.jpg with 7.png
+/// let segmentation = Pictures::new(Box::new(pairs), Parts::new().mask("mask").with(transforms))?;
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct ImageDataset {
+pub struct Pictures {
     reader: Box<dyn Reader>,
-    transforms: Transforms,
+    made: Made,
     /// `None` if the workers decode.
-    encoded: Option<Checked>,
-    /// The reader's field that holds the picture.
-    image: usize,
-    /// The fields that follow the fields of the picture.
+    encoded: Option<Encoded>,
+    /// The fields that follow those of the picture.
     others: Others,
     spec: Spec,
 }
 
-/// A worker's memory.
-#[derive(Default)]
-struct Memory {
-    values: Values,
-    scratch: Scratch,
+/// What is made of a picture.
+#[derive(Debug)]
+enum Made {
+    /// One picture, of the field with this index.
+    One(usize, Transforms),
+    /// Views, of the field with this index.
+    Views(usize, SharedDecode),
+    Joint(Box<Joint>),
 }
 
-impl ImageDataset {
+/// A worker's memory.
+#[derive(Default)]
+pub(super) struct Memory {
+    pub(super) values: Values,
+    pub(super) scratch: Scratch,
+    pub(super) decoder: Decoder,
+    pub(super) parts: PartsMemory,
+}
+
+impl Pictures {
     /// The pictures in the reader's field called `image`, `data`, `jpg`, `jpeg`, `png` or the like. If there
-    /// is none, the pictures in its only field of bytes.
+    /// is none, the pictures in its only field of bytes. `form` is a list of [`Transforms`],
+    /// [`Views`](crate::Views), or [`Parts::with`](crate::Parts::with) transforms.
     ///
     /// # Errors
     /// `Config` if no field of bytes has such a name, the transforms leave pictures in different sizes, or a
-    /// batch cannot hold another field.
-    pub fn new(reader: Box<dyn Reader>, transforms: Transforms) -> Result<Self> {
-        let name = picture_field(&*reader)?;
-        Self::with_field(reader, &name, transforms)
+    /// batch cannot hold another field; if there are no views, or one cannot share a decoded picture
+    /// ([`Transforms::check_shared_decode`]); for a part that does not exist or cannot be one, and transforms
+    /// whose moves are not known ([`Transforms::check_moves`]). `Data` if there are no samples. As
+    /// [`Reader::read`] if boxes cannot be counted.
+    pub fn new(reader: Box<dyn Reader>, form: impl Into<Form>) -> Result<Self> {
+        Self::build(reader, None, form.into(), None)
     }
 
     /// The pictures in the reader's field called `name`.
     ///
     /// # Errors
     /// As [`new`](Self::new). `Config` if there is no such field, or it does not hold bytes.
-    pub fn with_field(reader: Box<dyn Reader>, name: &str, transforms: Transforms) -> Result<Self> {
-        Self::build(reader, name, transforms, None)
+    pub fn with_field(reader: Box<dyn Reader>, name: &str, form: impl Into<Form>) -> Result<Self> {
+        Self::build(reader, Some(name), form.into(), None)
     }
 
     /// The data set of pictures that lanes of the loader decode (`PictureStage` of the crate
-    /// `feedline-pictures`). The field `image` is ragged. It holds the encoded bytes, up to `max_bytes` per
-    /// picture. The list must have no transforms on the host.
+    /// `feedline-pictures`), each once. The field `image` is ragged, and holds the encoded bytes. The fields
+    /// `image.parameters`, or `view0.parameters` and so on, are beside it. All lists must begin with
+    /// [`Transforms::on_device`]. The workers draw the transforms, and move masks, boxes and points. The
+    /// values and the bad samples are the same as with [`new`](Self::new).
+    ///
+    /// The first time, every picture is read to find the longest one, as by
+    /// [`Bounded::measured`](crate::Bounded::measured).
     ///
     /// A picture that cannot be decoded is a bad sample, as it is when workers decode. The first read of a
     /// picture checks it. The check of a JPEG is quick. The check of another format decodes the picture once
     /// more.
     ///
+    /// ```no_run
+    /// use feedline_datasets::{Paired, Parts, Pictures};
+    /// use feedline_images::Transforms;
+    ///
+    /// let pairs = Paired::open("photographs", "masks")?;
+    /// let transforms = Transforms::new().on_device().random_resized_crop(512).flip(0.5);
+    /// let files = Pictures::encoded(Box::new(pairs), Parts::new().mask("mask").with(transforms))?;
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    ///
     /// # Errors
-    /// As [`new`](Self::new), and as [`Transforms::add_encoded_fields`].
-    pub fn encoded(reader: Box<dyn Reader>, transforms: Transforms, max_bytes: usize) -> Result<Self> {
-        let name = picture_field(&*reader)?;
-        Self::build(reader, &name, transforms, Some(max_bytes))
+    /// As [`new`](Self::new), and as [`Transforms::device_part`] and [`Transforms::add_encoded_fields`]. As
+    /// [`Reader::read`] if pictures cannot be measured.
+    pub fn encoded(reader: Box<dyn Reader>, form: impl Into<Form>) -> Result<Self> {
+        Self::build(reader, None, form.into(), Some(None))
     }
 
+    /// As [`encoded`](Self::encoded), without a pass over the pictures: each has up to `max_bytes`. A longer
+    /// one is a bad sample.
+    ///
+    /// # Errors
+    /// As [`encoded`](Self::encoded).
+    pub fn encoded_up_to(reader: Box<dyn Reader>, form: impl Into<Form>, max_bytes: usize) -> Result<Self> {
+        Self::build(reader, None, form.into(), Some(Some(max_bytes)))
+    }
+
+    /// `on_lanes` is for pictures that lanes decode, with the most bytes of one if it is stated.
     fn build(
         reader: Box<dyn Reader>,
-        name: &str,
-        transforms: Transforms,
-        encoded: Option<usize>,
+        name: Option<&str>,
+        form: Form,
+        on_lanes: Option<Option<usize>>,
     ) -> Result<Self> {
-        let image = find_files(&*reader, name)?;
-        let spec = match encoded {
-            None => transforms.field("image")?,
-            Some(max_bytes) => transforms.add_encoded_fields(Spec::new(), "image", max_bytes)?,
+        let picture = || {
+            let name = name.map_or_else(|| picture_field(&*reader), |name| Ok(name.to_owned()))?;
+            find_files(&*reader, &name)
         };
-        let (others, spec) = Others::add(&*reader, spec, |index| index == image)?;
-        check_not_empty(&*reader)?;
-        let encoded = encoded.map(|_| Checked::new(reader.len()));
-        Ok(Self { reader, transforms, encoded, image, others, spec })
+        let files = |image| {
+            check_not_empty(&*reader)?;
+            on_lanes.map(|max_bytes| Encoded::new(&*reader, image, max_bytes)).transpose()
+        };
+        let (made, encoded, spec) = match form {
+            Form::One(transforms) => {
+                let image = picture()?;
+                let encoded = files(image)?;
+                let spec = match &encoded {
+                    None => transforms.field("image")?,
+                    Some(files) => transforms.add_encoded_fields(Spec::new(), "image", files.max_bytes())?,
+                };
+                (Made::One(image, *transforms), encoded, spec)
+            }
+            Form::Views(views) => {
+                let image = picture()?;
+                views.check(&*reader)?;
+                let encoded = files(image)?;
+                let (views, spec) = SharedDecode::new(views, encoded.as_ref().map(Encoded::max_bytes))?;
+                (Made::Views(image, views), encoded, spec)
+            }
+            Form::Parts(parts, transforms) => {
+                Joint::check(&transforms, on_lanes.is_some())?;
+                check_not_empty(&*reader)?;
+                let found = if let Some(name) = name { parts.image(name) } else { *parts };
+                let (joint, encoded, spec) = Joint::new(&*reader, found, *transforms, on_lanes)?;
+                (Made::Joint(Box::new(joint)), encoded, spec)
+            }
+        };
+        let (others, spec) = Others::add(&*reader, spec, |index| match &made {
+            Made::One(image, _) | Made::Views(image, _) => index == *image,
+            Made::Joint(joint) => joint.has(index),
+        })?;
+        Ok(Self { reader, made, encoded, others, spec })
     }
 
-    /// The names of the reader's fields that are left out because they vary in length, such as captions. A
-    /// [`JointDataset`](crate::JointDataset) has those that [`Parts::beside`](crate::Parts::beside) names.
+    /// The names of the reader's fields that are left out because they vary in length, such as captions.
+    /// [`Parts::beside`](crate::Parts::beside) adds them.
     pub fn left_out(&self) -> &[String] {
         self.others.left_out()
     }
@@ -126,6 +207,11 @@ impl ImageDataset {
         &*self.reader
     }
 
+    /// The length of each encoded picture in bytes. Empty if the workers decode, or if the max is stated.
+    pub fn picture_bytes(&self) -> &[u32] {
+        self.encoded.as_ref().map_or(&[], Encoded::bytes)
+    }
+
     fn write(
         &self,
         id: u64,
@@ -133,19 +219,44 @@ impl ImageDataset {
         memory: &mut Memory,
         context: &mut Context,
     ) -> Result<()> {
-        let Memory { values, scratch } = memory;
-        self.reader.visit(id, values, &mut |index, bytes| {
-            if index == self.image {
-                match &self.encoded {
-                    None => self.transforms.read_row(bytes, context.random(), scratch, row, 0)?,
-                    Some(checked) => {
-                        checked.check(id, || self.transforms.check(bytes, scratch))?;
-                        self.transforms.write_checked(bytes, context.random(), row, 0)?
-                    }
-                };
+        let (reader, encoded) = (&*self.reader, self.encoded.as_ref());
+        let image = match &self.made {
+            Made::Joint(parts) => {
+                parts.write(reader, encoded, id, row, memory, context.random())?;
+                let mut values = memory.values.fields().iter().enumerate();
+                return values
+                    .try_for_each(|(index, value)| self.others.write(reader, index, &value.bytes, row));
             }
-            self.others.write(&*self.reader, index, bytes, row)
+            Made::One(image, _) | Made::Views(image, _) => *image,
+        };
+        let Memory { values, scratch, decoder, .. } = memory;
+        reader.visit(id, values, &mut |index, bytes| {
+            if index != image {
+                return self.others.write(reader, index, bytes, row);
+            }
+            let random = context.random();
+            match (&self.made, encoded) {
+                (Made::One(_, list), None) => list.read_row(bytes, random, scratch, row, 0).map(drop),
+                (Made::One(_, list), Some(encoded)) => {
+                    encoded.check(id, || list.check(bytes, scratch))?;
+                    list.write_checked(bytes, random, row, 0).map(drop)
+                }
+                (Made::Views(_, views), None) => views.write(bytes, random, scratch, decoder, row),
+                (Made::Views(_, views), Some(encoded)) => {
+                    encoded.check(id, || views.check(bytes, scratch))?;
+                    views.write_encoded(bytes, random, row)
+                }
+                (Made::Joint(_), _) => Ok(()),
+            }
         })
+    }
+
+    fn has_random_geometry(&self) -> bool {
+        match &self.made {
+            Made::One(_, list) => list.has_random_geometry(),
+            Made::Views(_, views) => views.lists().iter().any(Transforms::has_random_geometry),
+            Made::Joint(joint) => joint.transforms().has_random_geometry(),
+        }
     }
 }
 
@@ -154,8 +265,8 @@ pub(super) fn picture_field(reader: &dyn Reader) -> Result<String> {
     file_field(reader, &NAMES, "pictures")
 }
 
-impl Dataset for ImageDataset {
-    samples_of_reader!(self => self.transforms.has_random_geometry());
+impl Dataset for Pictures {
+    samples_of_reader!(self => self.has_random_geometry());
 
     fn fingerprint(&self) -> u64 {
         Fingerprint::new().spec(&self.spec).number(self.len()).number(self.reader.fingerprint()).value()

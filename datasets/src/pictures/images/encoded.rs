@@ -12,44 +12,36 @@ use crate::bounded::lengths;
 /// The encoded pictures of a reader.
 #[derive(Debug)]
 pub(super) struct Encoded {
-    checked: Checked,
+    /// A bit per sample: whether it has passed the check.
+    checked: Vec<AtomicU64>,
+    /// The length of each picture in bytes, if they are measured.
     bytes: Arc<[u32]>,
+    max_bytes: usize,
 }
 
 impl Encoded {
-    /// The pictures in field `field` of `reader`. Reads each picture once to measure it.
-    pub(super) fn measured(reader: &dyn Reader, field: usize) -> Result<Self> {
-        Ok(Self { checked: Checked::new(reader.len()), bytes: lengths::of_field(reader, field)? })
+    /// The pictures in field `field` of `reader`. Without `max_bytes`, reads each picture once to measure it.
+    pub(super) fn new(reader: &dyn Reader, field: usize, max_bytes: Option<usize>) -> Result<Self> {
+        let bytes = if max_bytes.is_none() { lengths::of_field(reader, field)? } else { Arc::default() };
+        let longest = || bytes.iter().max().map_or(1, |&max| max.max(1) as usize);
+        let max_bytes = max_bytes.unwrap_or_else(longest);
+        let checked = (0..reader.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        Ok(Self { checked, bytes, max_bytes })
     }
 
-    /// The length of each picture in bytes.
+    /// The length of each picture in bytes, if they are measured.
     pub(super) fn bytes(&self) -> &[u32] {
         &self.bytes
     }
 
-    /// The length of the longest picture in bytes, at least 1.
+    /// The most bytes of a picture.
     pub(super) fn max_bytes(&self) -> usize {
-        self.bytes.iter().max().map_or(1, |&max| max.max(1) as usize)
-    }
-
-    /// As [`Checked::check`].
-    pub(super) fn check(&self, id: u64, check: impl FnOnce() -> Result<Size>) -> Result<()> {
-        self.checked.check(id, check)
-    }
-}
-
-/// One bit per sample: whether the sample has passed the check.
-#[derive(Debug)]
-pub(super) struct Checked(Vec<AtomicU64>);
-
-impl Checked {
-    pub(super) fn new(samples: u64) -> Self {
-        Self((0..samples.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
+        self.max_bytes
     }
 
     /// Runs the check of sample `id` once. For formats other than JPEG, the check decodes the picture.
     pub(super) fn check(&self, id: u64, check: impl FnOnce() -> Result<Size>) -> Result<()> {
-        let (word, bit) = (&self.0[(id / 64) as usize], 1 << (id % 64));
+        let (word, bit) = (&self.checked[(id / 64) as usize], 1 << (id % 64));
         if word.load(Ordering::Relaxed) & bit == 0 {
             check()?;
             word.fetch_or(bit, Ordering::Relaxed);

@@ -1,16 +1,17 @@
 //! Which fields of a reader are moved together with its pictures.
 
 use feedline_core::{Error, ErrorKind, Result};
-use feedline_images::{BoxFormat, BoxRules, Size};
+use feedline_images::{BoxFormat, BoxRules, Size, Transforms};
 
+use super::Form;
 use super::dataset::picture_field;
 use super::numbers::{self, are_numbers, is_whole_number};
 use crate::pictures::others::is_bytes;
 use crate::reader::at_file;
 use crate::{Reader, SchemaField, Value};
 
-/// The parts of a sample: a picture, and the fields that are moved with it. A
-/// [`JointDataset`](crate::JointDataset) reads them.
+/// The parts of a sample: a picture, and the fields that are moved with it by one list of transforms, which
+/// is drawn once. [`Pictures`](crate::Pictures) takes them [with](Self::with) that list.
 ///
 /// ```
 /// use feedline_datasets::Parts;
@@ -68,6 +69,11 @@ impl Parts {
     /// Only a picture, in the reader's field called `image`, `data`, `jpg`, `jpeg`, `png` or the like.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Moves the parts by `transforms`. Colour transforms change only the picture.
+    pub fn with(self, transforms: Transforms) -> Form {
+        Form::Parts(Box::new(self), Box::new(transforms))
     }
 
     /// Sets the field of the picture to `name`.

@@ -7,7 +7,7 @@ use std::path::Path;
 use feedline::bad_samples::Budget;
 use feedline::{BadSamples, DType, Device, ErrorKind, Loader, LoaderBuilder, Ready, Result};
 use feedline_core::Element;
-use feedline_datasets::{ElementType, JointDataset, Parts, Reader, Schema, SchemaField, Values};
+use feedline_datasets::{ElementType, Parts, Pictures, Reader, Schema, SchemaField, Values};
 use feedline_images::{BoxFormat, Decoder, Size, Transforms};
 use feedline_pictures::{Decode, PictureStage};
 use feedline_testkit::watchdog::{LIMIT, Watchdog};
@@ -231,7 +231,7 @@ fn try_run(builder: LoaderBuilder, device: &Device) -> Result<Vec<Seen>> {
 
 /// The batches where workers decode and transform.
 fn wanted(memory: Memory, list: fn(Transforms) -> Transforms) -> Vec<Seen> {
-    let set = JointDataset::new(Box::new(memory), Memory::parts(), list(Transforms::new())).unwrap();
+    let set = Pictures::new(Box::new(memory), Memory::parts().with(list(Transforms::new()))).unwrap();
     run(Loader::builder(set), &Device::new_host())
 }
 
@@ -243,7 +243,7 @@ fn lanes(
 ) -> (LoaderBuilder, PictureStage) {
     let list = list(Transforms::new().on_device());
     let stage = PictureStage::new(&list, decode).unwrap();
-    let files = JointDataset::encoded(Box::new(memory), Memory::parts(), list).unwrap();
+    let files = Pictures::encoded(Box::new(memory), Memory::parts().with(list)).unwrap();
     (stage.builder(files).unwrap(), stage)
 }
 
@@ -300,7 +300,7 @@ fn damaged_pictures_masks_and_boxes_get_the_same_substitutes_whoever_decodes() {
 #[test]
 fn a_border_beyond_the_limit_is_a_bad_sample_whoever_decodes() {
     let grown: fn(Transforms) -> Transforms = |start| start.pad(6000).center_crop(8);
-    let on_host = JointDataset::new(Box::new(Memory::new()), Memory::parts(), grown(Transforms::new()));
+    let on_host = Pictures::new(Box::new(Memory::new()), Memory::parts().with(grown(Transforms::new())));
     let builder = Loader::builder(on_host.unwrap());
     let (on_lanes, _) = lanes(Memory::new(), grown, Decode::Cpu);
     let device = Device::new_host();
@@ -324,12 +324,12 @@ fn lists_whose_parts_cannot_follow_are_refused() {
         (Transforms::new().resize(8), "on_device() first"),
     ] {
         let (memory, parts) = parts();
-        let error = JointDataset::encoded(memory, parts, list).unwrap_err();
+        let error = Pictures::encoded(memory, parts.with(list)).unwrap_err();
         assert!(error.kind() == ErrorKind::Config && error.message().contains(why), "{error}");
     }
     let (memory, parts) = parts();
-    let error = JointDataset::new(memory, parts, Transforms::new().on_device().resize(8)).unwrap_err();
-    assert!(error.message().contains("JointDataset::encoded"), "{error}");
+    let error = Pictures::new(memory, parts.with(Transforms::new().on_device().resize(8))).unwrap_err();
+    assert!(error.message().contains("Pictures::encoded"), "{error}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::iter::zip;
 
 use feedline::bad_samples::Budget;
 use feedline::{BadSamples, Device, ErrorKind, Loader, LoaderBuilder, Result};
-use feedline_datasets::{Views, ViewsDataset};
+use feedline_datasets::{Pictures, Views};
 use feedline_images::Transforms;
 use feedline_pictures::{Decode, PictureStage};
 use feedline_testkit::watchdog::{LIMIT, Watchdog};
@@ -50,14 +50,14 @@ fn try_run(builder: LoaderBuilder, device: &Device) -> Result<Vec<Seen>> {
 }
 
 fn wanted(memory: Memory) -> Vec<Seen> {
-    let set = ViewsDataset::with_field(Box::new(memory), "image", views(&Transforms::new())).unwrap();
+    let set = Pictures::with_field(Box::new(memory), "image", views(&Transforms::new())).unwrap();
     run(Loader::builder(set), &Device::new_host())
 }
 
 fn lanes(memory: Memory, decode: Decode) -> (LoaderBuilder, PictureStage) {
     let views = views(&Transforms::new().on_device());
     let stage = PictureStage::views(views.lists(), decode).unwrap();
-    let files = ViewsDataset::encoded(Box::new(memory), views).unwrap();
+    let files = Pictures::encoded(Box::new(memory), views).unwrap();
     (stage.builder(files).unwrap(), stage)
 }
 
@@ -90,7 +90,7 @@ fn views_are_those_of_workers_that_decode() {
 #[test]
 fn views_that_differ_from_the_set_are_refused() {
     let lists = views(&Transforms::new().on_device());
-    let files = ViewsDataset::encoded(Box::new(Memory::new()), lists.clone()).unwrap();
+    let files = Pictures::encoded(Box::new(Memory::new()), lists.clone()).unwrap();
     let stage = PictureStage::views(&lists.lists()[..2], Decode::Cpu).unwrap();
     let error = stage.builder(files).unwrap_err();
     assert!(error.message().contains("for 3 pictures of each file, and the stage has 2 lists"), "{error}");
@@ -98,7 +98,7 @@ fn views_that_differ_from_the_set_are_refused() {
     assert!(error.message().contains("there are no views"), "{error}");
     let host = Views::new().add(2, Transforms::new().resize(8).on_device());
     for (list, why) in [(views(&Transforms::new()), "on_device()"), (host, "put on_device() first")] {
-        let error = ViewsDataset::encoded(Box::new(Memory::new()), list).unwrap_err();
+        let error = Pictures::encoded(Box::new(Memory::new()), list).unwrap_err();
         assert!(error.kind() == ErrorKind::Config && error.message().contains(why), "{error}");
     }
 }

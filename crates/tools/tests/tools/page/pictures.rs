@@ -6,8 +6,8 @@ pub(super) fn classes() -> Done {
     let train = open("pictures/train")?;
     let classes = train.classes().map(<[String]>::to_vec);
     let val = open_with("pictures/val", &OpenOptions { classes, ..Default::default() })?; // lacks "bee"
-    let train = ImageDataset::new(train, Transforms::new().random_resized_crop(8).flip(0.5))?;
-    let val = ImageDataset::new(val, Transforms::new().center_crop(8))?;
+    let train = Pictures::new(train, Transforms::new().random_resized_crop(8).flip(0.5))?;
+    let val = Pictures::new(val, Transforms::new().center_crop(8))?;
     let mut loader = Loader::builder(train).batch_size(2).shuffle().seed(7).build_host()?;
     for batch in loader.epoch(0)? {
         let batch = batch?;
@@ -28,7 +28,7 @@ pub(super) fn classes() -> Done {
 pub(super) fn masks() -> Done {
     let pairs = Paired::open("photographs", "masks")?; // the files of one name
     let transforms = Transforms::new().random_resized_crop(8).flip(0.5).color_jitter(0.2, 0.2, 0.2, 0.0);
-    let data = JointDataset::new(Box::new(pairs), Parts::new().mask("mask"), transforms)?;
+    let data = Pictures::new(Box::new(pairs), Parts::new().mask("mask").with(transforms))?;
     let mut loader = Loader::builder(data).batch_size(2).shuffle().seed(7).build_host()?;
     for batch in loader.epoch(0)? {
         let batch = batch?;
@@ -46,7 +46,7 @@ pub(super) fn masks() -> Done {
 pub(super) fn boxes() -> Done {
     let photographs = Annotated::open("photographs", "instances.json")?; // or a folder of .xml, or of .txt
     let transforms = Transforms::new().random_resized_crop(8).flip(0.5);
-    let data = JointDataset::annotated(photographs, transforms)?;
+    let data = Pictures::annotated(photographs, transforms)?;
     let mut loader = Loader::builder(data).batch_size(2).shuffle().seed(7).build_host()?;
     for batch in loader.epoch(0)? {
         let batch = batch?;
@@ -55,7 +55,7 @@ pub(super) fn boxes() -> Done {
         assert_eq!((boxes.len(), of.len()), (4 * labels.len(), batch.ids().len() + 1));
     }
     let photographs = Annotated::open("photographs", "instances.json")?;
-    let whole = JointDataset::annotated(photographs, Transforms::new().center_crop(8))?;
+    let whole = Pictures::annotated(photographs, Transforms::new().center_crop(8))?;
     let mut loader = Loader::builder(whole).batch_size(3).build_host()?;
     let batches = delivered(&mut loader)?;
     let (boxes, of) = batches[0].ragged::<f32>("boxes")?;
@@ -68,7 +68,7 @@ pub(super) fn boxes() -> Done {
 pub(super) fn views() -> Done {
     let large = Transforms::new().random_resized_crop(8).flip(0.5).color_jitter(0.4, 0.4, 0.2, 0.1);
     let small = Transforms::new().random_resized_crop(4).flip(0.5);
-    let data = ViewsDataset::new(open("photographs")?, Views::new().add(2, large).add(4, small))?;
+    let data = Pictures::new(open("photographs")?, Views::new().add(2, large).add(4, small))?;
     let mut loader = Loader::builder(data).batch_size(2).shuffle().seed(7).build_host()?;
     for batch in loader.epoch(0)? {
         let batch = batch?;
@@ -84,14 +84,14 @@ pub(super) fn views() -> Done {
 pub(super) fn list() -> Done {
     let ants = open("pictures/{train,val}/ant/*.bmp")?; // no classes: the list is one of sets
     let reader = open("pictures/train/*/*.bmp")?; // classes: ant, bee, cat
-    let data = ImageDataset::new(reader, Transforms::new().center_crop(8))?;
+    let data = Pictures::new(reader, Transforms::new().center_crop(8))?;
     let options = OpenOptions { class_from: Some(1), ..Default::default() };
     let both = open_with("pictures/*/*/*.bmp", &options)?;
     assert_eq!((ants.len(), ants.classes()), (2, None));
     assert_eq!(data.reader().classes().unwrap(), ["ant", "bee", "cat"]);
     assert_eq!(column::<i64>(data, "label")?, [0, 1, 2]);
     assert_eq!(both.classes().unwrap(), ["ant", "bee", "cat"]);
-    let both = ImageDataset::new(both, Transforms::new().center_crop(8))?;
+    let both = Pictures::new(both, Transforms::new().center_crop(8))?;
     assert_eq!(column::<i64>(both, "label")?, [0, 1, 2, 0, 2]);
     Ok(())
 }
@@ -99,7 +99,7 @@ pub(super) fn list() -> Done {
 pub(super) fn manifest() -> Done {
     let options = ManifestOptions { root: Some("pictures".into()), ..Default::default() };
     let reader = open_pictures("pictures.csv", &options)?; // columns `file` and `species`
-    let data = ImageDataset::new(reader, Transforms::new().center_crop(8))?; // fields `image`, `species`
+    let data = Pictures::new(reader, Transforms::new().center_crop(8))?; // fields `image`, `species`
     let one = BadSamples::Substitute { budget: Budget::Count(1) };
     let mut loader = Loader::builder(data).batch_size(2).bad_samples(one).build_host()?;
     let (mut species, mut replaced) = (Vec::new(), 0);
@@ -111,12 +111,12 @@ pub(super) fn manifest() -> Done {
     // Row 1 names a file that is not there.
     assert_eq!((species[0], species[2], species.len(), replaced), (1, 1, 3, 1));
     for other in ["pictures.jsonl", "pictures.parquet"] {
-        let other = ImageDataset::new(open_pictures(other, &options)?, Transforms::new().center_crop(8))?;
+        let other = Pictures::new(open_pictures(other, &options)?, Transforms::new().center_crop(8))?;
         assert_eq!(column::<i64>(other.subset([0, 2])?, "species")?, [1, 1]);
     }
     let reader = open_pictures("pictures.csv", &options)?;
     assert_eq!(reader.classes().unwrap(), ["an ant", "bee"]);
-    let strict = ImageDataset::new(reader, Transforms::new().center_crop(8))?;
+    let strict = Pictures::new(reader, Transforms::new().center_crop(8))?;
     let error = Loader::builder(strict).batch_size(3).build_host()?.epoch(0)?.next().unwrap().unwrap_err();
     assert!(error.to_string().contains("column \"file\" names in row 1"), "{error}");
     Ok(())
@@ -137,7 +137,7 @@ pub(super) fn saved() -> Done {
     let options = OpenOptions { split: Some(Split::Train), ..Default::default() };
     let reader = open_with("saved", &options)?; // the folder that `save_to_disk` wrote
     let classes = reader.classes().unwrap_or_default().to_vec(); // the names of its ClassLabel
-    let data = ImageDataset::new(reader, Transforms::new().center_crop(8))?;
+    let data = Pictures::new(reader, Transforms::new().center_crop(8))?;
     assert_eq!(classes, ["ant", "bee", "cat"]);
     assert_eq!(column::<i64>(data, "label")?, [0, 1, 2]);
     Ok(())
@@ -157,7 +157,7 @@ pub(super) fn hub() -> Done {
 
 pub(super) fn webdataset() -> Done {
     let reader = open("pictures-{000..001}.tar")?; // 0.jpg beside 0.cls, 1.jpg beside 1.cls, ...
-    let data = ImageDataset::new(reader, Transforms::new().center_crop(8))?; // `cls` is the field `label`
+    let data = Pictures::new(reader, Transforms::new().center_crop(8))?; // `cls` is the field `label`
     let mut loader = Loader::builder(data).batch_size(2).shuffle().seed(7).build_host()?;
     let mut labels = Vec::new();
     for batch in delivered(&mut loader)? {

@@ -129,38 +129,38 @@ fn media(found: &mut Found) {
     let pictures = || open(&folder).unwrap();
     let crop = || Transforms::new().center_crop(8);
     let set = || Pictures::new(pictures(), crop()).unwrap();
-    found.refused("Pictures: no pictures", Pictures::new(open(dir.join("a.npy")).unwrap(), crop()));
-    found.refused("Pictures: no such field", Pictures::with_field(pictures(), "none", crop()));
-    found.refused("Pictures: any size", Pictures::new(pictures(), Transforms::new()));
-    found.refused("Pictures: an id beyond the last", read(&set(), &[6]));
-    found.refused("Pictures: encoded by workers", Pictures::encoded_up_to(pictures(), crop(), 1000));
+    found.refused("ImageDataset: no pictures", Pictures::new(open(dir.join("a.npy")).unwrap(), crop()));
+    found.refused("ImageDataset: no such field", Pictures::with_field(pictures(), "none", crop()));
+    found.refused("ImageDataset: any size", Pictures::new(pictures(), Transforms::new()));
+    found.refused("ImageDataset: an id beyond the last", read(&set(), &[6]));
+    found.refused("ImageDataset: encoded by workers", Pictures::encoded_up_to(pictures(), crop(), 1000));
     let encoded =
         Pictures::encoded_up_to(pictures(), Transforms::new().on_device().random_crop(8), 10).unwrap();
-    found.refused("Pictures: more bytes than the limit", read(&encoded, &[1]));
+    found.refused("ImageDataset: more bytes than the limit", read(&encoded, &[1]));
     let texts = Pictures::new(open(dir.join("flat")).unwrap(), crop()).unwrap();
-    found.refused("Pictures: a file that is no picture", read(&texts, &[1, 0]));
+    found.refused("ImageDataset: a file that is no picture", read(&texts, &[1, 0]));
     let cut = write(&dir, "cut/a.bmp", &bitmap([12, 10], |_, _| [1; 3])[..200]);
     let cut = Pictures::new(open(cut.parent().unwrap()).unwrap(), crop()).unwrap();
-    found.refused("Pictures: a damaged picture", read(&cut, &[0]));
-    found.refused("Pictures: no views", Pictures::new(pictures(), Views::new()));
-    found.refused("Pictures: any size", Pictures::new(pictures(), Views::new().add(1, Transforms::new())));
+    found.refused("ImageDataset: a damaged picture", read(&cut, &[0]));
+    found.refused("ViewsDataset: no views", Pictures::new(pictures(), Views::new()));
+    found.refused("ViewsDataset: any size", Pictures::new(pictures(), Views::new().add(1, Transforms::new())));
     let random = || Pictures::new(pictures(), Transforms::new().random_crop(8)).unwrap();
     found.refused("zip of two random sets", feedline_core::Dataset::zip(random(), random()));
     let pairs = || Box::new(Paired::open(dir.join("pictures"), dir.join("masks")).unwrap());
-    found.refused("Pictures: no such field", Pictures::new(pairs(), Parts::new().mask("none").with(crop())));
+    found.refused("JointDataset: no such field", Pictures::new(pairs(), Parts::new().mask("none").with(crop())));
     found.refused(
-        "Pictures: encoded by workers",
+        "JointDataset: encoded by workers",
         Pictures::encoded(pairs(), Parts::new().mask("mask").with(crop())),
     );
     let lanes = Transforms::new().on_device().random_crop(8);
     found
-        .refused("Pictures: decoded by lanes", Pictures::new(pairs(), Parts::new().mask("mask").with(lanes)));
+        .refused("JointDataset: decoded by lanes", Pictures::new(pairs(), Parts::new().mask("mask").with(lanes)));
     let boxes = Parts::new().boxes("image", feedline_images::BoxFormat::xyxy());
-    found.refused("Pictures: boxes of bytes", Pictures::new(pairs(), boxes.with(crop())));
+    found.refused("JointDataset: boxes of bytes", Pictures::new(pairs(), boxes.with(crop())));
     let yolo = Annotated::open(dir.join("pictures"), dir.join("yolo")).unwrap();
     let few = yolo.parts().max_boxes(1);
     let few = Pictures::new(Box::new(yolo), few.with(crop())).unwrap();
-    found.refused("Pictures: more boxes than the limit", read(&few, &[1]));
+    found.refused("JointDataset: more boxes than the limit", read(&few, &[1]));
     sounds(found);
     labelled(found);
 }

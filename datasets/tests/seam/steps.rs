@@ -143,18 +143,24 @@ fn media(found: &mut Found) {
     let cut = Pictures::new(open(cut.parent().unwrap()).unwrap(), crop()).unwrap();
     found.refused("ImageDataset: a damaged picture", read(&cut, &[0]));
     found.refused("ViewsDataset: no views", Pictures::new(pictures(), Views::new()));
-    found.refused("ViewsDataset: any size", Pictures::new(pictures(), Views::new().add(1, Transforms::new())));
+    found
+        .refused("ViewsDataset: any size", Pictures::new(pictures(), Views::new().add(1, Transforms::new())));
     let random = || Pictures::new(pictures(), Transforms::new().random_crop(8)).unwrap();
     found.refused("zip of two random sets", feedline_core::Dataset::zip(random(), random()));
     let pairs = || Box::new(Paired::open(dir.join("pictures"), dir.join("masks")).unwrap());
-    found.refused("JointDataset: no such field", Pictures::new(pairs(), Parts::new().mask("none").with(crop())));
+    found.refused(
+        "JointDataset: no such field",
+        Pictures::new(pairs(), Parts::new().mask("none").with(crop())),
+    );
     found.refused(
         "JointDataset: encoded by workers",
         Pictures::encoded(pairs(), Parts::new().mask("mask").with(crop())),
     );
     let lanes = Transforms::new().on_device().random_crop(8);
-    found
-        .refused("JointDataset: decoded by lanes", Pictures::new(pairs(), Parts::new().mask("mask").with(lanes)));
+    found.refused(
+        "JointDataset: decoded by lanes",
+        Pictures::new(pairs(), Parts::new().mask("mask").with(lanes)),
+    );
     let boxes = Parts::new().boxes("image", feedline_images::BoxFormat::xyxy());
     found.refused("JointDataset: boxes of bytes", Pictures::new(pairs(), boxes.with(crop())));
     let yolo = Annotated::open(dir.join("pictures"), dir.join("yolo")).unwrap();

@@ -212,7 +212,7 @@ class Collating(Reader):
         def by(read: Read, keys: Sequence[int]) -> tuple[list[Any], BaseException | None]:
             return self._watch.read(read, keys, how == ALONE)
 
-        look = Look(keys is None or how != BESIDE)
+        look = Look(keys is None or how != BESIDE, list(ids))
         try:
             none = [0] * len(ids)
             rows, error = self.read_whole(ids, draws, keys or none, None if keys is None else by, look)

@@ -65,8 +65,10 @@ class Kept:
     def __init__(self, refs: int = 2) -> None:
         #: The references to a value that is not kept.
         self._refs = refs
-        #: The last values, which were read alone.
-        self._last: list[Any] = []
+        #: The last values, which were read alone, with copies and the calls that returned them.
+        self._last: list[tuple[Any, Any, Any]] = []
+        #: How often memory had the same content again, by the ids of its objects.
+        self._same: Counter[int] = Counter()
         #: The objects whose memory is not filled anew, by their ids; whether there are more of them.
         self._owners: dict[int, Any] = {}
         self._is_known = False
@@ -91,17 +93,27 @@ class Kept:
             kept = sorted(views.union(kept))
         return [(self, [values[at] for at in kept])] if kept else []
 
-    def rests_after(self, values: Sequence[Any]) -> bool:
-        """Whether it is known that their memory is not filled anew, after ``values`` were read alone and are right."""
-        every = [*values, *self._last]
+    def rests_after(self, values: Sequence[Any], call: Any) -> bool:
+        """Whether it is known that their memory is not filled anew, after a call that was alone returned ``values``, and
+        they are right. Calls for other samples differ."""
+        every = [*values, *(value for value, *_ in self._last)]
         owners = {id(owner): owner for owner in map(_owner, every)}
         apart = Counter(id(_owner(every[at])) for at in set(range(len(every))) - sharing(every))
-        right = {id(_owner(values[at])) for at in sharing(values)}
+        self._same.update(id(_owner(values[at])) for at in sharing(values))
+        # Memory that another call has returned, too: it has the same content, or was filled.
+        again = {id(_owner(value)) for value in values} - apart.keys()
+        stayed = {id(_owner(value)): True for value, _, by in self._last if by != call}
+        for value, before, _ in self._last:
+            if not same(value, before):
+                stayed[id(_owner(value))] = False
+        for key in again & stayed.keys():
+            self._same[key] = self._same[key] + 1 if stayed[key] else 0
         for key, owner in owners.items():
-            if key in right or apart[key] >= self._APART:
+            if apart[key] >= self._APART or self._same[key] >= self._APART:
                 self._own(owner)
         self._is_known = len(apart) >= self._APART
-        left = [value for value in every if id(_owner(value)) not in self._owners]
+        last = [*((value, frozen(value), call) for value in values), *self._last]
+        left = [one for one in last if id(_owner(one[0])) not in self._owners]
         self._last = [] if self._is_known else left[: 2 * self._APART]
         return self._is_known or all(id(_owner(value)) in self._owners for value in values)
 
@@ -127,10 +139,11 @@ Found = tuple[Kept, Sequence[Any]]
 
 
 class Look:
-    """Looks at what is kept of the values of one call. ``is_alone`` says that no other thread reads meanwhile."""
+    """Looks at what is kept of the values of one ``call``, which calls for other samples differ from. ``is_alone`` says
+    that no other thread reads meanwhile."""
 
-    def __init__(self, is_alone: bool) -> None:
-        self.is_alone = is_alone
+    def __init__(self, is_alone: bool, call: Any) -> None:
+        self.is_alone, self._call = is_alone, call
         #: Whether the next call may read beside others.
         self.is_over = True
 
@@ -148,7 +161,7 @@ class Look:
 
     def settle(self, found: Sequence[Found]) -> None:
         """The values are right."""
-        self.is_over &= all([kept.rests_after(values) for kept, values in found])
+        self.is_over &= all([kept.rests_after(values, self._call) for kept, values in found])
 
 
 def by_field(samples: Sequence[Any]) -> dict[str, list[Any]]:

@@ -306,7 +306,7 @@ class Reader:
             self.copies = True
             return False
 
-        look = Look(keys is None or how != BESIDE)
+        look = Look(keys is None or how != BESIDE, list(ids))
         try:
             samples, error = seeded()
             try:
@@ -478,7 +478,7 @@ class Hook:
             found, error = self._watch.read(read, [key], how == ALONE)
         except NotAlone:
             return None, ALONE
-        look = Look(how != BESIDE)
+        look = Look(how != BESIDE, key)
         if error is None:
             try:
                 look.settle(look.among(dict(enumerate(self._kept)), {at: [one] for at, one in enumerate(found[0])}))

@@ -186,6 +186,27 @@ def test_threads_read_kept_memory_alone_until_it_is_known_to_stay() -> None:
     assert reader.read_many([3], None, [0], _own.BESIDE)[::4] == (0, _own.ALONE_IN_THREADS)
 
 
+def test_threads_read_an_array_of_all_samples_beside_one_another_once_it_has_stayed() -> None:
+    one = np.arange(3)
+    reader = _own.Reader(Made(lambda index: {"id": index, "one": one}), {})
+    ways = [reader.read_many([index], None, [index], _own.ALONE_IN_THREADS)[4] for index in range(16)]
+    assert ways[0] == _own.ALONE_IN_THREADS and ways[-1] == _own.BESIDE
+    assert reader.read_many([20], None, [20], _own.BESIDE)[::4] == (1, _own.BESIDE)
+
+
+def test_threads_do_not_take_an_array_that_is_filled_at_times_for_one_that_stays() -> None:
+    one = np.zeros(3, np.int64)
+
+    def fill(index: int) -> Any:
+        one[:] = index // 5
+        return {"id": index, "one": one}
+
+    reader = _own.Reader(Made(fill), {})
+    for index in range(30):
+        then = reader.read_many([index], None, [index], _own.ALONE_IN_THREADS)[4]
+        assert then == _own.ALONE_IN_THREADS or reader._fills
+
+
 class Made:
     """Samples that a function makes."""
 

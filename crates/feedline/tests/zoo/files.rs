@@ -25,8 +25,8 @@ pub fn data_sets(dir: &Path) -> Vec<Entry> {
         of("Idx", |dir| Loaded::new(idx(dir))),
         of("Records", |dir| Loaded::new(records(dir))),
         of("Labelled", |dir| Loaded::new(labelled(dir))),
-        of("Fixed", |dir| Loaded::new(Bounded::new(array(dir, "array", LEN as u8)).unwrap())),
-        of("Ragged", |dir| Loaded::new(of_any_size(Box::new(Lines::open(text(dir)).unwrap())))),
+        of("Bounded of one size", |dir| Loaded::new(Bounded::new(array(dir, "array", LEN as u8)).unwrap())),
+        of("Bounded of any size", |dir| Loaded::new(of_any_size(Box::new(Lines::open(text(dir)).unwrap())))),
         of("Tokens", |dir| Loaded::new(tokens(dir))),
     ]
 }

@@ -58,13 +58,13 @@ pub fn formats(root: &Path, dir: &Path) -> Vec<Entry> {
         Entry::new("Mds Mds", opened(write(dir, "a.mds", &shard()))),
         Entry::new("Zipped MdsIndex", opened(shards(dir).join("index.json"))),
         Entry::new("ImageFile Image", picture(dir)),
-        Entry::new("ImageDataset of a folder", pictures(dir)),
+        Entry::new("Pictures of a folder", pictures(dir)),
         Entry::new("SoundDataset of a folder", sounds(dir)),
         Entry::new("Manifest of a table", manifest(dir)),
         Entry::new("Annotated of COCO", annotated(dir)),
         Entry::new("Paired of folders", build(paired(dir, |pairs| Bounded::limited(pairs, MOST).unwrap()))),
-        Entry::new("JointDataset of folders", build(paired(dir, joint))),
-        Entry::new("ViewsDataset of folders", build(paired(dir, views))),
+        Entry::new("Pictures of folders, with masks", build(paired(dir, joint))),
+        Entry::new("Pictures of folders, in views", build(paired(dir, views))),
     ]
 }
 

@@ -14,6 +14,7 @@ pub(crate) mod lengths;
 mod read;
 pub(crate) mod row_memory;
 
+#[cfg(feature = "tabular")]
 pub(crate) use read::grouped;
 
 /// The samples of a [`Reader`] as a [`Dataset`](feedline_core::Dataset). A batch needs a limit for each field

@@ -17,7 +17,17 @@ import numpy as np
 from ._columns import Columns, Shared
 from ._errors import ConfigError
 from ._memory import Beside, Kept, Look, by_field, frozen, same, sharing
-from ._own import ALONE, ALONE_IN_THREADS, BESIDE, Reader, Stacked, attributes_of, check_random_access, how_next, others
+from ._own import (
+    ALONE,
+    ALONE_IN_THREADS,
+    BESIDE,
+    Reader,
+    Stacked,
+    attributes_of,
+    check_random_access,
+    how_next,
+    others,
+)
 from ._values import as_array
 from ._workers.seeds import NotAlone, Read, SharedWatch
 

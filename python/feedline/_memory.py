@@ -161,7 +161,8 @@ class Look:
 
     def settle(self, found: Sequence[Found]) -> None:
         """The values are right."""
-        self.is_over &= all([kept.rests_after(values, self._call) for kept, values in found])
+        for kept, values in found:
+            self.is_over &= kept.rests_after(values, self._call)
 
 
 def by_field(samples: Sequence[Any]) -> dict[str, list[Any]]:

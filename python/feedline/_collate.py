@@ -14,20 +14,11 @@ from typing import Any, Union
 
 import numpy as np
 
+from . import _own
 from ._columns import Columns, Shared
 from ._errors import ConfigError
 from ._memory import Beside, Kept, Look, by_field, frozen, same, sharing
-from ._own import (
-    ALONE,
-    ALONE_IN_THREADS,
-    BESIDE,
-    Reader,
-    Stacked,
-    attributes_of,
-    check_random_access,
-    how_next,
-    others,
-)
+from ._own import ALONE, Reader, Stacked, attributes_of, check_random_access, how_next, others
 from ._values import as_array
 from ._workers.seeds import NotAlone, Read, SharedWatch
 
@@ -222,14 +213,14 @@ class Collating(Reader):
         def by(read: Read, keys: Sequence[int]) -> tuple[list[Any], BaseException | None]:
             return self._watch.read(read, keys, how == ALONE)
 
-        look = Look(keys is None or how != BESIDE, list(ids))
+        look = Look(keys is None or how != _own.BESIDE, list(ids))
         try:
             none = [0] * len(ids)
             rows, error = self.read_whole(ids, draws, keys or none, None if keys is None else by, look)
         except NotAlone:
             return 0, [], None, True, ALONE
         except Beside:
-            return 0, [], None, self._watch.is_random, ALONE_IN_THREADS
+            return 0, [], None, self._watch.is_random, _own.ALONE_IN_THREADS
         self._watch.end(how == ALONE)
         # The rows of a result are parts of its arrays.
         rows, fields, error = self._fields(rows, error, None)

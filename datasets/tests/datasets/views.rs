@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use feedline_core::{CheckOptions, Context, DType, Dataset, ErrorKind, Layout, Result, check_dataset};
-use feedline_datasets::{ElementType, Pictures, Reader, Schema, SchemaField, Values, Views};
+use feedline_datasets::{ElementType, Form, Parts, Pictures, Reader, Schema, SchemaField, Values, Views};
 use feedline_images::{Mode, Transforms};
 
 use crate::made::png;
@@ -92,6 +92,19 @@ fn views_of_one_read_are_those_of_the_list_and_differ() {
         assert_eq!(views[5], (id as i64).to_le_bytes());
         assert_eq!(views, read(&set, id, 0));
         assert_ne!(views[..5], read(&set, id, 1)[..5]);
+    }
+}
+
+#[test]
+fn lists_that_lanes_cannot_run_are_refused_before_all_pictures_are_read() {
+    let on_host = || Transforms::new().resize(16).on_device().flip(0.5);
+    let forms: [Form; 3] =
+        [on_host().into(), Views::new().add(2, on_host()).into(), Parts::new().with(on_host())];
+    for form in forms {
+        let (reader, reads) = Counted::counted();
+        let error = Pictures::encoded(reader, form).unwrap_err();
+        assert!(error.message().contains("put on_device() first"), "{error}");
+        assert_eq!(reads.load(Ordering::Relaxed), 0, "{error}");
     }
 }
 

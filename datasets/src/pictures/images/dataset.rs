@@ -4,7 +4,7 @@ use feedline_core::{Context, Dataset, Fingerprint, Result, Row, Spec};
 use feedline_images::{Decoder, Scratch, Transforms};
 
 use super::Form;
-use super::encoded::Encoded;
+use super::encoded::{Encoded, one_picture};
 use super::joint::{Joint, PartsMemory};
 use super::views::SharedDecode;
 use crate::pictures::others::{Others, file_field, find_files};
@@ -160,25 +160,21 @@ impl Pictures {
             let name = name.map_or_else(|| picture_field(&*reader), |name| Ok(name.to_owned()))?;
             find_files(&*reader, &name)
         };
-        let files = |image| {
-            check_not_empty(&*reader)?;
-            on_lanes.map(|max_bytes| Encoded::new(&*reader, image, max_bytes)).transpose()
-        };
         let (made, encoded, spec) = match form {
             Form::One(transforms) => {
                 let image = picture()?;
-                let encoded = files(image)?;
-                let spec = match &encoded {
-                    None => transforms.field("image")?,
-                    Some(files) => transforms.add_encoded_fields(Spec::new(), "image", files.max_bytes())?,
-                };
+                check_not_empty(&*reader)?;
+                let (encoded, spec) = one_picture(&*reader, image, &transforms, on_lanes)?;
                 (Made::One(image, *transforms), encoded, spec)
             }
             Form::Views(views) => {
                 let image = picture()?;
                 views.check(&*reader)?;
-                let encoded = files(image)?;
-                let (views, spec) = SharedDecode::new(views, encoded.as_ref().map(Encoded::max_bytes))?;
+                check_not_empty(&*reader)?;
+                let views = SharedDecode::new(views, on_lanes.is_some())?;
+                let encoded =
+                    on_lanes.map(|max_bytes| Encoded::new(&*reader, image, max_bytes)).transpose()?;
+                let spec = views.fields(encoded.as_ref().map(Encoded::max_bytes))?;
                 (Made::Views(image, views), encoded, spec)
             }
             Form::Parts(parts, transforms) => {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use feedline_core::Result;
-use feedline_images::Size;
+use feedline_core::{Result, Spec};
+use feedline_images::{Size, Transforms};
 
 use crate::Reader;
 use crate::bounded::lengths;
@@ -17,6 +17,23 @@ pub(super) struct Encoded {
     /// The length of each picture in bytes, if they are measured.
     bytes: Arc<[u32]>,
     max_bytes: usize,
+}
+
+/// The fields of a picture that `transforms` make, and the pictures in field `field` of `reader` if lanes
+/// decode them: `on_lanes` has the most bytes of one, if that is stated.
+pub(super) fn one_picture(
+    reader: &dyn Reader,
+    field: usize,
+    transforms: &Transforms,
+    on_lanes: Option<Option<usize>>,
+) -> Result<(Option<Encoded>, Spec)> {
+    let Some(max_bytes) = on_lanes else { return Ok((None, transforms.field("image")?)) };
+    let fields = |max_bytes| transforms.add_encoded_fields(Spec::new(), "image", max_bytes);
+    // A list that lanes cannot run is refused before all pictures are measured.
+    fields(1)?;
+    let encoded = Encoded::new(reader, field, max_bytes)?;
+    let spec = fields(encoded.max_bytes())?;
+    Ok((Some(encoded), spec))
 }
 
 impl Encoded {

@@ -5,7 +5,7 @@ use feedline_images::{Decoder, Level, Moves, Plane, Sampling, Size, Transforms};
 
 use super::boxes::{Buffers, Lists};
 use super::dataset::Memory;
-use super::encoded::Encoded;
+use super::encoded::{Encoded, one_picture};
 use super::parts::{Depth, Found, Parts};
 use crate::Reader;
 
@@ -55,15 +55,11 @@ impl Joint {
         on_lanes: Option<Option<usize>>,
     ) -> Result<(Self, Option<Encoded>, Spec)> {
         let found = parts.find(reader)?;
-        let (mut spec, size);
-        let encoded = on_lanes.map(|max| Encoded::new(reader, found.image, max)).transpose()?;
-        if let Some(files) = &encoded {
-            size = transforms.device_part()?.size();
-            spec = transforms.add_encoded_fields(Spec::new(), "image", files.max_bytes())?;
-        } else {
-            spec = transforms.field("image")?;
-            size = transforms.size().unwrap_or_default();
-        }
+        let (encoded, mut spec) = one_picture(reader, found.image, &transforms, on_lanes)?;
+        let size = match &encoded {
+            Some(_) => transforms.device_part()?.size(),
+            None => transforms.size().unwrap_or_default(),
+        };
         let first_plane = spec.fields().len();
         for (name, depth) in &parts.planes {
             let dtype = if *depth == Depth::U8 { DType::U8 } else { DType::U16 };

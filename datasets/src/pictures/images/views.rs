@@ -71,16 +71,12 @@ pub(super) struct SharedDecode {
 }
 
 impl SharedDecode {
-    /// The views, and their fields. `max_bytes` is for pictures that lanes decode.
-    pub(super) fn new(views: Views, max_bytes: Option<usize>) -> Result<(Self, Spec)> {
-        let (mut spec, mut on_lanes) = (Spec::new(), Vec::new());
-        if let Some(max_bytes) = max_bytes {
-            spec = spec.ragged("image", DType::U8, [], max_bytes)?;
-        }
-        for (number, list) in views.lists.iter().enumerate() {
-            if max_bytes.is_none() {
+    /// Refuses lists that cannot share a decoded picture, or that lanes cannot run.
+    pub(super) fn new(views: Views, is_on_lanes: bool) -> Result<Self> {
+        let mut on_lanes = Vec::new();
+        for list in &views.lists {
+            if !is_on_lanes {
                 list.check_shared_decode()?;
-                spec = list.add_field(spec, &format!("view{number}"))?;
                 continue;
             }
             let part = list.device_part()?;
@@ -90,9 +86,21 @@ impl SharedDecode {
                 return Err(Error::new(ErrorKind::Config, why));
             }
             on_lanes.push(part);
-            spec = spec.field(&format!("view{number}.parameters"), DType::U32, [WORDS])?;
         }
-        Ok((Self { lists: views.lists, on_lanes }, spec))
+        Ok(Self { lists: views.lists, on_lanes })
+    }
+
+    /// The fields of the views. `max_bytes` is for pictures that lanes decode.
+    pub(super) fn fields(&self, max_bytes: Option<usize>) -> Result<Spec> {
+        let mut views = self.lists.iter().enumerate();
+        let Some(max_bytes) = max_bytes else {
+            return views
+                .try_fold(Spec::new(), |spec, (view, list)| list.add_field(spec, &format!("view{view}")));
+        };
+        let spec = Spec::new().ragged("image", DType::U8, [], max_bytes)?;
+        views.try_fold(spec, |spec, (view, _)| {
+            spec.field(&format!("view{view}.parameters"), DType::U32, [WORDS])
+        })
     }
 
     pub(super) fn lists(&self) -> &[Transforms] {

@@ -447,7 +447,7 @@ class Hook:
         self.fields = [(name, "", shape, None) for name, _, shape in columns]
         self.dtypes = [dtype for _, dtype, _ in columns]
         #: What the function keeps of the arrays that it returns.
-        self._kept = [Kept() for _ in columns]
+        self._kept: dict[int, Kept] = defaultdict(Kept)
         self._watch = SharedWatch(self.parts)
         self._watch.tell()
 
@@ -481,7 +481,7 @@ class Hook:
         look = Look(how != BESIDE, key)
         if error is None:
             try:
-                look.settle(look.among(dict(enumerate(self._kept)), {at: [one] for at, one in enumerate(found[0])}))
+                look.settle(look.among(self._kept, {at: [one] for at, one in enumerate(found[0])}))
             except Beside:
                 return None, ALONE_IN_THREADS
         self._watch.end(how == ALONE)

@@ -31,7 +31,7 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     for order in ["sequential", "shuffled"] {
         for &workers in &options.workers {
             let file = parquet_beyond(&path, bytes)?;
-            let (block, window) = file.block_shuffle().unwrap_or((1, 1));
+            let (block, window) = file.about().block_shuffle.unwrap_or((1, 1));
             let sampler = Sampler::block(block, window)?;
             let builder = Loader::builder(Bounded::new(file)?)
                 .last_batch(feedline::LastBatch::Drop)

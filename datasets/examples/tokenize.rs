@@ -6,16 +6,17 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use feedline_core::Result;
-use feedline_datasets::{Reader, Tokenized, Values, open};
+use feedline_datasets::{Buffers, Reader, Sink, Tokenized, open};
 
 /// The time in which `reader` is read once, and the bytes of its field `field`.
 fn read(reader: &dyn Reader, field: usize) -> Result<(Duration, u64)> {
-    let (mut values, mut bytes, start) = (Values::new(), 0, Instant::now());
+    let (mut buffers, mut bytes, start) = (Buffers::default(), 0, Instant::now());
     for sample in 0..reader.len() {
-        reader.visit(sample, &mut values, &mut |at, part| {
+        let mut add = |at: usize, part: &[u8], _: Option<&[usize]>| {
             bytes += if at == field { part.len() as u64 } else { 0 };
             Ok(())
-        })?;
+        };
+        reader.visit(sample, &mut Sink::new(&mut add), &mut buffers)?;
     }
     Ok((start.elapsed(), bytes))
 }

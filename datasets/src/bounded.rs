@@ -197,7 +197,7 @@ impl Bounded {
     /// [cut](feedline_core::Long::Cut) to fewer tokens than its number.
     pub fn before_labels(&self, field: &str) -> Option<&[u32]> {
         let fields = self.reader.schema().fields();
-        let at = self.reader.labels().iter().position(|&at| fields[at].name == field)?;
+        let at = lengths::labels(&*self.reader).position(|at| fields[at].name == field)?;
         self.lengths.get(fields.len() + at)?.as_deref()
     }
 
@@ -234,7 +234,7 @@ impl Bounded {
     /// The values of the category `column` of a table, in the order of their numbers. `None` if the column is
     /// not a category.
     pub fn classes(&self, column: &str) -> Option<&[String]> {
-        let found = self.reader.categories().iter().find(|(name, _)| name == column);
+        let found = self.reader.about().categories.iter().find(|(name, _)| name == column);
         found.map(|(_, classes)| classes.as_slice())
     }
 

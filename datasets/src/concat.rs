@@ -3,16 +3,16 @@
 use std::ops::Range;
 use std::path::Path;
 
-use feedline_core::{Error, ErrorKind, Fingerprint, Prefetched, Result};
+use feedline_core::{About, Error, ErrorKind, Fingerprint, Groups, Prefetched, Result};
 
 use crate::error::one_line;
-use crate::reader::Visit;
-use crate::{Decoded, FieldStream, Reader, Schema, SchemaField, Values};
+use crate::{Buffers, Decoded, FieldStream, Meaning, Reader, Schema, SchemaField, Sink, Storage};
 
 /// The samples of several readers, one after another. All readers have the same schema.
 #[derive(Debug)]
 pub struct Shards {
     readers: Vec<Box<dyn Reader>>,
+    schema: Schema,
     /// Cumulative sample counts.
     ends: Vec<u64>,
     /// The names of the classes, for readers without such names.
@@ -38,27 +38,34 @@ impl Shards {
                 let error = Error::new(ErrorKind::Data, why);
                 return Err(reader.path(0).map_or(error.clone(), |path| error.at_path(path)));
             }
-            if reader.classes() != first.classes() {
+            if reader.about().classes != first.about().classes {
                 let why = "the classes of this shard are not those of the first, so labels would differ";
                 let error = Error::new(ErrorKind::Data, format!("{why}: write the shards with one list"));
                 return Err(reader.path(0).map_or(error.clone(), |path| error.at_path(path)));
             }
         }
-        for (index, field) in first.schema().fields().iter().enumerate() {
-            let ticks = |reader: &dyn Reader| reader.ticks_per_day(index);
-            if let Some(other) = readers.iter().find(|reader| ticks(&***reader) != ticks(&**first)) {
+        let mut fields = first.schema().fields().to_vec();
+        for (index, field) in fields.iter_mut().enumerate() {
+            let of = |reader: &dyn Reader| reader.schema().fields()[index].clone();
+            let ticks = field.ticks_per_day();
+            if let Some(other) = readers.iter().find(|reader| of(&***reader).ticks_per_day() != ticks) {
                 let name = one_line(&field.name);
                 let why = format!("the shards differ: \"{name}\" has another unit of time than in the first");
                 let error = Error::new(ErrorKind::Data, why + ": write all of them in one unit");
                 return Err(other.path(0).map_or(error.clone(), |path| error.at_path(path)));
             }
+            // A shard whose lists are all null has texts.
+            if readers.iter().any(|reader| of(&**reader).meaning == Meaning::Json) {
+                field.meaning = Meaning::Json;
+            }
         }
+        let schema = Schema::new(fields);
         let (mut ends, mut end) = (Vec::new(), 0u64);
         for reader in &readers {
             end = end.saturating_add(reader.len());
             ends.push(end);
         }
-        Ok(Self { readers, ends, classes: None })
+        Ok(Self { readers, schema, ends, classes: None })
     }
 
     /// Sets the names of the classes, as an index states them.
@@ -88,8 +95,9 @@ impl Shards {
 /// The first difference between the schemas of `reader` and `first`: a field and its property. `None` if the
 /// schemas are equal.
 fn difference(reader: &dyn Reader, first: &dyn Reader) -> Option<String> {
-    if reader.format() != first.format() {
-        return Some(format!("this one is {}, the first is {}", reader.format(), first.format()));
+    let (format, of_first) = (reader.about().format, first.about().format);
+    if format != of_first {
+        return Some(format!("this one is {format}, the first is {of_first}"));
     }
     let (have, want) = (reader.schema().fields(), first.schema().fields());
     let name = |field: &SchemaField| one_line(&field.name);
@@ -118,123 +126,39 @@ fn difference(reader: &dyn Reader, first: &dyn Reader) -> Option<String> {
 }
 
 impl Reader for Shards {
-    fn format(&self) -> &'static str {
-        self.readers[0].format()
-    }
-
     fn schema(&self) -> &Schema {
-        self.readers[0].schema()
+        &self.schema
     }
 
     fn len(&self) -> u64 {
         self.ends.last().copied().unwrap_or_default()
     }
 
-    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
         let (reader, inside) = self.find(sample)?;
-        reader.read(inside, values).map_err(|error| error.at_sample(sample))
+        reader.visit(inside, row, buffers).map_err(|error| error.at_sample(sample))
     }
 
-    fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
-        let (reader, inside) = self.find(sample)?;
-        reader.visit(inside, values, to).map_err(|error| error.at_sample(sample))
-    }
-
-    fn slice(&self, sample: u64, field: usize) -> Option<&[u8]> {
-        let (reader, inside) = self.find(sample).ok()?;
-        reader.slice(inside, field)
-    }
-
-    fn left_out(&self, sample: u64, field: usize, to: &mut dyn FnMut(&[u8])) {
-        if let Ok((reader, inside)) = self.find(sample) {
-            reader.left_out(inside, field, to);
+    /// All shards have the same `row_memory`, since one set of options opens them.
+    fn about(&self) -> About<'_> {
+        let all = || self.readers.iter().map(|reader| reader.about());
+        let groups = all().filter_map(|about| about.groups).reduce(|one, other| Groups {
+            largest: one.largest.max(other.largest),
+            bytes: one.bytes.saturating_add(other.bytes),
+        });
+        let first = self.readers[0].about();
+        About {
+            classes: self.classes.as_deref().or(first.classes),
+            categories: &[],
+            groups,
+            block_shuffle: all().filter_map(|about| about.block_shuffle).max(),
+            row_memory: all().map(|about| about.row_memory).min().unwrap_or_default(),
+            ..first
         }
     }
 
-    fn is_json(&self, field: usize) -> bool {
-        self.readers.iter().any(|reader| reader.is_json(field))
-    }
-
-    fn ticks_per_day(&self, field: usize) -> Option<u64> {
-        self.readers[0].ticks_per_day(field)
-    }
-
-    fn visit_some(
-        &self,
-        sample: u64,
-        wanted: &dyn Fn(usize) -> bool,
-        values: &mut Values,
-        to: &mut Visit<'_>,
-    ) -> Result<()> {
-        let (reader, inside) = self.find(sample)?;
-        reader.visit_some(inside, wanted, values, to).map_err(|error| error.at_sample(sample))
-    }
-
-    fn stream(&self, sample: u64, field: usize) -> Result<Option<FieldStream<'_>>> {
-        let (reader, inside) = self.find(sample)?;
-        reader.stream(inside, field).map_err(|error| error.at_sample(sample))
-    }
-
-    fn decoded(&self, sample: u64) -> Result<Option<Decoded>> {
-        let (reader, inside) = self.find(sample)?;
-        let decoded = reader.decoded(inside).map_err(|error| error.at_sample(sample))?;
-        Ok(decoded.map(|decoded| decoded.behind(sample - inside)))
-    }
-
-    fn neighbours(&self, sample: u64) -> Range<u64> {
-        let Ok((reader, inside)) = self.find(sample) else { return sample..sample };
-        let Range { start, end } = reader.neighbours(inside);
-        let before = sample - inside;
-        start + before..end.saturating_add(before)
-    }
-
-    fn forget(&self, sample: u64) {
-        if let Ok((reader, inside)) = self.find(sample) {
-            reader.forget(inside);
-        }
-    }
-
-    /// All shards have the same value, since one set of options opens them.
-    fn row_memory(&self) -> u64 {
-        self.readers.iter().map(|reader| reader.row_memory()).min().unwrap_or_default()
-    }
-
-    fn together(&self) -> Option<u64> {
-        self.readers.iter().filter_map(|reader| reader.together()).max()
-    }
-
-    fn decoded_bytes(&self) -> u64 {
-        self.readers.iter().fold(0, |sum, reader| sum.saturating_add(reader.decoded_bytes()))
-    }
-
-    fn block_shuffle(&self) -> Option<(u64, u64)> {
-        self.readers.iter().filter_map(|reader| reader.block_shuffle()).max()
-    }
-
-    fn prefetch(&self, samples: &[u64]) -> Prefetched {
-        let runs = samples.chunk_by(|&a, &b| self.shard(a) == self.shard(b));
-        let outcome = Prefetched::of_calls(runs.filter_map(|run| {
-            let (reader, inside) = self.find(run[0]).ok()?;
-            let before = run[0] - inside;
-            Some(reader.prefetch(&Vec::from_iter(run.iter().map(|sample| sample - before))))
-        }));
-        outcome.beside(self.readers.iter().map(|reader| reader.prefetch(&[])))
-    }
-
-    fn lengths(&self) -> Result<Option<Vec<Vec<u32>>>> {
-        let mut all: Option<Vec<Vec<u32>>> = None;
-        for reader in &self.readers {
-            let Some(lengths) = reader.lengths()? else { return Ok(None) };
-            match &mut all {
-                None => all = Some(lengths),
-                Some(all) => all.iter_mut().zip(lengths).for_each(|(all, lengths)| all.extend(lengths)),
-            }
-        }
-        Ok(all)
-    }
-
-    fn classes(&self) -> Option<&[String]> {
-        self.classes.as_deref().or_else(|| self.readers[0].classes())
+    fn storage(&self) -> &dyn Storage {
+        self
     }
 
     fn path(&self, sample: u64) -> Option<&Path> {
@@ -245,5 +169,69 @@ impl Reader for Shards {
     fn fingerprint(&self) -> u64 {
         let state = Fingerprint::new().number(self.readers.len() as u64);
         self.readers.iter().fold(state, |state, reader| state.number(reader.fingerprint())).value()
+    }
+}
+
+impl Storage for Shards {
+    fn slice(&self, sample: u64, field: usize) -> Option<&[u8]> {
+        let (reader, inside) = self.find(sample).ok()?;
+        reader.storage().slice(inside, field)
+    }
+
+    fn stream(&self, sample: u64, field: usize) -> Result<Option<FieldStream<'_>>> {
+        let (reader, inside) = self.find(sample)?;
+        reader.storage().stream(inside, field).map_err(|error| error.at_sample(sample))
+    }
+
+    fn lengths(&self) -> Result<Option<Vec<Vec<u32>>>> {
+        let mut all: Option<Vec<Vec<u32>>> = None;
+        for reader in &self.readers {
+            let Some(lengths) = reader.storage().lengths()? else { return Ok(None) };
+            match &mut all {
+                None => all = Some(lengths),
+                Some(all) => all.iter_mut().zip(lengths).for_each(|(all, lengths)| all.extend(lengths)),
+            }
+        }
+        Ok(all)
+    }
+
+    fn group(&self, sample: u64) -> Range<u64> {
+        let Ok((reader, inside)) = self.find(sample) else { return sample..sample };
+        let Range { start, end } = reader.storage().group(inside);
+        let before = sample - inside;
+        start + before..end.saturating_add(before)
+    }
+
+    fn decoded(&self, sample: u64) -> Result<Option<Decoded>> {
+        let (reader, inside) = self.find(sample)?;
+        let decoded = reader.storage().decoded(inside).map_err(|error| error.at_sample(sample))?;
+        Ok(decoded.map(|decoded| decoded.behind(sample - inside)))
+    }
+
+    fn forget(&self, sample: u64) {
+        if let Ok((reader, inside)) = self.find(sample) {
+            reader.storage().forget(inside);
+        }
+    }
+
+    fn prefetch(&self, samples: &[u64]) -> Prefetched {
+        let runs = samples.chunk_by(|&a, &b| self.shard(a) == self.shard(b));
+        let outcome = Prefetched::of_calls(runs.filter_map(|run| {
+            let (reader, inside) = self.find(run[0]).ok()?;
+            let before = run[0] - inside;
+            Some(reader.storage().prefetch(&Vec::from_iter(run.iter().map(|sample| sample - before))))
+        }));
+        outcome.beside(self.readers.iter().map(|reader| reader.storage().prefetch(&[])))
+    }
+
+    fn left_out(&self, sample: u64, field: usize, to: &mut dyn FnMut(&[u8])) {
+        if let Ok((reader, inside)) = self.find(sample) {
+            reader.storage().left_out(inside, field, to);
+        }
+    }
+
+    fn field_path(&self, sample: u64, field: usize) -> Option<&Path> {
+        let (reader, inside) = self.find(sample).ok()?;
+        reader.storage().field_path(inside, field)
     }
 }

@@ -43,7 +43,6 @@ mod open;
 #[cfg(feature = "arrow")]
 mod pack;
 mod pictures;
-mod plain_shuffle;
 mod reader;
 #[cfg(feature = "object-store")]
 mod remote;
@@ -53,6 +52,7 @@ mod schema;
 mod shared;
 #[cfg(feature = "audio")]
 mod sounds;
+mod storage;
 mod tables;
 mod text;
 
@@ -101,12 +101,13 @@ pub use pictures::annotations::Annotated;
 #[cfg(feature = "images")]
 pub use pictures::images::{Form, Paired, Parts, Pictures, Views};
 pub use pictures::labelled;
-pub use reader::{Reader, Value, Values, Visit};
+pub use reader::{Buffers, Reader, Sink, Value, Values};
 #[cfg(feature = "object-store")]
 pub use remote::{Remote, RemoteCache, RemoteOptions, RemoteStats};
-pub use schema::{ElementType, Schema, SchemaField};
+pub use schema::{ElementType, Meaning, Schema, SchemaField};
 #[cfg(feature = "audio")]
 pub use sounds::{SoundDataset, open_sounds};
+pub use storage::Storage;
 pub use tables::manifest::{Manifest, ManifestOptions, open_pictures};
 pub use tables::nulls::Nulls;
 #[cfg(feature = "table")]

@@ -100,7 +100,7 @@ pub fn pack(
     reader.schema().check_names().map_err(at)?;
     let columns = Columns::new(reader.schema()).map_err(at)?;
     match options.shard_bytes {
-        None => one_file(reader, &columns.with_classes(reader.classes()), to, &mut progress),
+        None => one_file(reader, &columns.with_classes(reader.about().classes), to, &mut progress),
         Some(0) => Err(refuse("shards of no bytes hold nothing: give a size")),
         Some(bytes) => shards(reader, columns, to, bytes, &mut progress),
     }
@@ -149,8 +149,8 @@ fn shards(
     fs::create_dir_all(to).map_err(|error| cannot("make the folder", error))?;
     let _lock = partial::lock(to)?;
     let mut index = Index::resume_or_new(to, reader, bytes)?;
-    let classes = Classes::write(reader.classes(), to)?;
-    let columns = if classes.is_some() { &columns } else { &columns.with_classes(reader.classes()) };
+    let classes = Classes::write(reader.about().classes, to)?;
+    let columns = if classes.is_some() { &columns } else { &columns.with_classes(reader.about().classes) };
     index.name_classes(classes);
     let (kept, kept_samples) = (index.shards.len() as u64, index.samples());
     while index.samples() < reader.len() {

@@ -1,25 +1,41 @@
 //! Random access to the samples of a file. Samples may vary in size.
 
 use std::fmt;
-use std::ops::Range;
 use std::path::Path;
 
-use feedline_core::{Error, ErrorKind, Prefetched, Result, StridedColumn};
+use feedline_core::{About, Error, ErrorKind, Fingerprint, Result};
 
+use crate::Schema;
 use crate::io::read_ahead::ReadAhead;
-use crate::{Decoded, FieldStream, Schema, SchemaField};
-
-/// The callback of [`Reader::visit`]. It gets the index of a field and the field's bytes.
-pub type Visit<'a> = dyn FnMut(usize, &[u8]) -> Result<()> + 'a;
+use crate::storage::{OneByOne, Storage};
 
 /// Samples of a file or a folder, with random access. Each format implements this trait.
 ///
 /// Fields may vary in size. [`Bounded`](crate::Bounded) makes a [`Dataset`](feedline_core::Dataset) of any
 /// reader.
+///
+/// ```
+/// use feedline_core::Result;
+/// use feedline_datasets::{Buffers, ElementType, Reader, Schema, SchemaField, Sink, Values};
+///
+/// #[derive(Debug)]
+/// struct Words(Schema, [&'static str; 2]);
+///
+/// impl Reader for Words {
+///     fn schema(&self) -> &Schema { &self.0 }
+///     fn len(&self) -> u64 { 2 }
+///     fn visit(&self, sample: u64, row: &mut Sink<'_>, _: &mut Buffers) -> Result<()> {
+///         row.put(0, self.1[sample as usize].as_bytes())
+///     }
+/// }
+///
+/// let schema = Schema::new([SchemaField::variable("word", ElementType::Text)]);
+/// let (words, mut values) = (Words(schema, ["to", "be"]), Values::new());
+/// words.read(1, &mut values)?;
+/// assert_eq!(values.fields()[0].bytes, b"be");
+/// # Ok::<(), feedline_core::Error>(())
+/// ```
 pub trait Reader: fmt::Debug + Send + Sync + 'static {
-    /// The format's name: `npy`, `webdataset`, ...
-    fn format(&self) -> &'static str;
-
     /// The fields of a sample.
     fn schema(&self) -> &Schema;
 
@@ -31,202 +47,132 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
         self.len() == 0
     }
 
-    /// Reads sample `sample` into `values`: one value per field of the schema, in order.
+    /// Puts the fields of sample `sample` into `row`: each that it [wants](Sink::wants), in any order. If one
+    /// comes twice, the last one counts. The bytes are in memory, or in the part of the file that was just
+    /// read into `buffers`, so that [`Bounded`](crate::Bounded) copies a sample only once, into the batch. A
+    /// file without any wanted field is not read.
     ///
-    /// Blocks on the file. Pass the same `values` for each sample, so that its memory is reused.
+    /// Blocks on the file. Pass the same `buffers` for each sample, so that their memory is reused.
     ///
     /// # Errors
     /// `Sample` if there is no such sample, `Data` if the file cannot be read or is damaged there. The error
-    /// names the file and, if known, the byte, the record and the column.
-    fn read(&self, sample: u64, values: &mut Values) -> Result<()>;
+    /// names the file and, if known, the byte, the record and the column. Also those of `row`.
+    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()>;
 
-    /// Calls `to` with each field of sample `sample` and a slice of its bytes, without a copy. The bytes are
-    /// in memory, or in the part of the file that was just read. [`Bounded`](crate::Bounded)
-    /// uses this method, so that a sample is copied only once, into the batch.
-    ///
-    /// The fields come in any order. If one comes twice, the last one counts. The content of `values` is
-    /// unspecified afterwards.
+    /// Copies sample `sample` into `values`: one value per field of the schema, in order.
     ///
     /// # Errors
-    /// As [`read`](Self::read), and those of `to`.
-    fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
-        self.read(sample, values)?;
-        values.values.iter().enumerate().try_for_each(|(field, value)| to(field, &value.bytes))
+    /// As [`visit`](Self::visit); `Sample` if `visit` puts fewer fields than the schema has.
+    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+        let (fields, Values { values, buffers }) = (self.schema().fields(), values);
+        values.resize_with(fields.len(), Value::default);
+        let mut given = 0;
+        let mut copy = |field: usize, bytes: &[u8], shape: Option<&[usize]>| {
+            let (Some(value), Some(field)) = (values.get_mut(field), fields.get(field)) else {
+                return Ok(());
+            };
+            given += 1;
+            value.bytes.clear();
+            value.bytes.extend_from_slice(bytes);
+            value.shape.clear();
+            match shape {
+                Some(shape) => value.shape.extend_from_slice(shape),
+                None => value.shape.extend(field.shape_of(bytes.len())),
+            }
+            Ok(())
+        };
+        self.visit(sample, &mut Sink::new(&mut copy), buffers)?;
+        check_whole(sample, given, fields.len())
     }
 
-    /// As [`visit`](Self::visit), for the `wanted` fields only. A file without any wanted field is not read.
-    ///
-    /// # Errors
-    /// As [`visit`](Self::visit).
-    fn visit_some(
-        &self,
-        sample: u64,
-        wanted: &dyn Fn(usize) -> bool,
-        values: &mut Values,
-        to: &mut Visit<'_>,
-    ) -> Result<()> {
-        self.visit(sample, values, &mut |field, bytes| if wanted(field) { to(field, bytes) } else { Ok(()) })
+    /// What the samples are: their format, their classes, and how they are decoded. No read depends on it.
+    fn about(&self) -> About<'_> {
+        About::default()
     }
 
-    /// The bytes of field `field` of sample `sample` as a stream, so that a part of a large file can be read.
-    /// `None`, the default, if the field can only be read as a whole.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read). Errors of the stream are this project's, inside the `io::Error`.
-    fn stream(&self, _sample: u64, _field: usize) -> Result<Option<FieldStream<'_>>> {
-        Ok(None)
-    }
-
-    /// Field `field` of every sample as a strided column of memory, with the bytes that [`read`](Self::read)
-    /// returns. `None` if memory does not hold them in this form.
-    fn column(&self, _field: usize) -> Option<StridedColumn<'_>> {
-        None
-    }
-
-    /// Field `field` of sample `sample`, if memory holds the bytes that [`read`](Self::read) returns. A
-    /// sample may have a slice even if there is no [`column`](Self::column).
-    fn slice(&self, sample: u64, field: usize) -> Option<&[u8]> {
-        self.column(field)?.row(sample)
-    }
-
-    /// If reading one sample decodes its neighbours too, the max number of samples that are decoded together.
-    /// `None` if samples are read one by one.
-    ///
-    /// If the groups do not all fit the cache, [`block_shuffle`](Self::block_shuffle) returns the shuffle
-    /// that decodes each group once per epoch.
-    fn together(&self) -> Option<u64> {
-        None
-    }
-
-    /// The block and the window for `Sampler::block`, if samples are [decoded together](Self::together) in
-    /// groups that do not all fit the cache. As many groups as the cache holds are shuffled at a time. `None`
-    /// if the order makes no difference.
-    fn block_shuffle(&self) -> Option<(u64, u64)> {
-        None
-    }
-
-    /// The decoded bytes of all samples, as the files state them, if samples are [decoded
-    /// together](Self::together) in groups. 0, the default, if samples are read one by one, or the files do
-    /// not state it.
-    ///
-    /// A plain shuffle of more than 512 MiB uses blocks
-    /// ([`About::plain_shuffle`](feedline_core::About::plain_shuffle)).
-    fn decoded_bytes(&self) -> u64 {
-        0
-    }
-
-    /// Calls `to` with the items of field `field` that sample `sample` has and [`read`](Self::read) leaves
-    /// out, as [`Dataset::left_out`](feedline_core::Dataset::left_out). Does nothing by default.
-    fn left_out(&self, _sample: u64, _field: usize, _to: &mut dyn FnMut(&[u8])) {}
-
-    /// Units per day of field `field`, if it holds dates or times, or lists of them, in a unit that the file
-    /// states. Its numbers then count from 1970-01-01, 00:00 UTC. A time of day counts from midnight.
-    fn ticks_per_day(&self, _field: usize) -> Option<u64> {
-        None
-    }
-
-    /// Whether the texts of field `field` are the JSON of lists or objects in the file, such as the messages
-    /// of a conversation.
-    fn is_json(&self, _field: usize) -> bool {
-        false
-    }
-
-    /// Sample `sample`, and the neighbours that are [decoded together](Self::together) with it. `None`, the
-    /// default, if samples are read one by one. [`Bounded`](crate::Bounded) holds up to
-    /// four such groups while it copies the samples of a batch.
-    ///
-    /// Blocks on the file, unless the group is in a cache.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
-    fn decoded(&self, _sample: u64) -> Result<Option<Decoded>> {
-        Ok(None)
-    }
-
-    /// The samples that are [decoded together](Self::together) with `sample`, including itself. By default,
-    /// samples are read one by one, and it is `sample` alone.
-    fn neighbours(&self, sample: u64) -> Range<u64> {
-        sample..sample.saturating_add(1)
-    }
-
-    /// Drops the samples that are decoded together with `sample` from a cache. The caller has a copy of their
-    /// rows. Does nothing by default.
-    fn forget(&self, _sample: u64) {}
-
-    /// Max bytes that a [`Bounded`](crate::Bounded) of samples of one size may use to hold all rows in
-    /// memory, each decoded once. 0, the default, if reading a sample costs no more than a copy.
-    fn row_memory(&self) -> u64 {
-        0
-    }
-
-    /// As [`Dataset::prefetch`](feedline_core::Dataset::prefetch). Decodes one group of samples that are
-    /// [decoded together](Self::together), if the cache lacks the group and `samples` has some of its
-    /// samples.
-    fn prefetch(&self, _samples: &[u64]) -> Prefetched {
-        Prefetched::Never
-    }
-
-    /// The names of the classes, if the set has them. Label `n` is the class `classes()[n]`.
-    ///
-    /// Open a validation set with the classes of the training set, so that labels agree. A class without
-    /// samples in the validation set does not change the numbers of other classes.
-    ///
-    /// ```
-    /// use feedline_datasets::{OpenOptions, open, open_with};
-    ///
-    /// # let root = std::env::temp_dir().join(format!("feedline-doc-classes-{}", std::process::id()));
-    /// # for name in ["train/ant", "train/bee", "train/cat", "val/ant", "val/cat"] {
-    /// #     std::fs::create_dir_all(root.join(name))?;
-    /// #     std::fs::write(root.join(name).join("1.jpg"), "")?;
-    /// # }
-    /// let train = open(root.join("train"))?;
-    /// let classes = train.classes().map(<[String]>::to_vec);
-    /// let options = OpenOptions { classes, ..Default::default() };
-    /// let val = open_with(root.join("val"), &options)?; // has no folder "bee"
-    /// assert_eq!(val.classes().unwrap(), ["ant", "bee", "cat"]);
-    /// # std::fs::remove_dir_all(&root)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    fn classes(&self) -> Option<&[String]> {
-        None
-    }
-
-    /// The name of each column with categories, and the categories in the order of their numbers. None by
-    /// default.
-    fn categories(&self) -> &[(String, Vec<String>)] {
-        &[]
-    }
-
-    /// The number of items of each sample, for each field that varies in its first dimension, in order. With
-    /// it, [`Bounded::measured`](crate::Bounded::measured) reads no sample. `None`, the default, if only
-    /// reading the samples can tell.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
-    fn lengths(&self) -> Result<Option<Vec<Vec<u32>>>> {
-        Ok(None)
-    }
-
-    /// The fields with a label per token, `i64`, where -100 is not learnt. For these,
-    /// [`Bounded::measured`](crate::Bounded::measured) also counts the tokens before the first that is learnt
-    /// ([`Bounded::before_labels`](crate::Bounded::before_labels)). None by default.
-    fn labels(&self) -> &[usize] {
-        &[]
+    /// How the samples lie, and what can be had without reading them one by one.
+    fn storage(&self) -> &dyn Storage {
+        &OneByOne
     }
 
     /// The file that holds sample `sample`.
-    fn path(&self, sample: u64) -> Option<&Path>;
-
-    /// The file that holds field `field` of sample `sample`, if the fields of a sample are in several files.
-    /// Default: [`path`](Self::path).
-    fn field_path(&self, sample: u64, _field: usize) -> Option<&Path> {
-        self.path(sample)
+    fn path(&self, _sample: u64) -> Option<&Path> {
+        None
     }
 
     /// A number that differs for different data, and is the same for a copy. Of files in memory, it covers
     /// the content. Of other files, it covers the length and a sample of the content, see
-    /// [`Fingerprint::file_sampled`](feedline_core::Fingerprint::file_sampled).
-    fn fingerprint(&self) -> u64;
+    /// [`Fingerprint::file_sampled`](feedline_core::Fingerprint::file_sampled). The default covers only the
+    /// length and the fields.
+    fn fingerprint(&self) -> u64 {
+        Fingerprint::new().number(self.len()).bytes(self.schema().to_string().as_bytes()).value()
+    }
+}
+
+/// Takes the fields of one sample, or those of them that are wanted: the receiver of [`Reader::visit`].
+pub struct Sink<'a> {
+    wanted: Option<&'a dyn Fn(usize) -> bool>,
+    to: &'a mut Put<'a>,
+}
+
+/// Gets the index of a field, its bytes, and its shape if the bytes alone do not determine it.
+type Put<'a> = dyn FnMut(usize, &[u8], Option<&[usize]>) -> Result<()> + 'a;
+
+impl<'a> Sink<'a> {
+    /// Calls `to` with each field: its index, its bytes, and its shape where the bytes alone do not determine
+    /// it. `to` copies the bytes, or uses them at once.
+    pub fn new(to: &'a mut Put<'a>) -> Self {
+        Self { wanted: None, to }
+    }
+
+    /// As [`new`](Self::new), for the fields that are `wanted`.
+    pub fn some(wanted: &'a dyn Fn(usize) -> bool, to: &'a mut Put<'a>) -> Self {
+        Self { wanted: Some(wanted), to }
+    }
+
+    /// Whether field `field` is wanted. A reader that has to read a file for a field asks first.
+    pub fn wants(&self, field: usize) -> bool {
+        self.wanted.is_none_or(|wanted| wanted(field))
+    }
+
+    /// Takes field `field`: its elements, little-endian, in row-major order. Ignores it if it is not wanted.
+    ///
+    /// # Errors
+    /// Those of the receiver, such as a batch that has no room for the field.
+    pub fn put(&mut self, field: usize, bytes: &[u8]) -> Result<()> {
+        self.pass_on(field, bytes, None)
+    }
+
+    /// As [`put`](Self::put), for a field of which several dimensions vary. `shape` is its shape in this
+    /// sample.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn put_shaped(&mut self, field: usize, bytes: &[u8], shape: &[usize]) -> Result<()> {
+        self.pass_on(field, bytes, Some(shape))
+    }
+
+    /// Takes what another sink was given.
+    pub(crate) fn pass_on(&mut self, field: usize, bytes: &[u8], shape: Option<&[usize]>) -> Result<()> {
+        if self.wants(field) { (self.to)(field, bytes, shape) } else { Ok(()) }
+    }
+}
+
+impl fmt::Debug for Sink<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sink").field("is_partial", &self.wanted.is_some()).finish_non_exhaustive()
+    }
+}
+
+/// Refuses sample `sample` of a reader that gave fewer fields than its schema has: the others would be those
+/// of an earlier sample.
+pub(crate) fn check_whole(sample: u64, given: usize, fields: usize) -> Result<()> {
+    if given >= fields {
+        return Ok(());
+    }
+    let why =
+        format!("the reader gave {given} of the {fields} fields of its schema: give all in each sample");
+    Err(Error::new(ErrorKind::Sample, why).at_sample(sample))
 }
 
 /// One field of one sample.
@@ -238,28 +184,6 @@ pub struct Value {
     pub shape: Vec<usize>,
 }
 
-impl Value {
-    /// Sets the shape.
-    pub fn set_shape(&mut self, shape: impl IntoIterator<Item = usize>) {
-        self.shape.clear();
-        self.shape.extend(shape);
-    }
-
-    /// Resizes to `len` bytes and returns them. They hold bytes of an earlier sample until they are
-    /// overwritten.
-    pub fn resize(&mut self, len: usize) -> &mut [u8] {
-        self.bytes.resize(len, 0);
-        &mut self.bytes
-    }
-
-    /// Copies `bytes`. The shape has one dimension: the number of bytes.
-    pub fn set_bytes(&mut self, bytes: &[u8]) {
-        self.bytes.clear();
-        self.bytes.extend_from_slice(bytes);
-        self.set_shape([bytes.len()]);
-    }
-}
-
 /// One sample. The next sample reuses its buffers.
 #[derive(Clone, Debug, Default)]
 pub struct Values {
@@ -267,19 +191,32 @@ pub struct Values {
     buffers: Buffers,
 }
 
-/// Buffers for reading a sample.
+/// Buffers for reading samples, which one thread keeps from sample to sample.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Buffers {
+pub struct Buffers {
     /// The part of the file that was read most recently.
     pub(crate) ahead: ReadAhead,
     /// Buffer for a file that is a field of a sample.
     pub(crate) file: Vec<u8>,
-    /// Buffer for a value that is joined from several parts.
-    #[cfg(any(feature = "table", feature = "tfrecord"))]
+    /// Buffer for a value that is made or joined from several parts.
     pub(crate) value: Vec<u8>,
     /// Whether each field was visited.
     #[cfg(feature = "tfrecord")]
     pub(crate) visited: Vec<bool>,
+    /// The values of a sample that another reader reads.
+    #[cfg(feature = "tokenizers")]
+    lent: Vec<Value>,
+}
+
+#[cfg(feature = "tokenizers")]
+impl Buffers {
+    /// Calls `work` with a sample that has these buffers.
+    pub(crate) fn lend<T>(&mut self, work: impl FnOnce(&mut Values) -> T) -> T {
+        let mut values = Values { values: std::mem::take(&mut self.lent), buffers: std::mem::take(self) };
+        let done = work(&mut values);
+        *self = Self { lent: values.values, ..values.buffers };
+        done
+    }
 }
 
 impl PartialEq for Values {
@@ -301,42 +238,9 @@ impl Values {
         &self.values
     }
 
-    /// Returns `fields` values to write. A reader calls this first, and then writes all values.
-    pub fn begin(&mut self, fields: usize) -> &mut [Value] {
-        self.values.resize_with(fields, Value::default);
-        &mut self.values
-    }
-
-    /// As [`begin`](Self::begin). Also returns the buffer for reading the file.
-    #[cfg(feature = "csv")]
-    pub(crate) fn begin_with_ahead(&mut self, fields: usize) -> (&mut [Value], &mut ReadAhead) {
-        self.values.resize_with(fields, Value::default);
-        (&mut self.values, &mut self.buffers.ahead)
-    }
-
     /// The buffers for reading a sample.
     pub(crate) fn buffers(&mut self) -> &mut Buffers {
         &mut self.buffers
-    }
-
-    /// Copies the fields that `visit` passes to its callback. It implements [`Reader::read`] for readers with
-    /// their own [`Reader::visit`], if no field has two dimensions that vary.
-    pub(crate) fn copy_from(
-        &mut self,
-        schema: &Schema,
-        visit: impl FnOnce(&mut Self, &mut Visit<'_>) -> Result<()>,
-    ) -> Result<()> {
-        let mut copies = std::mem::take(&mut self.values);
-        copies.resize_with(schema.fields().len(), Value::default);
-        let visited = visit(self, &mut |field, bytes| {
-            let (copy, SchemaField { element, shape, .. }) = (&mut copies[field], &schema.fields()[field]);
-            copy.set_bytes(bytes);
-            let item = shape.iter().flatten().product::<usize>() * element.size();
-            copy.set_shape(shape.iter().map(|dim| dim.unwrap_or(bytes.len() / item.max(1))));
-            Ok(())
-        });
-        self.values = copies;
-        visited
     }
 }
 
@@ -348,6 +252,12 @@ pub(crate) fn inside(sample: u64, len: u64, path: &Path) -> Result<()> {
 /// The error for a sample that does not exist.
 pub(crate) fn outside(sample: u64, len: u64, path: &Path) -> Error {
     Error::new(ErrorKind::Sample, format!("no sample {sample}: there are {len}")).at_path(path)
+}
+
+/// What `reader` says of itself, and the plain shuffle of its samples, which depends only on its files.
+pub(crate) fn about(reader: &dyn Reader) -> About<'_> {
+    let about = reader.about();
+    About { plain_shuffle: about.groups.and_then(|groups| groups.plain_shuffle(reader.len())), ..about }
 }
 
 /// Refuses a reader without samples.
@@ -382,15 +292,15 @@ macro_rules! samples_of_reader {
             written.map_err(|error| $crate::reader::at_file(&*self.reader, id, error.at_sample(id)).into())
         }
 
-        fn about(&$self) -> feedline_core::About {
+        fn about(&$self) -> feedline_core::About<'_> {
             feedline_core::About {
                 has_random_geometry: $is_random,
-                ..$crate::plain_shuffle::about(&*$self.reader)
+                ..$crate::reader::about(&*$self.reader)
             }
         }
 
         fn prefetch(&self, ids: &[u64], _: &mut feedline_core::Context) -> feedline_core::Prefetched {
-            self.reader.prefetch(ids)
+            self.reader.storage().prefetch(ids)
         }
 
         fn path(&self, id: u64) -> Option<&std::path::Path> {
@@ -399,6 +309,12 @@ macro_rules! samples_of_reader {
     };
 }
 pub(crate) use samples_of_reader;
+
+/// The file that holds field `field` of sample `id`.
+#[cfg(any(feature = "images", feature = "audio"))]
+pub(crate) fn field_path(reader: &dyn Reader, id: u64, field: usize) -> Option<&Path> {
+    reader.storage().field_path(id, field).or_else(|| reader.path(id))
+}
 
 /// Adds the file of sample `id` to `error`, unless it names a file.
 pub(crate) fn at_file(reader: &dyn Reader, id: u64, error: Error) -> Error {

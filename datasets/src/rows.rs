@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use feedline_core::{Fingerprint, Prefetched, Result};
+use feedline_core::{About, Fingerprint, Groups, Prefetched, Result};
 
-use crate::reader::{Visit, inside};
-use crate::{FieldStream, Reader, Schema, Values};
+use crate::reader::inside;
+use crate::{Buffers, FieldStream, Reader, Schema, Sink, Storage};
 
 /// The samples of a reader that a list names, in the order of the list. A sample may come twice.
 #[derive(Debug)]
@@ -29,10 +29,6 @@ impl Rows {
 }
 
 impl Reader for Rows {
-    fn format(&self) -> &'static str {
-        self.reader.format()
-    }
-
     fn schema(&self) -> &Schema {
         self.reader.schema()
     }
@@ -41,61 +37,20 @@ impl Reader for Rows {
         self.rows.len() as u64
     }
 
-    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
-        self.reader.read(self.find(sample)?, values).map_err(|error| error.at_sample(sample))
-    }
-
-    fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
-        self.reader.visit(self.find(sample)?, values, to).map_err(|error| error.at_sample(sample))
-    }
-
-    fn visit_some(
-        &self,
-        sample: u64,
-        wanted: &dyn Fn(usize) -> bool,
-        values: &mut Values,
-        to: &mut Visit<'_>,
-    ) -> Result<()> {
-        let visited = self.reader.visit_some(self.find(sample)?, wanted, values, to);
+    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
+        let visited = self.reader.visit(self.find(sample)?, row, buffers);
         visited.map_err(|error| error.at_sample(sample))
     }
 
-    fn stream(&self, sample: u64, field: usize) -> Result<Option<FieldStream<'_>>> {
-        self.reader.stream(self.find(sample)?, field).map_err(|error| error.at_sample(sample))
+    /// The rows of a group may be anywhere, so nothing is known of the order to read them in.
+    fn about(&self) -> About<'_> {
+        let about = self.reader.about();
+        let groups = about.groups.map(|groups| Groups { bytes: 0, ..groups });
+        About { groups, block_shuffle: None, categories: &[], ..about }
     }
 
-    fn slice(&self, sample: u64, field: usize) -> Option<&[u8]> {
-        self.reader.slice(*self.rows.get(usize::try_from(sample).ok()?)?, field)
-    }
-
-    fn left_out(&self, sample: u64, field: usize, to: &mut dyn FnMut(&[u8])) {
-        if let Ok(row) = self.find(sample) {
-            self.reader.left_out(row, field, to);
-        }
-    }
-
-    fn is_json(&self, field: usize) -> bool {
-        self.reader.is_json(field)
-    }
-
-    fn ticks_per_day(&self, field: usize) -> Option<u64> {
-        self.reader.ticks_per_day(field)
-    }
-
-    fn together(&self) -> Option<u64> {
-        self.reader.together()
-    }
-
-    fn row_memory(&self) -> u64 {
-        self.reader.row_memory()
-    }
-
-    fn prefetch(&self, samples: &[u64]) -> Prefetched {
-        self.reader.prefetch(&Vec::from_iter(samples.iter().filter_map(|sample| self.find(*sample).ok())))
-    }
-
-    fn classes(&self) -> Option<&[String]> {
-        self.reader.classes()
+    fn storage(&self) -> &dyn Storage {
+        self
     }
 
     fn path(&self, sample: u64) -> Option<&Path> {
@@ -105,5 +60,27 @@ impl Reader for Rows {
     fn fingerprint(&self) -> u64 {
         let state = Fingerprint::new().number(self.reader.fingerprint()).number(self.len());
         self.rows.iter().fold(state, |state, row| state.number(*row)).value()
+    }
+}
+
+impl Storage for Rows {
+    fn stream(&self, sample: u64, field: usize) -> Result<Option<FieldStream<'_>>> {
+        let stream = self.reader.storage().stream(self.find(sample)?, field);
+        stream.map_err(|error| error.at_sample(sample))
+    }
+
+    fn slice(&self, sample: u64, field: usize) -> Option<&[u8]> {
+        self.reader.storage().slice(self.find(sample).ok()?, field)
+    }
+
+    fn left_out(&self, sample: u64, field: usize, to: &mut dyn FnMut(&[u8])) {
+        if let Ok(row) = self.find(sample) {
+            self.reader.storage().left_out(row, field, to);
+        }
+    }
+
+    fn prefetch(&self, samples: &[u64]) -> Prefetched {
+        let rows = samples.iter().filter_map(|sample| self.find(*sample).ok());
+        self.reader.storage().prefetch(&Vec::from_iter(rows))
     }
 }

@@ -97,8 +97,29 @@ impl fmt::Display for ElementType {
     }
 }
 
-/// One named field of every sample.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What the values of a field are, beyond their type.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Meaning {
+    /// Nothing else.
+    #[default]
+    Plain,
+    /// The texts are the JSON of lists or objects in the file, such as the messages of a conversation.
+    Json,
+    /// The numbers, or the items of the lists, are dates or times in a unit that the file states. They count
+    /// from 1970-01-01, 00:00 UTC; a time of day counts from midnight.
+    Time {
+        /// Units per day.
+        per_day: u64,
+    },
+    /// The items are labels of the tokens of the field before, where -100 is not learnt.
+    /// [`Bounded::measured`](crate::Bounded::measured) also counts the tokens before the first that is learnt
+    /// ([`Bounded::before_labels`](crate::Bounded::before_labels)).
+    Labels,
+}
+
+/// One named field of every sample. Two fields are equal if their names, types and shapes are.
+#[derive(Clone, Debug, Eq)]
 pub struct SchemaField {
     /// The name of the column or array, or the extension of the member.
     pub name: String,
@@ -106,17 +127,54 @@ pub struct SchemaField {
     pub element: ElementType,
     /// The shape of the field in one sample. `None` for a dimension that differs between samples.
     pub shape: Vec<Option<usize>>,
+    /// What its values are.
+    pub meaning: Meaning,
+}
+
+impl PartialEq for SchemaField {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.name, self.element, &self.shape) == (&other.name, other.element, &other.shape)
+    }
 }
 
 impl SchemaField {
+    /// A field of any shape: `None` for a dimension that differs between samples.
+    pub fn new(
+        name: impl Into<String>,
+        element: ElementType,
+        shape: impl IntoIterator<Item = Option<usize>>,
+    ) -> Self {
+        Self { name: name.into(), element, shape: shape.into_iter().collect(), meaning: Meaning::Plain }
+    }
+
     /// A field that has the shape `shape` in every sample. `[]` is a scalar.
     pub fn fixed(name: impl Into<String>, element: ElementType, shape: &[usize]) -> Self {
-        Self { name: name.into(), element, shape: shape.iter().copied().map(Some).collect() }
+        Self::new(name, element, shape.iter().copied().map(Some))
     }
 
     /// A field with one dimension that varies, such as the bytes of an image.
     pub fn variable(name: impl Into<String>, element: ElementType) -> Self {
-        Self { name: name.into(), element, shape: vec![None] }
+        Self::new(name, element, [None])
+    }
+
+    /// The same field, with what its values are.
+    #[must_use]
+    pub fn meaning(self, meaning: Meaning) -> Self {
+        Self { meaning, ..self }
+    }
+
+    /// Units per day, if the field holds dates or times.
+    pub fn ticks_per_day(&self) -> Option<u64> {
+        match self.meaning {
+            Meaning::Time { per_day } => Some(per_day),
+            _ => None,
+        }
+    }
+
+    /// The shape of a value of `bytes` bytes, if at most one dimension varies.
+    pub(crate) fn shape_of(&self, bytes: usize) -> impl Iterator<Item = usize> {
+        let item = self.shape.iter().flatten().product::<usize>() * self.element.size();
+        self.shape.iter().map(move |dim| dim.unwrap_or(bytes / item.max(1)))
     }
 
     /// The dtype in batches, and the dimensions that it adds. The two parts of a complex number add the

@@ -91,7 +91,7 @@ impl Dataset for Pictures {
         &self.spec
     }
 
-    fn about(&self) -> About {
+    fn about(&self) -> About<'_> {
         About { has_random_geometry: self.transforms.has_random_geometry(), ..About::default() }
     }
 

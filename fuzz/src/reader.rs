@@ -58,7 +58,7 @@ pub fn read(reader: &dyn Reader) -> Result<()> {
             assert_eq!(value.bytes.len(), elements * field.element.size(), "{field}");
         }
         for index in 0..fields.len() {
-            if let Some(column) = reader.column(index) {
+            if let Some(column) = reader.storage().column(index) {
                 assert_eq!(column.row(sample), Some(&values.fields()[index].bytes[..]), "{index}");
             }
         }

@@ -139,7 +139,7 @@ fn opened(
         Some(field) => Pictures::with_field(Box::new(reader.clone()), &field, form)?,
         None => Pictures::new(Box::new(reader.clone()), form)?,
     };
-    let (left_out, classes) = (set.left_out().to_vec(), reader.classes().map(<[String]>::to_vec));
+    let (left_out, classes) = (set.left_out().to_vec(), reader.about().classes.map(<[String]>::to_vec));
     Ok(DataSet { classes, encoded, left_out, ..DataSet::new("images", set) })
 }
 

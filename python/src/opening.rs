@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use feedline::{Error, ErrorKind};
 use feedline_datasets::{
-    Bounded, ElementType, Manifest, ManifestOptions, Nulls, OpenOptions, Reader, SchemaField, Split,
+    Bounded, ElementType, Manifest, ManifestOptions, Meaning, Nulls, OpenOptions, Reader, SchemaField, Split,
     Tokenized, open_with,
 };
 use pyo3::prelude::*;
@@ -108,7 +108,7 @@ pub(crate) fn open(py: Python<'_>, opening: Opening, varying: Varying) -> PyResu
         };
         check_types(&*reader)?;
         check_no_json(&*reader, tokenizer.as_ref().map(|_| text.as_str()))?;
-        let (kind, classes) = (reader.format(), reader.classes().map(<[String]>::to_vec));
+        let (kind, classes) = (reader.about().format, reader.about().classes.map(<[String]>::to_vec));
         if let Some(file) = tokenizer {
             let tokens = Tokenized::new(reader, &text, file)?;
             let tokens = if special_tokens { tokens.with_special_tokens() } else { tokens };
@@ -152,12 +152,11 @@ fn check_types(reader: &dyn Reader) -> feedline::Result<()> {
 
 /// Refuses lists and objects of JSON Lines, which would be the bytes of their JSON. A tokenizer reads that.
 fn check_no_json(reader: &dyn Reader, tokenized: Option<&str>) -> feedline::Result<()> {
-    if reader.format() != "jsonl" {
+    if reader.about().format != "jsonl" {
         return Ok(());
     }
-    let is_json = |&(at, field): &(usize, &SchemaField)| reader.is_json(at) && tokenized != Some(&field.name);
-    let fields = reader.schema().fields();
-    let Some((_, field)) = fields.iter().enumerate().find(is_json) else { return Ok(()) };
+    let is_json = |field: &&SchemaField| field.meaning == Meaning::Json && tokenized != Some(&field.name);
+    let Some(field) = reader.schema().fields().iter().find(is_json) else { return Ok(()) };
     let name = &field.name;
     let why = format!(
         "key {name:?} has lists of texts, or objects, which batches do not have: leave it out by \

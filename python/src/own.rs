@@ -241,7 +241,7 @@ impl Dataset for OwnData {
         &self.spec
     }
 
-    fn about(&self) -> About {
+    fn about(&self) -> About<'_> {
         let mapped = self.mapped.as_ref().map(|mapped| mapped.about()).unwrap_or_default();
         About { has_random_geometry: mapped.has_random_geometry, ..About::default() }
     }

@@ -48,7 +48,7 @@ pub(crate) fn open_sounds(py: Python<'_>, opening: Opening, given: Given) -> PyR
     let sounds = sounds(&given).map_err(raise)?;
     detached(py, || {
         let mut reader = open_encoded(path, &options)?;
-        let classes = reader.classes().map(<[String]>::to_vec);
+        let classes = reader.about().classes.map(<[String]>::to_vec);
         if let (Some(text), Some(file)) = (&given.text, &given.tokenizer) {
             reader = Box::new(Tokenized::new(reader, text, file)?);
         }

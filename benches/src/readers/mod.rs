@@ -132,7 +132,7 @@ fn one(
     workers: usize,
 ) -> Result<()> {
     let reader = opened(format, path, options)?;
-    let (together, samples) = (reader.together(), reader.len());
+    let (together, samples) = (reader.about().groups.map(|groups| groups.largest), reader.len());
     let plain = (format.plain)(path, order).map_err(|why| failed("read", format, why))?;
     let sizes = sizes(&*reader)?;
     let threads = Threads::new(options, plain, order, sizes.clone(), (BATCH, samples), workers)?;

@@ -15,7 +15,18 @@
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct About {
+pub struct About<'a> {
+    /// The format of the files: `npy`, `webdataset`, ... Empty if the samples are in none.
+    pub format: &'static str,
+    /// The names of the classes, if the set has them. Label `n` is the class `classes[n]`.
+    pub classes: Option<&'a [String]>,
+    /// The name of each column with categories, and the categories in the order of their numbers.
+    pub categories: &'a [(String, Vec<String>)],
+    /// How samples are decoded together. `None` if they are read one by one.
+    pub groups: Option<Groups>,
+    /// Max bytes that may hold all rows in memory, each decoded once, if all have one size. 0 if reading a
+    /// sample costs no more than a copy.
+    pub row_memory: u64,
     /// The block and window to use with [`Sampler::block`](crate::Sampler::block) if the set decodes samples
     /// in groups and its cache cannot hold all of them. A full shuffle would decode a group for nearly every
     /// sample. `None` if the order makes no difference.
@@ -38,4 +49,88 @@ pub struct About {
     /// wrapper, one more than the set that it reads. Each takes a part of a worker's stack, so compositions
     /// and loaders refuse more than [`MAX_NESTING`](crate::compose::MAX_NESTING).
     pub nesting: usize,
+}
+
+/// # For loaders and readers
+///
+/// What loaders, bridges and sets that read other sets call. It may change in any release.
+impl About<'_> {
+    /// The facts without the names of classes, which the set owns.
+    pub fn without_names(self) -> About<'static> {
+        let Self {
+            format,
+            classes: _,
+            categories: _,
+            groups,
+            row_memory,
+            block_shuffle,
+            plain_shuffle,
+            table_rows,
+            has_random_geometry,
+            nesting,
+        } = self;
+        About {
+            format,
+            groups,
+            row_memory,
+            block_shuffle,
+            plain_shuffle,
+            table_rows,
+            has_random_geometry,
+            nesting,
+            ..About::default()
+        }
+    }
+}
+
+/// Samples that are decoded together, such as the row groups of a Parquet file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Groups {
+    /// The number of samples of the largest group.
+    pub largest: u64,
+    /// The decoded bytes of all samples, as the files state them; 0 if they do not.
+    pub bytes: u64,
+}
+
+/// A plain shuffle mixes up to this many bytes of decoded samples as a whole. It shuffles larger sets by
+/// blocks. The limit does not depend on the size of the cache, so that a seed gives the same order on every
+/// machine.
+const SHUFFLED_AT_ONCE: u64 = 512 << 20;
+
+impl Groups {
+    /// The block and window of a plain shuffle of `samples` samples: [`About::plain_shuffle`].
+    pub fn plain_shuffle(self, samples: u64) -> Option<(u64, u64)> {
+        self.block_shuffle(samples.div_ceil(self.largest.max(1)), SHUFFLED_AT_ONCE)
+    }
+
+    /// The block and window of a block shuffle of `groups` groups, of which a cache holds `cache_bytes`.
+    /// `None` if it holds all of them. The cache holds two windows: batches at the end of a window are read
+    /// beside batches of the next window.
+    pub fn block_shuffle(self, groups: u64, cache_bytes: u64) -> Option<(u64, u64)> {
+        if self.bytes <= cache_bytes || self.largest == 0 {
+            return None;
+        }
+        let held = u128::from(cache_bytes) * u128::from(groups) / u128::from(self.bytes);
+        Some((self.largest, self.largest.saturating_mul((held as u64 / 2).max(1))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cache_holds_two_windows_of_a_block_shuffle() {
+        let groups = Groups { largest: 10, bytes: 1000 };
+        for (cache, expected) in [
+            (1000, None),
+            (999, Some((10, 40))),
+            (700, Some((10, 30))),
+            (100, Some((10, 10))),
+            (0, Some((10, 10))),
+        ] {
+            assert_eq!(groups.block_shuffle(10, cache), expected, "{cache} of 1000 bytes");
+        }
+        assert_eq!(Groups { largest: 0, ..groups }.block_shuffle(0, 10), None, "no samples");
+    }
 }

@@ -88,7 +88,7 @@ pub trait Dataset: Send + Sync + 'static {
 
     /// How the samples are decoded and composed: facts that no read depends on. The default is right for a
     /// set that reads from no other.
-    fn about(&self) -> About {
+    fn about(&self) -> About<'_> {
         About::default()
     }
 

@@ -73,7 +73,7 @@ pub mod unpadded;
 mod user_cache;
 pub mod world;
 
-pub use about::About;
+pub use about::{About, Groups};
 pub use bad_samples::{BadSampleReport, BadSamples, Budget};
 pub use batch_info::{BatchInfo, Failure, Substituted};
 pub use batch_sampler::{BatchSampler, BatchSamplerOptions, LastBatch};

@@ -325,7 +325,7 @@ impl Dataset for Packed {
         Ok(write_places(row, self.fields.len(), lengths, (self.window, self.is_padded))?)
     }
 
-    fn about(&self) -> About {
+    fn about(&self) -> About<'_> {
         let About { nesting, has_random_geometry, .. } = self.inner.about();
         About { nesting: 1 + nesting, has_random_geometry, ..About::default() }
     }

@@ -15,7 +15,7 @@ pub struct StableDataset {
     inner: Arc<dyn Dataset>,
     len: u64,
     spec: Spec,
-    about: About,
+    about: About<'static>,
     /// Read at the first call of `fingerprint`, which may read whole files.
     fingerprint: OnceLock<u64>,
 }
@@ -23,7 +23,7 @@ pub struct StableDataset {
 impl StableDataset {
     /// Reads the length, the spec and the facts of `dataset`.
     pub fn new(dataset: Arc<dyn Dataset>) -> Self {
-        let (len, spec, about) = (dataset.len(), dataset.spec().clone(), dataset.about());
+        let (len, spec, about) = (dataset.len(), dataset.spec().clone(), dataset.about().without_names());
         Self { inner: dataset, len, spec, about, fingerprint: OnceLock::new() }
     }
 
@@ -69,7 +69,7 @@ impl Dataset for StableDataset {
         self.inner.left_out(id, field, epoch, to)
     }
 
-    fn about(&self) -> About {
+    fn about(&self) -> About<'_> {
         self.about
     }
 

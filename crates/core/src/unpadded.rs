@@ -139,7 +139,7 @@ impl Dataset for Unpadded {
         context.scoped_scratch(|one: &mut OneRow, context| self.write(id, row, one, context))
     }
 
-    fn about(&self) -> About {
+    fn about(&self) -> About<'_> {
         let inner = self.inner.about();
         About { nesting: 1 + inner.nesting, table_rows: None, ..inner }
     }

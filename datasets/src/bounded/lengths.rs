@@ -16,7 +16,7 @@ use feedline_core::before_labels;
 use feedline_core::{Error, ErrorKind, Fingerprint, Result, on_threads, user_cache};
 
 use crate::error::data;
-use crate::{Reader, Values, io::system};
+use crate::{Buffers, Meaning, Reader, Sink, io::system};
 
 /// The first bytes of the file.
 const MAGIC: [u8; 8] = *b"fllength";
@@ -41,7 +41,7 @@ pub(crate) fn counted(reader: &dyn Reader, items: &[Option<usize>], cache: Optio
     if let Some(lengths) = known(reader, items)? {
         return Ok(lengths);
     }
-    let labels = reader.labels().iter().map(|_| Some(size_of::<i64>()));
+    let labels = labels(reader).map(|_| Some(size_of::<i64>()));
     let items = &items.iter().copied().chain(labels).collect::<Vec<_>>();
     let key = key(reader, items)?;
     let load = |path: &Path| load(path, key, reader.len(), items);
@@ -69,12 +69,18 @@ pub(crate) fn counted(reader: &dyn Reader, items: &[Option<usize>], cache: Optio
     Ok(lengths)
 }
 
+/// The fields of labels of `reader`.
+pub(super) fn labels(reader: &dyn Reader) -> impl Iterator<Item = usize> {
+    let fields = reader.schema().fields().iter().enumerate();
+    fields.filter(|(_, field)| field.meaning == Meaning::Labels).map(|(index, _)| index)
+}
+
 /// The bytes per sample of the field `field` of `reader`. The field holds files.
 #[cfg(feature = "images")]
 pub(crate) fn of_field(reader: &dyn Reader, field: usize) -> Result<Arc<[u32]>> {
     let fields = reader.schema().fields();
     let varies = |field: &&crate::SchemaField| field.shape.first() == Some(&None);
-    if let Some(known) = reader.lengths()? {
+    if let Some(known) = reader.storage().lengths()? {
         // The reader knows the lengths of all fields that vary.
         let place = fields[..field].iter().filter(varies).count();
         return Ok(known.into_iter().nth(place).unwrap_or_default().into());
@@ -86,7 +92,7 @@ pub(crate) fn of_field(reader: &dyn Reader, field: usize) -> Result<Arc<[u32]>> 
 
 /// The counts, if the reader knows them without reading samples.
 fn known(reader: &dyn Reader, items: &[Option<usize>]) -> Result<Option<Lengths>> {
-    let Some(mut lengths) = reader.lengths()?.map(Vec::into_iter) else { return Ok(None) };
+    let Some(mut lengths) = reader.storage().lengths()?.map(Vec::into_iter) else { return Ok(None) };
     let lengths = items.iter().map(|item| item.and_then(|_| lengths.next()).map(Arc::from));
     let lengths: Lengths = lengths.collect();
     let is_whole = lengths.iter().zip(items).all(|(lengths, item)| lengths.is_some() == item.is_some());
@@ -112,7 +118,7 @@ fn beside(first: &Path) -> Option<PathBuf> {
 /// A hash of the data's fingerprint and the counted fields.
 fn key(reader: &dyn Reader, items: &[Option<usize>]) -> Result<u64> {
     let of_reader = Fingerprint::checked(|| reader.fingerprint())?;
-    let state = Fingerprint::new().bytes(reader.format().as_bytes()).number(of_reader);
+    let state = Fingerprint::new().bytes(reader.about().format.as_bytes()).number(of_reader);
     let state = state.bytes(reader.schema().to_string().as_bytes()).number(VERSION);
     Ok(items.iter().fold(state, |state, item| state.number(item.unwrap_or_default() as u64)).value())
 }
@@ -141,21 +147,22 @@ impl Counted {
 /// Counts the items of every sample.
 fn count(reader: &dyn Reader, items: &[Option<usize>]) -> Result<Lengths> {
     let len = reader.len();
-    let first = items.len() - reader.labels().len();
+    let labels = Vec::from_iter(labels(reader));
+    let first = items.len() - labels.len();
     let of = |(to, item): (usize, &Option<usize>)| {
-        let label = to.checked_sub(first).map(|label| reader.labels()[label]);
+        let label = to.checked_sub(first).map(|label| labels[label]);
         Some(Counted { to, field: label.unwrap_or(to), item: (*item)?, is_label: label.is_some() })
     };
     let counted: Vec<Counted> = items.iter().enumerate().filter_map(of).collect();
     let (next, outcome) = (AtomicU64::new(0), Mutex::new(Ok(())));
     let one_thread = || {
-        let (mut chunks, mut values) = (Vec::new(), Values::new());
+        let (mut chunks, mut buffers) = (Vec::new(), Buffers::default());
         loop {
             let first = next.fetch_add(CHUNK, Ordering::Relaxed);
             if first >= len {
                 return chunks;
             }
-            match count_chunk(reader, &counted, first..len.min(first + CHUNK), &mut values) {
+            match count_chunk(reader, &counted, first..len.min(first + CHUNK), &mut buffers) {
                 Ok(chunk) => chunks.push((first, chunk)),
                 Err(error) => {
                     // This makes the other threads end after their chunk.
@@ -185,11 +192,11 @@ fn count_chunk(
     reader: &dyn Reader,
     counted: &[Counted],
     samples: std::ops::Range<u64>,
-    values: &mut Values,
+    buffers: &mut Buffers,
 ) -> Result<Vec<u32>> {
     let mut counts = vec![0; counted.len() * (samples.end - samples.start) as usize];
     for (sample, row) in samples.zip(counts.chunks_exact_mut(counted.len().max(1))) {
-        reader.visit(sample, values, &mut |field, bytes| {
+        let mut count = |field: usize, bytes: &[u8], _: Option<&[usize]>| {
             for (to, counted) in row.iter_mut().zip(counted).filter(|(_, counted)| counted.field == field) {
                 *to = counted.count(bytes).ok_or_else(|| {
                     let (name, item) = (&reader.schema().fields()[field].name, counted.item);
@@ -198,7 +205,8 @@ fn count_chunk(
                 })?;
             }
             Ok(())
-        })?;
+        };
+        reader.visit(sample, &mut Sink::new(&mut count), buffers)?;
     }
     Ok(counts)
 }

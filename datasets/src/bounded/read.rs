@@ -9,8 +9,8 @@ use feedline_core::{
 
 use super::{Bounded, Kind, row_memory};
 use crate::io::decoded::{Decoded, runs, slice};
-use crate::plain_shuffle::about;
-use crate::{Value, Values};
+use crate::reader::{about, check_whole};
+use crate::{Sink, Value, Values};
 
 impl Bounded {
     /// Writes field `index` of the row. The field is not of kind `Shaped`.
@@ -46,7 +46,7 @@ impl Bounded {
 
     /// Whether every field lies in memory as a column.
     fn is_ready(&self) -> bool {
-        (0..self.spec.fields().len()).all(|field| self.reader.column(field).is_some())
+        (0..self.spec.fields().len()).all(|field| self.reader.storage().column(field).is_some())
     }
 
     /// Copies the rows of `ids` if all are in memory. Returns whether it copied them.
@@ -54,7 +54,8 @@ impl Bounded {
         if let Some(memory) = &self.memory {
             return memory.copy(&*self.reader, ids, rows);
         }
-        let is_ready = |field| ids.first().is_some_and(|&id| self.reader.slice(id, field).is_some());
+        let is_ready =
+            |field| ids.first().is_some_and(|&id| self.reader.storage().slice(id, field).is_some());
         if !(0..self.spec.fields().len()).all(is_ready) {
             return false;
         }
@@ -64,12 +65,12 @@ impl Bounded {
             let fits = |column: &StridedColumn<'_>| {
                 ids.iter().all(|&id| column.row(id).is_some_and(|row| row.len() == field.row_bytes()))
             };
-            if let Some(column) = self.reader.column(index).filter(fits) {
+            if let Some(column) = self.reader.storage().column(index).filter(fits) {
                 rows.write(index, ids.iter().filter_map(|&id| column.row(id)));
                 return true;
             }
             ready.clear();
-            ready.extend(ids.iter().map_while(|&id| self.reader.slice(id, index)));
+            ready.extend(ids.iter().map_while(|&id| self.reader.storage().slice(id, index)));
             let all = ready.len() == ids.len() && ready.iter().all(|row| row.len() == field.row_bytes());
             if all {
                 rows.write(index, ready.iter().copied());
@@ -113,17 +114,17 @@ impl Bounded {
         if !self.is_shaped() {
             // The reader and the data set have the same field indices here.
             let mut written = 0;
-            self.reader.visit(id, values, &mut |index, bytes| {
+            let mut write = |index: usize, bytes: &[u8], _: Option<&[usize]>| {
                 if index >= self.fields.len() {
                     return Ok(());
                 }
                 written += 1;
                 self.write(index, bytes, row).map_err(|error| error.at_sample(id))
-            })?;
+            };
+            self.reader.visit(id, &mut Sink::new(&mut write), values.buffers())?;
             return Ok(check_whole(id, written, self.fields.len())?);
         }
         self.reader.read(id, values)?;
-        check_whole(id, values.fields().len(), self.fields.len())?;
         let mut index = 0;
         for (&kind, value) in self.fields.iter().zip(values.fields()) {
             index = self.write_value(kind, index, value, row).map_err(|error| error.at_sample(id))?;
@@ -178,7 +179,7 @@ impl Dataset for Bounded {
 
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
         // If every field has one size, the reader and the data set have the same field indices.
-        self.fields.iter().all(|&kind| kind == Kind::Fixed).then(|| self.reader.column(field))?
+        self.fields.iter().all(|&kind| kind == Kind::Fixed).then(|| self.reader.storage().column(field))?
     }
 
     fn left_out(
@@ -189,17 +190,17 @@ impl Dataset for Bounded {
         to: &mut dyn FnMut(&[u8]),
     ) -> Result<(), ReadError> {
         if let Some(field) = (0..self.fields.len()).find(|&of| self.place(of) == field) {
-            self.reader.left_out(id, field, to);
+            self.reader.storage().left_out(id, field, to);
         }
         Ok(())
     }
 
     /// A plain shuffle is the same whether or not the rows are in memory. So the order for a seed does not
     /// depend on the budget.
-    fn about(&self) -> About {
+    fn about(&self) -> About<'_> {
         let is_held = self.memory.is_some();
-        let is_table = is_held || self.is_fixed() && self.reader.row_memory() > 0 && !self.is_ready();
         let about = about(&*self.reader);
+        let is_table = is_held || self.is_fixed() && about.row_memory > 0 && !self.is_ready();
         About {
             block_shuffle: about.block_shuffle.filter(|_| !is_held),
             table_rows: is_table.then(|| (row_memory::bytes(&*self.reader, &self.spec), is_held)),
@@ -210,7 +211,7 @@ impl Dataset for Bounded {
     fn prefetch(&self, ids: &[u64], _: &mut Context) -> Prefetched {
         match &self.memory {
             Some(memory) => memory.prefetch(&*self.reader, ids),
-            None => self.reader.prefetch(ids),
+            None => self.reader.storage().prefetch(ids),
         }
     }
 
@@ -221,17 +222,6 @@ impl Dataset for Bounded {
     fn fingerprint(&self) -> u64 {
         Fingerprint::new().spec(&self.spec).number(self.len()).number(self.reader.fingerprint()).value()
     }
-}
-
-/// Refuses sample `id` of a reader that gave fewer fields than its schema has: the others would be those of
-/// an earlier sample.
-fn check_whole(id: u64, given: usize, fields: usize) -> Result<()> {
-    if given >= fields {
-        return Ok(());
-    }
-    let why =
-        format!("the reader gave {given} of the {fields} fields of its schema: give all in each sample");
-    Err(Error::new(ErrorKind::Sample, why).at_sample(id))
 }
 
 /// Calls `read` for each of `ids`. Then checks once that the files are unchanged.

@@ -8,7 +8,7 @@ use std::sync::{Mutex, OnceLock, PoisonError, TryLockError};
 use feedline_core::{Prefetched, Result, Row, Rows, Spec};
 
 use crate::io::memory::Memory;
-use crate::{Reader, Values};
+use crate::{Reader, Sink, Values};
 
 /// Default for the max bytes of a table's rows in memory.
 pub(crate) const CACHE_BYTES: u64 = 512 << 20;
@@ -51,13 +51,13 @@ struct Decoded {
 
 impl RowMemory {
     /// The memory for the rows of `reader`, with the fields of `spec`. `None` if the reader has the rows in
-    /// memory already, or if they take more than its [`row_memory`](Reader::row_memory).
+    /// memory already, or if they take more than its [`row_memory`](feedline_core::About::row_memory).
     pub(crate) fn new(reader: &dyn Reader, spec: &Spec) -> Option<Self> {
-        let budget = reader.row_memory();
+        let budget = reader.about().row_memory;
         if budget == 0 || spec.fields().is_empty() || bytes(reader, spec) > budget {
             return None;
         }
-        let is_column = |field: usize| reader.column(field).is_some();
+        let is_column = |field: usize| reader.storage().column(field).is_some();
         if spec.fields().len() <= COLUMNS && (0..spec.fields().len()).all(is_column) {
             return None;
         }
@@ -75,7 +75,7 @@ impl RowMemory {
         let together = (PART_BYTES / stride.max(1)).max(1 << SHIFT) as u64;
         let (mut parts, mut start) = (Vec::new(), 0);
         while start < reader.len() {
-            let group = reader.neighbours(start);
+            let group = reader.storage().group(start);
             let is_group = group.start == start && group.end > start + 1;
             let end = if is_group { group.end } else { start + together }.min(reader.len());
             let part = Part {
@@ -200,8 +200,8 @@ impl RowMemory {
         // The rows are copied, so the reader can drop its decoded groups.
         let mut sample = part.samples.start;
         while sample < part.samples.end {
-            reader.forget(sample);
-            sample = reader.neighbours(sample).end.max(sample + 1);
+            reader.storage().forget(sample);
+            sample = reader.storage().group(sample).end.max(sample + 1);
         }
     }
 
@@ -211,7 +211,9 @@ impl RowMemory {
         let mut rows = Memory::new((count * self.stride as u64).max(1))?;
         let mut unread = Vec::new();
         let mut is_written = vec![false; count as usize];
-        if let Some(whole) = reader.decoded(samples.start)?.filter(|whole| whole.samples() == *samples) {
+        if let Some(whole) =
+            reader.storage().decoded(samples.start)?.filter(|whole| whole.samples() == *samples)
+        {
             is_written.fill(true);
             for (index, field) in self.fields.iter().enumerate() {
                 let mut row = 0;
@@ -243,14 +245,15 @@ impl RowMemory {
     /// again.
     fn read(&self, reader: &dyn Reader, sample: u64, values: &mut Values, row: &mut [u8]) -> bool {
         let mut is_right = true;
-        let visited = reader.visit(sample, values, &mut |index, bytes| {
+        let mut write = |index: usize, bytes: &[u8], _: Option<&[usize]>| {
             let to = self.fields.get(index).map(|field| &mut row[field.clone()]);
             match to {
                 Some(to) if to.len() == bytes.len() => to.copy_from_slice(bytes),
                 _ => is_right = false,
             }
             Ok(())
-        });
+        };
+        let visited = reader.visit(sample, &mut Sink::new(&mut write), values.buffers());
         visited.is_ok() && is_right
     }
 }

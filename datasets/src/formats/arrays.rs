@@ -3,12 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
-use feedline_core::{Fingerprint, Result, StridedColumn};
+use feedline_core::{About, Fingerprint, Result, StridedColumn};
 
 use crate::error::data;
 use crate::io::bytes::Content;
 use crate::reader::inside;
-use crate::{ElementType, Reader, Schema, SchemaField, Value, Values};
+use crate::{Buffers, ElementType, Reader, Schema, SchemaField, Sink, Storage};
 
 /// How elements are encoded in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,9 +159,11 @@ fn split(array: Array, rows: bool) -> Result<(SchemaField, Column)> {
 }
 
 impl Column {
-    fn read(&self, content: &Content, sample: u64, value: &mut Value) -> Result<()> {
+    /// Reads the value of sample `sample` into `value`.
+    fn read(&self, content: &Content, sample: u64, value: &mut Vec<u8>) -> Result<()> {
         let start = self.first + sample * self.stride;
-        let to = value.resize(self.bytes);
+        value.resize(self.bytes, 0);
+        let to = &mut value[..];
         match &self.gaps {
             None => content.read_at(start, to)?,
             Some((gaps, item)) => gather(content, start, &self.dims, gaps, *item, to)?,
@@ -171,20 +173,15 @@ impl Column {
             Coding::BigEndian(bytes) => to.chunks_exact_mut(bytes).for_each(<[u8]>::reverse),
             Coding::PaddedBytes => {
                 let len = to.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
-                value.bytes.truncate(len);
-                value.set_shape([len]);
-                return Ok(());
+                value.truncate(len);
             }
             Coding::Utf32 { big_endian } => {
-                let len = to_utf8(&mut value.bytes, big_endian).map_err(|at| {
+                to_utf8(value, big_endian).map_err(|at| {
                     data("a string has a value that is not a code point: write the file again")
                         .at_offset(start + at as u64)
                 })?;
-                value.set_shape([len]);
-                return Ok(());
             }
         }
-        value.set_shape(self.dims.iter().copied());
         Ok(())
     }
 }
@@ -235,10 +232,6 @@ fn to_utf8(bytes: &mut Vec<u8>, big_endian: bool) -> Result<usize, usize> {
 }
 
 impl Reader for Arrays {
-    fn format(&self) -> &'static str {
-        self.format
-    }
-
     fn schema(&self) -> &Schema {
         &self.schema
     }
@@ -247,27 +240,24 @@ impl Reader for Arrays {
         self.len
     }
 
-    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
         inside(sample, self.len, &self.path)?;
         let at = |error: feedline_core::Error| error.at_path(&self.path).at_sample(sample);
-        for (column, value) in self.columns.iter().zip(values.begin(self.columns.len())) {
-            column.read(&self.blocks[column.block], sample, value).map_err(at)?;
+        for (field, column) in self.columns.iter().enumerate() {
+            if row.wants(field) {
+                column.read(&self.blocks[column.block], sample, &mut buffers.value).map_err(at)?;
+                row.put(field, &buffers.value)?;
+            }
         }
         self.blocks.iter().try_for_each(|block| block.check_unchanged().map_err(at))
     }
 
-    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
-        let column = self.columns.get(field)?;
-        let bytes = self.blocks[column.block].bytes()?;
-        if column.coding != Coding::Plain || column.gaps.is_some() {
-            return None;
-        }
-        let (first, stride) = (usize::try_from(column.first).ok()?, usize::try_from(column.stride).ok()?);
-        StridedColumn::new(bytes, first, stride, usize::try_from(self.len).ok()?, column.bytes).ok()
+    fn about(&self) -> About<'_> {
+        About { format: self.format, classes: self.classes.as_deref(), ..About::default() }
     }
 
-    fn classes(&self) -> Option<&[String]> {
-        self.classes.as_deref()
+    fn storage(&self) -> &dyn Storage {
+        self
     }
 
     fn path(&self, _: u64) -> Option<&Path> {
@@ -276,6 +266,18 @@ impl Reader for Arrays {
 
     fn fingerprint(&self) -> u64 {
         self.fingerprint
+    }
+}
+
+impl Storage for Arrays {
+    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
+        let column = self.columns.get(field)?;
+        let bytes = self.blocks[column.block].bytes()?;
+        if column.coding != Coding::Plain || column.gaps.is_some() {
+            return None;
+        }
+        let (first, stride) = (usize::try_from(column.first).ok()?, usize::try_from(column.stride).ok()?);
+        StridedColumn::new(bytes, first, stride, usize::try_from(self.len).ok()?, column.bytes).ok()
     }
 }
 

@@ -9,16 +9,16 @@ use arrow_array::ArrayRef;
 use arrow_ipc::MetadataVersion;
 use arrow_ipc::reader::RecordBatchDecoder;
 use arrow_schema::SchemaRef;
-use feedline_core::{Error, Fingerprint, Prefetched, Result, StridedColumn};
+use feedline_core::{About, Error, Fingerprint, Groups, Prefetched, Result, StridedColumn};
 
 use crate::error::data;
 use crate::io::bytes::Content;
 use crate::io::cache::Cache;
 use crate::io::disk::DiskFile;
 use crate::io::panics::catch_panics;
-use crate::reader::{Visit, inside};
+use crate::reader::inside;
 use crate::tables::table::{Batch, Layout, TableOptions};
-use crate::{Decoded, MappedFile, Reader, Schema, Values};
+use crate::{Buffers, Decoded, MappedFile, Reader, Schema, Sink, Storage};
 
 mod index;
 mod messages;
@@ -286,10 +286,6 @@ impl Decoder {
 }
 
 impl Reader for ArrowFile {
-    fn format(&self) -> &'static str {
-        "arrow"
-    }
-
     fn schema(&self) -> &Schema {
         &self.layout.schema
     }
@@ -298,21 +294,38 @@ impl Reader for ArrowFile {
         self.ends.last().copied().unwrap_or_default()
     }
 
-    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
-        values.copy_from(&self.layout.schema, |values, to| self.visit(sample, values, to))
-    }
-
-    fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
+    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
         inside(sample, self.len(), &self.path)?;
         let at = |error: Error| error.at_path(&self.path).at_sample(sample);
-        let (batch, row) = self.find(sample);
-        let value = &mut values.buffers().value;
+        let ((batch, place), value) = (self.find(sample), &mut buffers.value);
         if let Some(batch) = self.ready.get(batch) {
-            return self.layout.visit((batch, row, sample), value, to).map_err(at);
+            return self.layout.visit((batch, place, sample), value, row).map_err(at);
         }
-        self.batch(batch).and_then(|batch| self.layout.visit((&batch, row, sample), value, to)).map_err(at)
+        self.batch(batch).and_then(|batch| self.layout.visit((&batch, place, sample), value, row)).map_err(at)
     }
 
+    fn about(&self) -> About<'_> {
+        let largest = self.batches.iter().map(|batch| batch.rows as u64).max();
+        let groups = largest.filter(|_| self.ready.is_empty()).map(|largest| Groups { largest, bytes: 0 });
+        let classes = self.layout.classes.as_deref();
+        About { format: "arrow", classes, groups, row_memory: self.cache_bytes, ..About::default() }
+    }
+
+    fn storage(&self) -> &dyn Storage {
+        self
+    }
+
+    fn path(&self, _: u64) -> Option<&Path> {
+        Some(&self.path)
+    }
+
+    /// Covers the content of a file in memory. Of another file, covers its name, size and last write time.
+    fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+}
+
+impl Storage for ArrowFile {
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
         let [batch] = &self.ready[..] else { return None };
         let (rows, width) = batch.ready(field)?;
@@ -346,15 +359,7 @@ impl Reader for ArrowFile {
         self.decoded.prefetch(samples.iter().map(|&sample| self.find(sample).0), |number| self.decode(number))
     }
 
-    fn is_json(&self, field: usize) -> bool {
-        self.layout.is_json(field)
-    }
-
-    fn ticks_per_day(&self, field: usize) -> Option<u64> {
-        self.layout.ticks_per_day(field)
-    }
-
-    fn neighbours(&self, sample: u64) -> Range<u64> {
+    fn group(&self, sample: u64) -> Range<u64> {
         if sample >= self.len() {
             return sample..sample;
         }
@@ -364,26 +369,5 @@ impl Reader for ArrowFile {
 
     fn forget(&self, sample: u64) {
         self.decoded.forget(self.find(sample).0);
-    }
-
-    fn row_memory(&self) -> u64 {
-        self.cache_bytes
-    }
-
-    fn together(&self) -> Option<u64> {
-        if self.ready.is_empty() { self.batches.iter().map(|batch| batch.rows as u64).max() } else { None }
-    }
-
-    fn classes(&self) -> Option<&[String]> {
-        self.layout.classes.as_deref()
-    }
-
-    fn path(&self, _: u64) -> Option<&Path> {
-        Some(&self.path)
-    }
-
-    /// Covers the content of a file in memory. Of another file, covers its name, size and last write time.
-    fn fingerprint(&self) -> u64 {
-        self.fingerprint
     }
 }

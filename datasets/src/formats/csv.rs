@@ -4,16 +4,17 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use csv_core::ReadRecordResult;
-use feedline_core::{Error, ErrorKind, Result};
+use feedline_core::{About, Error, ErrorKind, Result};
 
 use crate::bounded::row_memory::CACHE_BYTES;
 use crate::error::{data, one_line};
 use crate::formats::column_type::{ByName, ColumnType};
 use crate::io::at_once::at_once;
 use crate::io::bytes::Content;
+use crate::io::read_ahead::ReadAhead;
 use crate::reader::inside;
 use crate::tables::nulls::missing;
-use crate::{ElementType, Nulls, Reader, Schema, Values};
+use crate::{Buffers, ElementType, Nulls, Reader, Schema, Sink};
 
 mod quotes;
 mod scan;
@@ -177,6 +178,8 @@ struct Scratch {
     parser: Option<(u8, csv_core::Reader)>,
     cells: Vec<u8>,
     ends: Vec<usize>,
+    /// The value of each field.
+    fields: Vec<Vec<u8>>,
 }
 
 thread_local! {
@@ -184,13 +187,12 @@ thread_local! {
 }
 
 impl Csv {
-    fn fill(&self, sample: u64, scratch: &mut Scratch, values: &mut Values) -> Result<()> {
+    fn fill(&self, sample: u64, scratch: &mut Scratch, ahead: &mut ReadAhead) -> Result<()> {
         let (start, end) = (self.starts[sample as usize], self.starts[sample as usize + 1]);
         let damaged = |why: String| Error::new(ErrorKind::Data, why).at_offset(start);
         let len =
             usize::try_from(end - start).map_err(|_| damaged("the row is larger than the memory".into()))?;
-        let (values, ahead) = values.begin_with_ahead(self.schema.fields().len());
-        let row = ahead.read(&self.content, start, len)?;
+        let text = ahead.read(&self.content, start, len)?;
         scratch.cells.resize(len + 1, 0);
         scratch.ends.resize(self.cells + 1, 0);
         let parser = scratch.parser.take().filter(|(delimiter, _)| *delimiter == self.delimiter);
@@ -201,7 +203,7 @@ impl Csv {
         let (mut read, mut written, mut cells) = (0, 0, 0);
         loop {
             let (result, taken, put, ended) =
-                parser.read_record(&row[read..], &mut scratch.cells[written..], &mut scratch.ends[cells..]);
+                parser.read_record(&text[read..], &mut scratch.cells[written..], &mut scratch.ends[cells..]);
             (read, written, cells) = (read + taken, written + put, cells + ended);
             match result {
                 // One more call with an empty input ends the row.
@@ -213,46 +215,39 @@ impl Csv {
         if cells != self.cells {
             return Err(damaged(format!("the row has {cells} cells instead of {}", self.cells)));
         }
-        let mut fields = values.iter_mut().zip(self.schema.fields());
+        scratch.fields.resize_with(self.schema.fields().len(), Vec::new);
+        let mut fields = scratch.fields.iter_mut().zip(self.schema.fields());
         for &Column { cell, kind, marked } in &self.columns {
             let Some((value, field)) = fields.next() else { break };
             let begin = if cell == 0 { 0 } else { scratch.ends[cell - 1] };
             let cell = &scratch.cells[begin..scratch.ends[cell]];
-            value.bytes.clear();
+            value.clear();
             let is_missing = cell.is_empty() && (marked || kind != ColumnType::Text);
             if marked && let Some((present, _)) = fields.next() {
-                present.resize(1)[0] = (!is_missing).into();
-                present.set_shape([]);
+                present.clear();
+                present.push((!is_missing).into());
             }
             let written = match self.nulls {
                 _ if is_missing && marked => {
-                    value.bytes.extend(kind.blank());
+                    value.extend(kind.blank());
                     Some(())
                 }
                 Nulls::Refuse if is_missing => return Err(missing(&field.name, sample).at_offset(start)),
                 Nulls::Fill if is_missing && kind == ColumnType::Float => {
-                    value.bytes.extend(f64::NAN.to_le_bytes());
+                    value.extend(f64::NAN.to_le_bytes());
                     Some(())
                 }
-                _ => {
-                    std::str::from_utf8(cell).ok().and_then(|cell| types::write(kind, cell, &mut value.bytes))
-                }
+                _ => std::str::from_utf8(cell).ok().and_then(|cell| types::write(kind, cell, value)),
             };
             written.ok_or_else(|| {
                 damaged(format!("column \"{}\" is not {}", one_line(&field.name), field.element))
             })?;
-            let len = value.bytes.len();
-            value.set_shape(field.shape.iter().map(|_| len));
         }
         Ok(())
     }
 }
 
 impl Reader for Csv {
-    fn format(&self) -> &'static str {
-        "csv"
-    }
-
     fn schema(&self) -> &Schema {
         &self.schema
     }
@@ -261,14 +256,20 @@ impl Reader for Csv {
         self.starts.len() as u64 - 1
     }
 
-    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
         inside(sample, self.len(), &self.path)?;
-        let read = SCRATCH.with_borrow_mut(|scratch| self.fill(sample, scratch, values));
-        read.map_err(|error| error.at_path(&self.path).at_sample(sample))
+        // Take the scratch memory out: what `row` does may read a CSV file too.
+        let mut scratch = SCRATCH.take();
+        let read = self.fill(sample, &mut scratch, &mut buffers.ahead);
+        let read = read.map_err(|error| error.at_path(&self.path).at_sample(sample));
+        let mut fields = scratch.fields.iter().enumerate();
+        let read = read.and_then(|()| fields.try_for_each(|(field, value)| row.put(field, value)));
+        SCRATCH.set(scratch);
+        read
     }
 
-    fn row_memory(&self) -> u64 {
-        self.cache_bytes
+    fn about(&self) -> About<'_> {
+        About { format: "csv", row_memory: self.cache_bytes, ..About::default() }
     }
 
     fn path(&self, _: u64) -> Option<&Path> {

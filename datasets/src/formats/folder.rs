@@ -4,14 +4,16 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use feedline_core::{DType, Error, ErrorKind, Fingerprint, Prefetched, Result, named};
+use feedline_core::{About, DType, Error, ErrorKind, Fingerprint, Prefetched, Result, named};
 
 use crate::error::{data, one_line};
 use crate::formats::sample_file::SampleFile;
-use crate::reader::{Visit, outside};
+use crate::reader::outside;
 #[cfg(feature = "object-store")]
 use crate::remote::RemoteFile;
-use crate::{ElementType, FieldStream, OpenOptions, Reader, Schema, SchemaField, Split, Values};
+use crate::{
+    Buffers, ElementType, FieldStream, OpenOptions, Reader, Schema, SchemaField, Sink, Split, Storage,
+};
 
 /// Number of files whose content a fingerprint covers.
 const SAMPLED: usize = 256;
@@ -295,10 +297,6 @@ fn name_of(path: &Path) -> String {
 }
 
 impl Reader for Folder {
-    fn format(&self) -> &'static str {
-        self.format
-    }
-
     fn schema(&self) -> &Schema {
         &self.schema
     }
@@ -307,62 +305,26 @@ impl Reader for Folder {
         self.files.len() as u64
     }
 
-    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
         let file = usize::try_from(sample).ok().and_then(|sample| self.files.get(sample));
-        let Some(file) = file else {
-            return Err(outside(sample, self.len(), &self.root));
-        };
-        let values = values.begin(self.schema.fields().len());
-        let bytes = &mut values[0].bytes;
-        file.file.read(bytes).map_err(|error| error.at_sample(sample))?;
-        let len = bytes.len();
-        values[0].set_shape([len]);
-        if let Some(label) = values.get_mut(1) {
-            label.resize(8).copy_from_slice(&(file.class as i64).to_le_bytes());
-            label.set_shape([]);
+        let Some(file) = file else { return Err(outside(sample, self.len(), &self.root)) };
+        if row.wants(0) {
+            file.file.read(&mut buffers.file).map_err(|error| error.at_sample(sample))?;
+            row.put(0, &buffers.file)?;
+        }
+        if self.schema.fields().len() > 1 {
+            row.put(1, &(file.class as i64).to_le_bytes())?;
         }
         Ok(())
     }
 
-    fn visit_some(
-        &self,
-        sample: u64,
-        wanted: &dyn Fn(usize) -> bool,
-        values: &mut Values,
-        to: &mut Visit<'_>,
-    ) -> Result<()> {
-        if wanted(0) {
-            return self.visit(sample, values, &mut |field, bytes| {
-                if wanted(field) { to(field, bytes) } else { Ok(()) }
-            });
-        }
-        let file = usize::try_from(sample).ok().and_then(|sample| self.files.get(sample));
-        let Some(file) = file else { return Err(outside(sample, self.len(), &self.root)) };
-        let has_label = self.schema.fields().len() > 1;
-        if has_label && wanted(1) { to(1, &(file.class as i64).to_le_bytes()) } else { Ok(()) }
+    fn about(&self) -> About<'_> {
+        let classes = (!self.classes.is_empty()).then_some(&*self.classes);
+        About { format: self.format, classes, ..About::default() }
     }
 
-    fn stream(&self, sample: u64, field: usize) -> Result<Option<FieldStream<'_>>> {
-        let file = usize::try_from(sample).ok().and_then(|sample| self.files.get(sample));
-        match file.filter(|_| field == 0) {
-            Some(file) => file.file.stream().map_err(|error| error.at_sample(sample)),
-            None => Ok(None),
-        }
-    }
-
-    /// The listing of a store states the lengths.
-    fn lengths(&self) -> Result<Option<Vec<Vec<u32>>>> {
-        let len = |file: &Sample| u32::try_from(file.file.listed_len()?).ok();
-        Ok(self.files.iter().map(len).collect::<Option<_>>().map(|lengths| vec![lengths]))
-    }
-
-    fn prefetch(&self, samples: &[u64]) -> Prefetched {
-        let file = |sample: &u64| self.files.get(usize::try_from(*sample).ok()?);
-        SampleFile::prefetch(samples.iter().filter_map(file).map(|file| &file.file))
-    }
-
-    fn classes(&self) -> Option<&[String]> {
-        (!self.classes.is_empty()).then_some(&self.classes)
+    fn storage(&self) -> &dyn Storage {
+        self
     }
 
     fn path(&self, sample: u64) -> Option<&Path> {
@@ -383,5 +345,26 @@ impl Reader for Folder {
             file.file.fingerprint(state, number % every == 0)
         });
         state.value()
+    }
+}
+
+impl Storage for Folder {
+    fn stream(&self, sample: u64, field: usize) -> Result<Option<FieldStream<'_>>> {
+        let file = usize::try_from(sample).ok().and_then(|sample| self.files.get(sample));
+        match file.filter(|_| field == 0) {
+            Some(file) => file.file.stream().map_err(|error| error.at_sample(sample)),
+            None => Ok(None),
+        }
+    }
+
+    /// The listing of a store states the lengths.
+    fn lengths(&self) -> Result<Option<Vec<Vec<u32>>>> {
+        let len = |file: &Sample| u32::try_from(file.file.listed_len()?).ok();
+        Ok(self.files.iter().map(len).collect::<Option<_>>().map(|lengths| vec![lengths]))
+    }
+
+    fn prefetch(&self, samples: &[u64]) -> Prefetched {
+        let file = |sample: &u64| self.files.get(usize::try_from(*sample).ok()?);
+        SampleFile::prefetch(samples.iter().filter_map(file).map(|file| &file.file))
     }
 }

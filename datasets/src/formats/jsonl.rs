@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use feedline_core::{Error, Result};
+use feedline_core::{About, Error, Result};
 
 use crate::bounded::row_memory::CACHE_BYTES;
 use crate::error::{data, one_line};
@@ -14,7 +14,7 @@ use crate::io::at_once::at_once;
 use crate::io::bytes::Content;
 use crate::reader::inside;
 use crate::tables::nulls::{missing, present};
-use crate::{ElementType, Lines, Nulls, Reader, Schema, SchemaField, Value, Values};
+use crate::{Buffers, ElementType, Lines, Meaning, Nulls, Reader, Schema, SchemaField, Sink, Values};
 
 mod types;
 
@@ -92,8 +92,6 @@ struct Column {
     kind: ColumnType,
     /// Whether the next field is the column's mask.
     marked: bool,
-    /// Whether some values are lists or objects, read as their JSON.
-    is_json: bool,
 }
 
 /// A scanned file: its lines, and the types that fit the values of its keys.
@@ -166,7 +164,8 @@ impl JsonLines {
         scans.into_iter().map(table).collect()
     }
 
-    fn fill(&self, sample: u64, Scratch { line, is_there }: &mut Scratch, to: &mut [Value]) -> Result<()> {
+    fn fill(&self, sample: u64, Scratch { line, is_there, fields: to }: &mut Scratch) -> Result<()> {
+        to.resize_with(self.schema.fields().len(), Vec::new);
         is_there.clear();
         is_there.resize(self.columns.len(), false);
         let changed = || data("the line is not of the types that the file was opened with: open it again");
@@ -177,37 +176,35 @@ impl JsonLines {
             }
             let is_twice = std::mem::replace(&mut is_there[number], true);
             let Column { field, kind, .. } = self.columns[number];
-            let bytes = &mut to[field].bytes;
+            let bytes = &mut to[field];
             bytes.clear();
             let written = types::write(kind, json, bytes).filter(|()| !is_twice);
             written.ok_or_else(changed)
         })?;
         for (&Column { field, kind, marked, .. }, &is_there) in self.columns.iter().zip(&*is_there) {
-            let SchemaField { name, element, shape } = &self.schema.fields()[field];
+            let SchemaField { name, element, shape, .. } = &self.schema.fields()[field];
             if marked {
-                to[field + 1].resize(1)[0] = is_there.into();
-                to[field + 1].set_shape([]);
+                to[field + 1].clear();
+                to[field + 1].push(is_there.into());
             }
             let value = &mut to[field];
             let fixed = shape.iter().try_fold(1, |product, dim| Some(product * (*dim)?));
             if !is_there {
-                value.bytes.clear();
+                value.clear();
                 match (self.nulls, kind) {
                     // All lists have one length.
                     _ if marked && shape.len() == 1 => {
-                        value.bytes.resize(fixed.unwrap_or_default() * element.size(), 0);
+                        value.resize(fixed.unwrap_or_default() * element.size(), 0);
                     }
-                    _ if marked => value.bytes.extend(kind.blank()),
+                    _ if marked => value.extend(kind.blank()),
                     (Nulls::Refuse, _) => return Err(missing(name, sample)),
-                    (Nulls::Fill, ColumnType::Float) => value.bytes.extend(f64::NAN.to_le_bytes()),
+                    (Nulls::Fill, ColumnType::Float) => value.extend(f64::NAN.to_le_bytes()),
                     _ => {}
                 }
             }
-            let elements = value.bytes.len() / element.size();
-            if fixed.is_some_and(|fixed| fixed != elements) {
+            if fixed.is_some_and(|fixed| fixed * element.size() != value.len()) {
                 return Err(changed());
             }
-            value.set_shape(shape.iter().map(|_| elements));
         }
         Ok(())
     }
@@ -343,8 +340,9 @@ impl Scan {
             numbers.insert(key.clone(), Some(columns.len()));
             // A stated type is what the user wants.
             let is_json = kind == ColumnType::Text && seen.nested > 0 && options.stated(key).is_none();
-            columns.push(Column { field: fields.len(), kind, marked, is_json });
-            fields.push(SchemaField { name: key.clone(), element: kind.element(), shape });
+            let meaning = if is_json { Meaning::Json } else { Meaning::Plain };
+            columns.push(Column { field: fields.len(), kind, marked });
+            fields.push(SchemaField::new(key, kind.element(), shape).meaning(meaning));
             fields.extend(marked.then(|| present(key)));
         }
         let schema = Schema::new(fields);
@@ -380,6 +378,8 @@ fn in_line(error: Error, line: u64) -> Error {
 #[derive(Default)]
 struct Scratch {
     line: Values,
+    /// The value of each field.
+    fields: Vec<Vec<u8>>,
     /// Whether the line has a value for each column.
     is_there: Vec<bool>,
 }
@@ -389,10 +389,6 @@ thread_local! {
 }
 
 impl Reader for JsonLines {
-    fn format(&self) -> &'static str {
-        "jsonl"
-    }
-
     fn schema(&self) -> &Schema {
         &self.schema
     }
@@ -401,27 +397,27 @@ impl Reader for JsonLines {
         self.len
     }
 
-    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+    fn visit(&self, sample: u64, row: &mut Sink<'_>, _: &mut Buffers) -> Result<()> {
         if let Some(path) = self.path(sample) {
             inside(sample, self.len, path)?;
         }
-        SCRATCH.with_borrow_mut(|scratch| {
-            self.lines.read(sample, &mut scratch.line)?;
-            let fields = values.begin(self.schema.fields().len());
-            self.fill(sample, scratch, fields).map_err(|error| {
+        // Take the scratch memory out: what `row` does may read JSON Lines too.
+        let mut scratch = SCRATCH.take();
+        let line = self.lines.read(sample, &mut scratch.line);
+        let read = line.and_then(|()| {
+            self.fill(sample, &mut scratch).map_err(|error| {
                 let error = error.at_sample(sample).at_offset(self.lines.start(sample));
                 self.path(sample).map_or(error.clone(), |path| error.at_path(path))
             })
-        })
+        });
+        let mut fields = scratch.fields.iter().enumerate();
+        let read = read.and_then(|()| fields.try_for_each(|(field, value)| row.put(field, value)));
+        SCRATCH.set(scratch);
+        read
     }
 
-    fn row_memory(&self) -> u64 {
-        self.cache_bytes
-    }
-
-    fn is_json(&self, field: usize) -> bool {
-        let column = self.columns.binary_search_by_key(&field, |column| column.field);
-        column.is_ok_and(|column| self.columns[column].is_json)
+    fn about(&self) -> About<'_> {
+        About { format: "jsonl", row_memory: self.cache_bytes, ..About::default() }
     }
 
     fn path(&self, sample: u64) -> Option<&Path> {

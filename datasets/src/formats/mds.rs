@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use feedline_core::{DType, Fingerprint, Result};
+use feedline_core::{About, DType, Fingerprint, Result};
 use serde_json::Value as Json;
 
 use crate::error::{data, one_line};
@@ -16,8 +16,8 @@ use crate::formats::text::without_mark;
 use crate::io::bytes::Content;
 use crate::io::cache::Cache;
 use crate::io::disk::DiskFile;
-use crate::reader::{Visit, inside};
-use crate::{ElementType, Reader, Schema, SchemaField, Shards, Values};
+use crate::reader::inside;
+use crate::{Buffers, ElementType, Reader, Schema, SchemaField, Shards, Sink};
 
 mod index;
 mod zipped;
@@ -286,10 +286,6 @@ fn element(name: &str) -> Option<ElementType> {
 }
 
 impl Reader for Mds {
-    fn format(&self) -> &'static str {
-        "mds"
-    }
-
     fn schema(&self) -> &Schema {
         &self.schema
     }
@@ -298,17 +294,13 @@ impl Reader for Mds {
         self.starts.len() as u64 - 1
     }
 
-    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
-        values.copy_from(&self.schema, |values, to| self.visit(sample, values, to))
-    }
-
-    fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
+    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
         inside(sample, self.len(), &self.path)?;
         let at = |error: feedline_core::Error| error.at_path(&self.path).at_sample(sample);
         let (start, end) = (self.starts[sample as usize], self.starts[sample as usize + 1]);
         let damaged = || at(data("the sizes of the columns do not fit the sample").at_offset(start.into()));
         let len = usize::try_from(end - start).map_err(|_| damaged())?;
-        let all = values.buffers().ahead.read(&self.content, start.into(), len).map_err(at)?;
+        let all = buffers.ahead.read(&self.content, start.into(), len).map_err(at)?;
         let varying = self.sizes.iter().filter(|size| size.is_none()).count();
         let (mut sizes, mut columns) = all.split_at_checked(4 * varying).ok_or_else(damaged)?;
         for (index, size) in self.sizes.iter().enumerate() {
@@ -322,9 +314,13 @@ impl Reader for Mds {
             };
             let (column, rest) = columns.split_at_checked(size).ok_or_else(damaged)?;
             columns = rest;
-            to(index, column)?;
+            row.put(index, column)?;
         }
         if columns.is_empty() { Ok(()) } else { Err(damaged()) }
+    }
+
+    fn about(&self) -> About<'_> {
+        About { format: "mds", ..About::default() }
     }
 
     fn path(&self, _: u64) -> Option<&Path> {

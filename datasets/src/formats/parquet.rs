@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Fields, Schema as ArrowSchema};
-use feedline_core::{Fingerprint, Prefetched, Result};
+use feedline_core::{About, Fingerprint, Groups, Prefetched, Result};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
@@ -22,10 +22,9 @@ use crate::io::bytes::Content;
 use crate::io::cache::Cache;
 use crate::io::disk::DiskFile;
 use crate::io::panics::catch_panics;
-use crate::plain_shuffle::block_shuffle;
-use crate::reader::{Visit, inside};
+use crate::reader::inside;
 use crate::tables::table::{Batch, Layout, TableOptions};
-use crate::{Decoded, DecodedRows, Reader, Schema, Values};
+use crate::{Buffers, Decoded, DecodedRows, Reader, Schema, Sink, Storage};
 
 mod bounds;
 mod input;
@@ -352,10 +351,6 @@ fn view(kind: &DataType) -> DataType {
 }
 
 impl Reader for ParquetFile {
-    fn format(&self) -> &'static str {
-        "parquet"
-    }
-
     fn schema(&self) -> &Schema {
         &self.layout.schema
     }
@@ -364,14 +359,10 @@ impl Reader for ParquetFile {
         self.ends.last().copied().unwrap_or_default()
     }
 
-    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
-        values.copy_from(&self.layout.schema, |values, to| self.visit(sample, values, to))
-    }
-
-    fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
+    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
         let (number, group) = self.group_of(sample)?;
-        let row = (sample - self.row_group(number).start) as usize;
-        if let Some(column) = group.too_large.get(&row) {
+        let place = (sample - self.row_group(number).start) as usize;
+        if let Some(column) = group.too_large.get(&place) {
             let why = format!(
                 "column \"{}\" has a time in row {sample} that 64 bits cannot hold",
                 one_line(column)
@@ -379,55 +370,27 @@ impl Reader for ParquetFile {
             let why = why + ": write it as INT64 in microseconds, or leave the column out";
             return Err(data(why).at_path(&self.path).at_sample(sample));
         }
-        let (batch, row) = group.find(row);
-        let visited = self.layout.visit((batch, row, sample), &mut values.buffers().value, to);
+        let (batch, place) = group.find(place);
+        let visited = self.layout.visit((batch, place, sample), &mut buffers.value, row);
         visited.map_err(|error| error.at_path(&self.path).at_sample(sample))
     }
 
-    fn decoded(&self, sample: u64) -> Result<Option<Decoded>> {
-        let (number, group) = self.group_of(sample)?;
-        Ok(Some(Decoded::new(self.row_group(number), group)))
+    fn about(&self) -> About<'_> {
+        let (number, cache_bytes) = (self.ends.len(), self.cache_bytes);
+        let largest = (0..number).map(|group| self.row_group(group)).map(|rows| rows.end - rows.start).max();
+        let groups = largest.map(|largest| Groups { largest, bytes: self.bytes });
+        About {
+            format: "parquet",
+            classes: self.layout.classes.as_deref(),
+            block_shuffle: groups.and_then(|groups| groups.block_shuffle(number as u64, cache_bytes)),
+            groups,
+            row_memory: cache_bytes,
+            ..About::default()
+        }
     }
 
-    fn neighbours(&self, sample: u64) -> Range<u64> {
-        if sample < self.len() { self.row_group(self.number(sample)) } else { sample..sample }
-    }
-
-    fn forget(&self, sample: u64) {
-        self.groups.forget(self.number(sample));
-    }
-
-    fn row_memory(&self) -> u64 {
-        self.cache_bytes
-    }
-
-    fn block_shuffle(&self) -> Option<(u64, u64)> {
-        block_shuffle(self.together()?, self.ends.len() as u64, self.bytes, self.cache_bytes)
-    }
-
-    fn decoded_bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    fn prefetch(&self, samples: &[u64]) -> Prefetched {
-        self.groups
-            .prefetch(samples.iter().map(|&sample| self.number(sample)), |group| self.decode_caught(group))
-    }
-
-    fn is_json(&self, field: usize) -> bool {
-        self.layout.is_json(field)
-    }
-
-    fn ticks_per_day(&self, field: usize) -> Option<u64> {
-        self.layout.ticks_per_day(field)
-    }
-
-    fn together(&self) -> Option<u64> {
-        (0..self.ends.len()).map(|group| self.row_group(group)).map(|rows| rows.end - rows.start).max()
-    }
-
-    fn classes(&self) -> Option<&[String]> {
-        self.layout.classes.as_deref()
+    fn storage(&self) -> &dyn Storage {
+        self
     }
 
     fn path(&self, _: u64) -> Option<&Path> {
@@ -437,5 +400,25 @@ impl Reader for ParquetFile {
     /// Covers name, size and last write time.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
+    }
+}
+
+impl Storage for ParquetFile {
+    fn decoded(&self, sample: u64) -> Result<Option<Decoded>> {
+        let (number, group) = self.group_of(sample)?;
+        Ok(Some(Decoded::new(self.row_group(number), group)))
+    }
+
+    fn group(&self, sample: u64) -> Range<u64> {
+        if sample < self.len() { self.row_group(self.number(sample)) } else { sample..sample }
+    }
+
+    fn forget(&self, sample: u64) {
+        self.groups.forget(self.number(sample));
+    }
+
+    fn prefetch(&self, samples: &[u64]) -> Prefetched {
+        self.groups
+            .prefetch(samples.iter().map(|&sample| self.number(sample)), |group| self.decode_caught(group))
     }
 }

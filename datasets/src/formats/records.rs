@@ -3,14 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use feedline_core::{
-    Context, Dataset, Error, ErrorKind, Field, Fingerprint, ReadError, Result, Row, Rows, Spec, StridedColumn,
+    About, Context, Dataset, Error, ErrorKind, Field, Fingerprint, ReadError, Result, Row, Rows, Spec,
+    StridedColumn,
 };
 
 use crate::error::data;
 use crate::formats::headed::check_records;
 use crate::io::bytes::{Content, MappedFile};
 use crate::reader::inside;
-use crate::{OpenOptions, Reader, Schema, SchemaField, Values, io::gzip};
+use crate::{Buffers, OpenOptions, Reader, Schema, SchemaField, Sink, Storage, io::gzip};
 
 /// A file of records. Each record has [`sample_bytes`](Spec::sample_bytes) bytes: the fields of a spec, in
 /// order and without gaps.
@@ -265,10 +266,6 @@ struct RecordReader {
 }
 
 impl Reader for RecordReader {
-    fn format(&self) -> &'static str {
-        "records"
-    }
-
     fn schema(&self) -> &Schema {
         &self.schema
     }
@@ -277,23 +274,26 @@ impl Reader for RecordReader {
         self.records.len
     }
 
-    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
         let Records { content, path, record_bytes, len, .. } = &self.records;
         inside(sample, *len, path)?;
         let at = |error: Error| error.at_path(path).at_sample(sample);
         let mut offset = sample * *record_bytes as u64;
-        let fields = self.records.spec.fields();
-        for (field, value) in fields.iter().zip(values.begin(fields.len())) {
-            let bytes = value.resize(field.row_bytes());
-            content.read_at(offset, bytes).map_err(at)?;
-            value.set_shape(field.shape().iter().copied());
+        for (index, field) in self.records.spec.fields().iter().enumerate() {
+            buffers.value.resize(field.row_bytes(), 0);
+            content.read_at(offset, &mut buffers.value).map_err(at)?;
+            row.put(index, &buffers.value)?;
             offset += field.row_bytes() as u64;
         }
         content.check_unchanged().map_err(at)
     }
 
-    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
-        Dataset::column(&self.records, field)
+    fn about(&self) -> About<'_> {
+        About { format: "records", ..About::default() }
+    }
+
+    fn storage(&self) -> &dyn Storage {
+        self
     }
 
     fn path(&self, _: u64) -> Option<&Path> {
@@ -302,6 +302,12 @@ impl Reader for RecordReader {
 
     fn fingerprint(&self) -> u64 {
         self.records.fingerprint
+    }
+}
+
+impl Storage for RecordReader {
+    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
+        Dataset::column(&self.records, field)
     }
 }
 

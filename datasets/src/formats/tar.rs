@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use feedline_core::{Fingerprint, Result, named};
+use feedline_core::{About, Fingerprint, Result, named};
 use tar::{Archive, Entry};
 
 use crate::error::{data, of_stream, one_line};
 use crate::io::bytes::Content;
-use crate::reader::{Visit, inside};
-use crate::{ElementType, FieldStream, OpenOptions, Reader, Schema, SchemaField, Values};
+use crate::reader::inside;
+use crate::{Buffers, ElementType, FieldStream, OpenOptions, Reader, Schema, SchemaField, Sink, Storage};
 
 mod links;
 
@@ -248,10 +248,9 @@ impl WebDataset {
 }
 
 impl WebDataset {
-    /// The file of a field, if the sample has it.
-    fn part(&self, sample: u64, field: usize) -> Option<&Part> {
-        let parts = &self.parts[self.starts[sample as usize]..self.starts[sample as usize + 1]];
-        parts.iter().find(|part| part.field == field)
+    /// The files of a sample, which exists.
+    fn parts(&self, sample: u64) -> &[Part] {
+        &self.parts[self.starts[sample as usize]..self.starts[sample as usize + 1]]
     }
 }
 
@@ -286,10 +285,6 @@ fn split(name: &str) -> Option<(&str, &str)> {
 }
 
 impl Reader for WebDataset {
-    fn format(&self) -> &'static str {
-        "webdataset"
-    }
-
     fn schema(&self) -> &Schema {
         &self.schema
     }
@@ -298,66 +293,42 @@ impl Reader for WebDataset {
         self.starts.len() as u64 - 1
     }
 
-    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
-        values.copy_from(&self.schema, |values, to| self.visit(sample, values, to))
-    }
-
-    fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
+    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
         inside(sample, self.len(), &self.path)?;
         let at = |error: feedline_core::Error| error.at_path(&self.path).at_sample(sample);
-        let parts = &self.parts[self.starts[sample as usize]..self.starts[sample as usize + 1]];
-        if parts.len() < self.schema.fields().len() {
+        let (parts, fields) = (self.parts(sample), self.schema.fields().len());
+        if parts.len() < fields {
             let is_missing = |field: &usize| parts.iter().all(|part| part.field != *field);
-            (0..self.schema.fields().len()).filter(is_missing).try_for_each(|field| to(field, &[]))?;
+            (0..fields).filter(is_missing).try_for_each(|field| row.put(field, &[]))?;
         }
-        let ahead = &mut values.buffers().ahead;
         // Small members are read together, including the headers between them.
         if let [first, .., last] = parts
             && let Some(span) = (last.offset + last.bytes).checked_sub(first.offset)
             && span <= TOGETHER
             && parts.is_sorted_by_key(|part| part.offset)
+            && parts.iter().all(|part| row.wants(part.field))
         {
-            let all = ahead.read(&self.content, first.offset, span as usize).map_err(at)?;
+            let all = buffers.ahead.read(&self.content, first.offset, span as usize).map_err(at)?;
             return parts.iter().try_for_each(|&Part { field, offset, bytes }| {
-                to(field, &all[(offset - first.offset) as usize..][..bytes as usize])
+                row.put(field, &all[(offset - first.offset) as usize..][..bytes as usize])
             });
         }
         for &Part { field, offset, bytes } in parts {
-            let bytes = usize::try_from(bytes).map_err(|_| at(data("a member is larger than the memory")))?;
-            to(field, ahead.read(&self.content, offset, bytes).map_err(at)?)?;
+            if row.wants(field) {
+                let bytes =
+                    usize::try_from(bytes).map_err(|_| at(data("a member is larger than the memory")))?;
+                row.put(field, buffers.ahead.read(&self.content, offset, bytes).map_err(at)?)?;
+            }
         }
         Ok(())
     }
 
-    fn visit_some(
-        &self,
-        sample: u64,
-        wanted: &dyn Fn(usize) -> bool,
-        values: &mut Values,
-        to: &mut Visit<'_>,
-    ) -> Result<()> {
-        inside(sample, self.len(), &self.path)?;
-        let at = |error: feedline_core::Error| error.at_path(&self.path).at_sample(sample);
-        for field in (0..self.schema.fields().len()).filter(|field| wanted(*field)) {
-            let Some(part) = self.part(sample, field) else {
-                to(field, &[])?;
-                continue;
-            };
-            let bytes =
-                usize::try_from(part.bytes).map_err(|_| at(data("a member is larger than the memory")))?;
-            to(field, values.buffers().ahead.read(&self.content, part.offset, bytes).map_err(at)?)?;
-        }
-        Ok(())
+    fn about(&self) -> About<'_> {
+        About { format: "webdataset", ..About::default() }
     }
 
-    fn stream(&self, sample: u64, field: usize) -> Result<Option<FieldStream<'_>>> {
-        inside(sample, self.len(), &self.path)?;
-        let Some(part) = self.part(sample, field) else { return Ok(None) };
-        let offset = part.offset;
-        Ok(Some(FieldStream::new(part.bytes, move |at, to| {
-            self.content.read_at(offset + at, to)?;
-            self.content.check_unchanged()
-        })))
+    fn storage(&self) -> &dyn Storage {
+        self
     }
 
     fn path(&self, _: u64) -> Option<&Path> {
@@ -367,6 +338,19 @@ impl Reader for WebDataset {
     /// Covers the content of a gzip archive. Of a plain archive, covers its name, size and last write time.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
+    }
+}
+
+impl Storage for WebDataset {
+    fn stream(&self, sample: u64, field: usize) -> Result<Option<FieldStream<'_>>> {
+        inside(sample, self.len(), &self.path)?;
+        let part = self.parts(sample).iter().find(|part| part.field == field);
+        let Some(part) = part else { return Ok(None) };
+        let offset = part.offset;
+        Ok(Some(FieldStream::new(part.bytes, move |at, to| {
+            self.content.read_at(offset + at, to)?;
+            self.content.check_unchanged()
+        })))
     }
 }
 

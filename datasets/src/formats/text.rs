@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use feedline_core::{Fingerprint, Result};
+use feedline_core::{About, Fingerprint, Result};
 
 use crate::error::data;
 use crate::io::bytes::Content;
-use crate::reader::{Visit, inside};
-use crate::{ElementType, Reader, Schema, SchemaField, Values};
+use crate::reader::inside;
+use crate::{Buffers, ElementType, Reader, Schema, SchemaField, Sink};
 
 /// The number of bytes that are searched for line breaks at a time.
 const BLOCK: usize = 1 << 16;
@@ -98,10 +98,6 @@ impl Lines {
 }
 
 impl Reader for Lines {
-    fn format(&self) -> &'static str {
-        "text"
-    }
-
     fn schema(&self) -> &Schema {
         &self.schema
     }
@@ -110,17 +106,17 @@ impl Reader for Lines {
         self.starts.len() as u64 - 1
     }
 
-    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
-        values.copy_from(&self.schema, |values, to| self.visit(sample, values, to))
-    }
-
-    fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
+    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
         inside(sample, self.len(), &self.path)?;
         let at = |error: feedline_core::Error| error.at_path(&self.path).at_sample(sample);
         let (start, end) = (self.starts[sample as usize], self.starts[sample as usize + 1] - 1);
         let len = usize::try_from(end - start).map_err(|_| at(data("the line is too long")))?;
-        let line = values.buffers().ahead.read(&self.content, start, len).map_err(at)?;
-        to(0, line.strip_suffix(b"\r").unwrap_or(line))
+        let line = buffers.ahead.read(&self.content, start, len).map_err(at)?;
+        row.put(0, line.strip_suffix(b"\r").unwrap_or(line))
+    }
+
+    fn about(&self) -> About<'_> {
+        About { format: "text", ..About::default() }
     }
 
     fn path(&self, _: u64) -> Option<&Path> {

@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use feedline_core::{DType, Error, Fingerprint, Result};
+use feedline_core::{About, DType, Error, Fingerprint, Result};
 
 use crate::error::{data, one_line};
 use crate::io::bytes::Content;
 use crate::io::read_ahead::ReadAhead;
-use crate::reader::{Buffers, Visit, inside};
-use crate::{ElementType, Reader, Schema, SchemaField, Values};
+use crate::reader::inside;
+use crate::{Buffers, ElementType, Reader, Schema, SchemaField, Sink};
 
 mod example;
 
@@ -148,13 +148,13 @@ impl TfRecord {
         Ok(Self { path, content, starts, schema, features: known, has_repeated, fingerprint })
     }
 
-    /// Calls `to` with the fields of the record; `value` and `visited` are scratch memory.
+    /// Puts the fields of the record into `row`; `value` and `visited` are scratch memory.
     fn visit_record(
         &self,
         record: &[u8],
         (value, visited): (&mut Vec<u8>, &mut Vec<bool>),
         damaged: impl Fn() -> Error,
-        to: &mut Visit<'_>,
+        row: &mut Sink<'_>,
     ) -> Result<()> {
         visited.clear();
         visited.resize(self.schema.fields().len(), false);
@@ -165,7 +165,7 @@ impl TfRecord {
             if fixed.is_some_and(|fixed| fixed != bytes.len()) {
                 return Err(damaged());
             }
-            to(index, bytes)
+            row.put(index, bytes)
         };
         let last =
             if self.has_repeated { Some(self.last_of_each(record).ok_or_else(&damaged)?) } else { None };
@@ -320,10 +320,6 @@ fn checked(body: &[u8], start: u64) -> Result<&[u8]> {
 }
 
 impl Reader for TfRecord {
-    fn format(&self) -> &'static str {
-        "tfrecord"
-    }
-
     fn schema(&self) -> &Schema {
         &self.schema
     }
@@ -332,24 +328,24 @@ impl Reader for TfRecord {
         self.starts.len() as u64 - 1
     }
 
-    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
-        values.copy_from(&self.schema, |values, to| self.visit(sample, values, to))
-    }
-
-    fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
+    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
         inside(sample, self.len(), &self.path)?;
         let at = |error: Error| error.at_path(&self.path).at_sample(sample);
-        let Buffers { ahead, value, visited, .. } = values.buffers();
+        let Buffers { ahead, value, visited, .. } = buffers;
         let (start, end) = (self.starts[sample as usize], self.starts[sample as usize + 1]);
         // Opening the file has checked the length in the record's header.
         let len = usize::try_from(end - start).unwrap_or(usize::MAX);
         let all = ahead.read(&self.content, start, len).map_err(at)?;
         let record = checked(all.get(BEFORE as usize..).unwrap_or_default(), start).map_err(at)?;
         if self.features.is_empty() {
-            return to(0, record);
+            return row.put(0, record);
         }
         let damaged = || at(data("the record is not a tf.train.Example: write it again").at_offset(start));
-        self.visit_record(record, (value, visited), damaged, to)
+        self.visit_record(record, (value, visited), damaged, row)
+    }
+
+    fn about(&self) -> About<'_> {
+        About { format: "tfrecord", ..About::default() }
     }
 
     fn path(&self, _: u64) -> Option<&Path> {

@@ -13,7 +13,7 @@ mod tests;
 
 /// The rows of samples that were decoded together.
 pub trait DecodedRows: Debug + Send + Sync {
-    /// Field `field` of row `row`, if it is contiguous in memory in the form that [`Reader::read`] returns.
+    /// Field `field` of row `row`, if it is contiguous in memory in the form that [`Reader::visit`] puts.
     /// `None` for other rows, for a null, and for a row whose read is an error.
     fn slice(&self, row: usize, field: usize) -> Option<&[u8]>;
 
@@ -23,7 +23,7 @@ pub trait DecodedRows: Debug + Send + Sync {
         None
     }
 
-    /// Writes field `field` of `rows` into `to`, as [`Reader::read`] returns it: `width` bytes per row,
+    /// Writes field `field` of `rows` into `to`, as [`Reader::visit`] puts it: `width` bytes per row,
     /// `stride` bytes apart. Stops at a row of another size. Also stops at a row that must be read alone,
     /// such as a row whose read is an error. Returns the number of rows written.
     fn write(
@@ -155,7 +155,7 @@ fn hold(reader: &dyn Reader, ids: &[u64], held: &mut Vec<Decoded>) -> (usize, Op
         if held.len() == MAX_HELD {
             return (index, None);
         }
-        match reader.decoded(id) {
+        match reader.storage().decoded(id) {
             Ok(Some(decoded)) => held.push(decoded),
             Ok(None) => break,
             Err(error) => return (index, Some(error.into())),

@@ -6,7 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use feedline_core::Result;
 
 /// A field of a sample as a seekable stream. Only the requested parts are read. See
-/// [`Reader::stream`](crate::Reader::stream).
+/// [`Storage::stream`](crate::Storage::stream).
 pub struct FieldStream<'a>(SeekReader<Box<ReadAt<'a>>>);
 
 /// Fills a buffer with the bytes of the field. The first one is at an offset.

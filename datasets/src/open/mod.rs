@@ -61,7 +61,7 @@ const PACK_INDEX: &str = "_index.json";
 /// # let path = std::env::temp_dir().join(format!("feedline-doc-open-{}.idx", std::process::id()));
 /// std::fs::write(&path, [0, 0, 8, 2, 0, 0, 0, 1, 0, 0, 0, 3, 7, 8, 9])?;
 /// let reader = open(&path)?;
-/// assert_eq!((reader.format(), reader.len()), ("idx", 1));
+/// assert_eq!((reader.about().format, reader.len()), ("idx", 1));
 /// assert_eq!(reader.schema().to_string(), "array u8 [3]");
 /// # std::fs::remove_file(&path)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -87,7 +87,7 @@ pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Box<dy
 /// Refuses options that data opened by [`open_any`] do not use. That has refused a split and the age of a
 /// listing.
 pub(crate) fn check_used(reader: &dyn Reader, options: &OpenOptions) -> Result<()> {
-    options.of_one_set().check(reader.format(), reader.classes().is_some())
+    options.of_one_set().check(reader.about().format, reader.about().classes.is_some())
 }
 
 /// As [`open_with`]. Also takes options of columns that only some formats use.
@@ -114,7 +114,7 @@ fn one_set(options: &OpenOptions, what: &str) -> Result<()> {
 
 /// Checks that the classes of a set are the stated ones.
 fn check_classes(reader: &dyn Reader, options: &OpenOptions) -> Result<()> {
-    let (Some(stated), Some(own)) = (&options.classes, reader.classes()) else { return Ok(()) };
+    let (Some(stated), Some(own)) = (&options.classes, reader.about().classes) else { return Ok(()) };
     let differ = (0..stated.len().max(own.len())).find(|&at| stated.get(at) != own.get(at));
     let Some(at) = differ else { return Ok(()) };
     let name =

@@ -8,7 +8,7 @@ use feedline_core::{DType, Result};
 use tempfile::tempdir;
 
 use super::{PackOptions, PackSummary, TokenPackOptions, data, pack, pack_tokens};
-use crate::{ElementType, Reader, Schema, SchemaField, Values, open};
+use crate::{Buffers, ElementType, Reader, Schema, SchemaField, Sink, open};
 
 const LEN: u64 = 60;
 
@@ -24,7 +24,7 @@ struct Source {
 impl Source {
     fn new(varies: bool, fails_at: u64) -> Self {
         let first = if varies { vec![None] } else { vec![Some(37)] };
-        let field = |name: &str, element, shape| SchemaField { name: name.into(), element, shape };
+        let field = |name: &str, element, shape| SchemaField::new(name, element, shape);
         let fields = [
             field("bytes", ElementType::Bytes, first),
             field("number", ElementType::Number(DType::I64), vec![]),
@@ -34,10 +34,6 @@ impl Source {
 }
 
 impl Reader for Source {
-    fn format(&self) -> &'static str {
-        "made"
-    }
-
     fn schema(&self) -> &Schema {
         &self.schema
     }
@@ -46,7 +42,7 @@ impl Reader for Source {
         LEN
     }
 
-    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+    fn visit(&self, sample: u64, row: &mut Sink<'_>, _: &mut Buffers) -> Result<()> {
         if sample == self.fails_at {
             return Err(data("planned failure"));
         }
@@ -54,16 +50,8 @@ impl Reader for Source {
         let varies = self.schema.fields()[0].shape == [None];
         let len = if varies { sample % 50 } else { 37 };
         let bytes = (0..len).map(|at| (at * 7 + sample * 13) as u8).collect::<Vec<_>>();
-        if let [first, number] = values.begin(2) {
-            first.set_bytes(&bytes);
-            number.set_bytes(&sample.to_le_bytes());
-            number.set_shape([]);
-        }
-        Ok(())
-    }
-
-    fn path(&self, _: u64) -> Option<&Path> {
-        None
+        row.put(0, &bytes)?;
+        row.put(1, &sample.to_le_bytes())
     }
 
     fn fingerprint(&self) -> u64 {
@@ -189,10 +177,6 @@ impl Ids {
 }
 
 impl Reader for Ids {
-    fn format(&self) -> &'static str {
-        "made"
-    }
-
     fn schema(&self) -> &Schema {
         &self.0.schema
     }
@@ -201,22 +185,14 @@ impl Reader for Ids {
         5000
     }
 
-    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+    fn visit(&self, sample: u64, row: &mut Sink<'_>, _: &mut Buffers) -> Result<()> {
         if sample == self.0.fails_at {
             return Err(data("planned failure"));
         }
         self.0.reads.fetch_add(1, Ordering::Relaxed);
         let ids: Vec<u8> =
             (0..sample % 7).flat_map(|at| (sample as i64 * 3 + at as i64).to_le_bytes()).collect();
-        if let [value] = values.begin(1) {
-            value.set_bytes(&ids);
-            value.set_shape([ids.len() / 8]);
-        }
-        Ok(())
-    }
-
-    fn path(&self, _: u64) -> Option<&Path> {
-        None
+        row.put(0, &ids)
     }
 
     fn fingerprint(&self) -> u64 {

@@ -145,7 +145,7 @@ impl Dataset for Labelled {
             _ => return None,
         };
         let is_byte = self.reader.schema().fields()[field].element == ElementType::Number(DType::U8);
-        is_byte.then(|| self.reader.column(field)).flatten()
+        is_byte.then(|| self.reader.storage().column(field)).flatten()
     }
 
     fn fingerprint(&self) -> u64 {

@@ -8,8 +8,8 @@ use feedline_core::{Context, Dataset, Error, ErrorKind, Fingerprint, Result, Row
 
 use super::lengths;
 use crate::pictures::others::{Others, file_field, find_files};
-use crate::reader::{at_file, check_not_empty, samples_of_reader};
-use crate::{Reader, Values};
+use crate::reader::{at_file, check_not_empty, field_path, samples_of_reader};
+use crate::{Reader, Sink, Values};
 
 /// Names of fields with encoded sounds. The first field in the schema with such a name is decoded.
 const NAMES: [&str; 14] = [
@@ -148,10 +148,12 @@ impl SoundDataset {
             let (parts, bytes) = (parts.to_vec(), field.element.size());
             let found = lengths::measure(self.reader.len(), |id, values| {
                 let mut length = 0;
-                self.reader.visit_some(id, &|other| other == index, values, &mut |_, value| {
+                let mut count = |_: usize, value: &[u8], _: Option<&[usize]>| {
                     length = u32::try_from(value.len() / bytes.max(1)).unwrap_or(u32::MAX);
                     Ok(())
-                })?;
+                };
+                let is_it = |other| other == index;
+                self.reader.visit(id, &mut Sink::some(&is_it, &mut count), values.buffers())?;
                 Ok(length)
             })?;
             self.varying.push((index, self.spec.fields().len()));
@@ -220,18 +222,20 @@ impl SoundDataset {
             let frames = self.count(id, sound)?;
             self.field.write(sound, frames, context.random(), scratch, row, 0)
         });
-        written.map_err(|error| match self.reader.field_path(id, self.sound) {
+        written.map_err(|error| match field_path(&*self.reader, id, self.sound) {
             Some(path) if error.path().is_none() => error.at_path(path),
             _ => error,
         })?;
-        self.reader.visit_some(id, &|index| index != self.sound, values, &mut |index, bytes| match self
+        let mut write = |index: usize, bytes: &[u8], _: Option<&[usize]>| match self
             .varying
             .iter()
             .find(|(varying, _)| *varying == index)
         {
             Some((_, place)) => row.write_ragged_bytes(*place, bytes),
             None => self.others.write(&*self.reader, index, bytes, row),
-        })
+        };
+        let is_beside = |index| index != self.sound;
+        self.reader.visit(id, &mut Sink::some(&is_beside, &mut write), values.buffers())
     }
 }
 
@@ -246,19 +250,18 @@ fn with_sound<T>(
     fn open<'a>(source: impl Read + Seek + Send + Sync + 'a, len: u64) -> Result<SoundFile<'a>> {
         SoundFile::open(source, len)
     }
-    if let Some(stream) = reader.stream(id, field)? {
+    if let Some(stream) = reader.storage().stream(id, field)? {
         let len = stream.len();
         return work(&mut open(stream, len)?);
     }
     let (mut work, mut done) = (Some(work), None);
-    reader.visit_some(id, &|index| index == field, values, &mut |index, bytes| {
-        if index == field
-            && let Some(work) = work.take()
-        {
+    let mut open_it = |_: usize, bytes: &[u8], _: Option<&[usize]>| {
+        if let Some(work) = work.take() {
             done = Some(work(&mut open(Cursor::new(bytes), bytes.len() as u64)?)?);
         }
         Ok(())
-    })?;
+    };
+    reader.visit(id, &mut Sink::some(&|index| index == field, &mut open_it), values.buffers())?;
     done.ok_or_else(|| Error::new(ErrorKind::Data, "the sample has no sound"))
 }
 

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use feedline_core::{DType, Error, ErrorKind, Fingerprint, Prefetched, Result, named};
+use feedline_core::{About, DType, Error, ErrorKind, Fingerprint, Prefetched, Result, named};
 
 use crate::error::one_line;
 use crate::formats::sample_file::SampleFile;
 use crate::open::{check_used, open_any};
-use crate::reader::{Visit, at_file, inside};
-use crate::{ElementType, FieldStream, OpenOptions, Reader, Schema, SchemaField, Values};
+use crate::reader::{at_file, inside};
+use crate::{Buffers, ElementType, FieldStream, OpenOptions, Reader, Schema, SchemaField, Sink, Storage};
 
 mod columns;
 mod places;
@@ -54,7 +54,7 @@ pub struct ManifestOptions {
 /// A column of files becomes a field of the same name with the bytes of each file. Paths are relative to the
 /// manifest's folder or to [`ManifestOptions::root`], unless they are absolute or URLs. A label that is a
 /// text becomes a class (`i64`): its index in the sorted list of all texts of the column
-/// ([`Reader::classes`]). Numeric labels and other columns stay unchanged. A label of a CSV file with leading
+/// ([`About::classes`]). Numeric labels and other columns stay unchanged. A label of a CSV file with leading
 /// zeros, such as `007`, is a text, and so are all labels of its column.
 ///
 /// A file is opened when its sample is read. So a file that is missing or damaged is an error of its row. A
@@ -70,7 +70,7 @@ pub struct ManifestOptions {
 /// std::fs::write(dir.join("train.csv"), "file,species\n1.jpg,bee\n2.jpg,ant\n")?;
 /// let train = Manifest::open(dir.join("train.csv"), &ManifestOptions::default())?;
 /// assert_eq!(train.schema().to_string(), "file bytes [?], species i64 []");
-/// assert_eq!(train.classes().unwrap(), ["ant", "bee"]);
+/// assert_eq!(train.about().classes.unwrap(), ["ant", "bee"]);
 /// let mut values = Values::new();
 /// train.read(0, &mut values)?;
 /// assert_eq!(values.fields()[0].bytes, b"a picture");
@@ -126,12 +126,12 @@ pub(crate) fn open_files(path: &Path, options: &ManifestOptions, holds: Holds) -
     let fields = reader.schema().fields();
     let is_named = fields.iter().any(|field| options.files.contains(&field.name) && is_text(field));
     let has_bytes = fields.iter().any(|field| field.element == ElementType::Bytes);
-    if TABLES.contains(&reader.format()) && (is_named || !has_bytes) {
+    if TABLES.contains(&reader.about().format) && (is_named || !has_bytes) {
         check_used(&*reader, &of_table).map_err(|error| error.at_path(path))?;
         return Ok(Box::new(Manifest::of_rows(reader, path, options, holds)?));
     }
     check_used(&*reader, &options.open).map_err(|error| error.at_path(path))?;
-    options.check_manifest(reader.format()).map_err(|error| at_file(&*reader, 0, error))?;
+    options.check_manifest(reader.about().format).map_err(|error| at_file(&*reader, 0, error))?;
     Ok(reader)
 }
 
@@ -148,7 +148,7 @@ fn open_rows(path: &Path, options: &ManifestOptions, holds: Holds) -> Result<Box
         opened => opened?,
     };
     let fields = rows.schema().fields();
-    let label = (rows.format() == "csv")
+    let label = (rows.about().format == "csv")
         .then(|| choose_files(&*rows, &options.files, holds).ok())
         .flatten()
         .and_then(|files| columns::label_of(fields, &files, options.label.as_deref(), holds).ok()?)
@@ -201,15 +201,15 @@ impl Manifest {
     /// The manifest of the table `rows`, which was opened at `path`.
     fn of_rows(rows: Box<dyn Reader>, path: &Path, options: &ManifestOptions, holds: Holds) -> Result<Self> {
         let at = |error: Error| at_file(&*rows, 0, error);
-        if !TABLES.contains(&rows.format()) {
+        if !TABLES.contains(&rows.about().format) {
             let why = format!(
                 "a manifest is a table (CSV, JSON Lines, Parquet, Arrow), and this is {}",
-                rows.format()
+                rows.about().format
             );
             return Err(at(Error::new(ErrorKind::Config, why)));
         }
         let files = choose_files(&*rows, &options.files, holds).map_err(at)?;
-        if rows.format() == "csv" {
+        if rows.about().format == "csv" {
             columns::check_header(&*rows, &files, holds).map_err(at)?;
         }
         let label = choose_label(&*rows, &files, options.label.as_deref(), holds).map_err(at)?;
@@ -241,7 +241,7 @@ impl Manifest {
             schema.push(SchemaField::fixed(field.name.as_str(), ElementType::Number(DType::I64), &[]));
             classes = Some(names);
         }
-        let classes = classes.or_else(|| rows.classes().map(<[String]>::to_vec));
+        let classes = classes.or_else(|| rows.about().classes.map(<[String]>::to_vec));
         if classes.is_none() && options.open.classes.is_some() {
             let of_classes = OpenOptions { classes: options.open.classes.clone(), ..Default::default() };
             of_classes.check("a manifest without a label of texts", false).map_err(at)?;
@@ -261,23 +261,11 @@ impl Manifest {
 
     /// The error for a row without a value in `field`. It is the table's own error, if there is one.
     /// Otherwise it says that the cell is empty.
-    fn missing(&self, field: usize, row: u64, values: &mut Values) -> Error {
-        match self.rows.visit(row, values, &mut |_, _| Ok(())) {
+    fn missing(&self, field: usize, row: u64, buffers: &mut Buffers) -> Error {
+        match self.rows.visit(row, &mut Sink::new(&mut |_, _, _| Ok(())), buffers) {
             Err(error) => at_file(&*self.rows, row, error),
             Ok(()) => self.refuse(ErrorKind::Data, field, row, "is empty: write a value there"),
         }
-    }
-
-    /// Reads the file of `field` in row `row` into `bytes`.
-    fn read_file(
-        &self,
-        (field, row): (usize, u64),
-        file: Option<&SampleFile>,
-        bytes: &mut Vec<u8>,
-        values: &mut Values,
-    ) -> Result<()> {
-        let Some(file) = file else { return Err(self.missing(field, row, values)) };
-        file.read(bytes).map_err(|error| self.unread((field, row), file, error))
     }
 
     /// The error for the file of `field` in row `row`.
@@ -307,10 +295,6 @@ fn numbers(names: &[String], cells: &[Option<String>]) -> Vec<Class> {
 }
 
 impl Reader for Manifest {
-    fn format(&self) -> &'static str {
-        "manifest"
-    }
-
     fn schema(&self) -> &Schema {
         &self.schema
     }
@@ -319,94 +303,55 @@ impl Reader for Manifest {
         self.rows.len()
     }
 
-    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
-        values.copy_from(&self.schema, |values, to| self.visit(sample, values, to))
-    }
-
-    fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
-        self.visit_some(sample, &|_| true, values, to)
-    }
-
-    fn visit_some(
-        &self,
-        sample: u64,
-        wanted: &dyn Fn(usize) -> bool,
-        values: &mut Values,
-        to: &mut Visit<'_>,
-    ) -> Result<()> {
+    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
         inside(sample, self.len(), self.rows.path(0).unwrap_or(Path::new("")))?;
-        let row = sample as usize;
-        let is_same = |field: usize| wanted(field) && matches!(self.columns.get(field), Some(Column::Same));
-        if (0..self.columns.len()).any(is_same) {
-            let visited = self.rows.visit(sample, values, &mut |field, bytes| {
-                if is_same(field) { to(field, bytes) } else { Ok(()) }
-            });
+        let is_same = |field: usize| matches!(self.columns.get(field), Some(Column::Same));
+        if (0..self.columns.len()).any(|field| is_same(field) && row.wants(field)) {
+            let mut same = |field: usize, bytes: &[u8], shape: Option<&[usize]>| {
+                if is_same(field) { row.pass_on(field, bytes, shape) } else { Ok(()) }
+            };
+            let visited = self.rows.visit(sample, &mut Sink::new(&mut same), buffers);
             visited.map_err(|error| at_file(&*self.rows, sample, error))?;
         }
-        for (field, column) in self.columns.iter().enumerate().filter(|(field, _)| wanted(*field)) {
+        for (field, column) in self.columns.iter().enumerate() {
             match column {
+                _ if !row.wants(field) => {}
                 Column::Same => {}
-                Column::Classes(classes) => match classes[row] {
-                    Class::Number(class) => to(field, &i64::from(class).to_le_bytes())?,
-                    Class::None => return Err(self.missing(field, sample, values)),
+                Column::Classes(classes) => match classes[sample as usize] {
+                    Class::Number(class) => row.put(field, &i64::from(class).to_le_bytes())?,
+                    Class::None => return Err(self.missing(field, sample, buffers)),
                     Class::Unknown => {
                         let option = named("OpenOptions::classes", "classes=");
                         let why = format!("is none of the stated classes: add it to {option}");
                         return Err(self.refuse(ErrorKind::Data, field, sample, &why));
                     }
                 },
-                Column::Files(files) => {
-                    let mut bytes = std::mem::take(&mut values.buffers().file);
-                    let read = self.read_file((field, sample), files[row].as_ref(), &mut bytes, values);
-                    let given = read.and_then(|()| to(field, &bytes));
-                    values.buffers().file = bytes;
-                    given?;
-                }
+                Column::Files(files) => match &files[sample as usize] {
+                    None => return Err(self.missing(field, sample, buffers)),
+                    Some(file) => {
+                        let read = file.read(&mut buffers.file);
+                        read.map_err(|error| self.unread((field, sample), file, error))?;
+                        row.put(field, &buffers.file)?;
+                    }
+                },
             }
         }
         Ok(())
     }
 
-    fn stream(&self, sample: u64, field: usize) -> Result<Option<FieldStream<'_>>> {
-        inside(sample, self.len(), self.rows.path(0).unwrap_or(Path::new("")))?;
-        let Some(Column::Files(files)) = self.columns.get(field) else { return Ok(None) };
-        // If a row has no file, visiting its fields is an error.
-        let Some(file) = &files[sample as usize] else { return Ok(None) };
-        file.stream().map_err(|error| self.unread((field, sample), file, error))
-    }
-
-    fn is_json(&self, field: usize) -> bool {
-        matches!(self.columns.get(field), Some(Column::Same)) && self.rows.is_json(field)
-    }
-
-    fn ticks_per_day(&self, field: usize) -> Option<u64> {
-        matches!(self.columns.get(field)?, Column::Same).then(|| self.rows.ticks_per_day(field)).flatten()
-    }
-
-    fn together(&self) -> Option<u64> {
-        self.rows.together()
-    }
-
-    fn decoded_bytes(&self) -> u64 {
-        self.rows.decoded_bytes()
-    }
-
-    fn block_shuffle(&self) -> Option<(u64, u64)> {
-        self.rows.block_shuffle()
-    }
-
-    fn prefetch(&self, samples: &[u64]) -> Prefetched {
-        let files = SampleFile::prefetch(samples.iter().flat_map(|&sample| self.files(sample)));
-        match self.rows.prefetch(samples) {
-            // The files of other rows may be objects in a store.
-            Prefetched::Never if files == Prefetched::Never && self.has_objects => Prefetched::Ready,
-            Prefetched::Never => files,
-            rows => rows,
+    fn about(&self) -> About<'_> {
+        let about = self.rows.about();
+        About {
+            format: "manifest",
+            classes: self.classes.as_deref(),
+            categories: &[],
+            row_memory: 0,
+            ..about
         }
     }
 
-    fn classes(&self) -> Option<&[String]> {
-        self.classes.as_deref()
+    fn storage(&self) -> &dyn Storage {
+        self
     }
 
     /// The first file of the row, or the manifest if the row has no file.
@@ -428,5 +373,25 @@ impl Reader for Manifest {
             })
         });
         state.value()
+    }
+}
+
+impl Storage for Manifest {
+    fn stream(&self, sample: u64, field: usize) -> Result<Option<FieldStream<'_>>> {
+        inside(sample, self.len(), self.rows.path(0).unwrap_or(Path::new("")))?;
+        let Some(Column::Files(files)) = self.columns.get(field) else { return Ok(None) };
+        // If a row has no file, visiting its fields is an error.
+        let Some(file) = &files[sample as usize] else { return Ok(None) };
+        file.stream().map_err(|error| self.unread((field, sample), file, error))
+    }
+
+    fn prefetch(&self, samples: &[u64]) -> Prefetched {
+        let files = SampleFile::prefetch(samples.iter().flat_map(|&sample| self.files(sample)));
+        match self.rows.storage().prefetch(samples) {
+            // The files of other rows may be objects in a store.
+            Prefetched::Never if files == Prefetched::Never && self.has_objects => Prefetched::Ready,
+            Prefetched::Never => files,
+            rows => rows,
+        }
     }
 }

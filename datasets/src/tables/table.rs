@@ -11,10 +11,9 @@ use feedline_core::{DType, Error, Result};
 use crate::bounded::row_memory::CACHE_BYTES;
 use crate::error::{data, one_line};
 use crate::io::bytes::MEMORY_LIMIT;
-use crate::reader::Visit;
 use crate::tables::features::Features;
 use crate::tables::nulls::{Nulls, missing, no_columns, present};
-use crate::{DecodedRows, ElementType, Schema, SchemaField};
+use crate::{DecodedRows, ElementType, Schema, SchemaField, Sink};
 
 mod column;
 mod kind;
@@ -106,8 +105,6 @@ impl Part {
 pub(crate) struct Layout {
     pub(crate) schema: Schema,
     leaves: Vec<Leaf>,
-    /// Units per day, for each field that holds times.
-    ticks: Vec<Option<u64>>,
     nulls: Nulls,
     /// The names of the classes, if the metadata has them.
     pub(crate) classes: Option<Vec<String>>,
@@ -180,20 +177,12 @@ impl Layout {
         if fields.is_empty() {
             return Err(data("there are no columns to read: give a file that has some"));
         }
+        for (field, leaf) in fields.iter_mut().zip(&leaves) {
+            field.meaning = leaf.meaning(table.fields());
+        }
         let schema = Schema::new(fields);
         schema.check_names()?;
-        let ticks = leaves.iter().map(|leaf| leaf.ticks_per_day(table.fields())).collect();
-        Ok(Self { schema, leaves, ticks, nulls: options.nulls, classes: features.classes })
-    }
-
-    /// Whether a field has the JSON of its values.
-    pub(crate) fn is_json(&self, field: usize) -> bool {
-        self.leaves.get(field).is_some_and(|leaf| leaf.part.is_json())
-    }
-
-    /// Units per day of a field of dates or times.
-    pub(crate) fn ticks_per_day(&self, field: usize) -> Option<u64> {
-        *self.ticks.get(field)?
+        Ok(Self { schema, leaves, nulls: options.nulls, classes: features.classes })
     }
 
     /// The columns of the file that are read, in order.
@@ -217,22 +206,22 @@ impl Layout {
         Batch { columns: self.leaves.iter().map(column).collect(), rows: batch.num_rows(), bytes }
     }
 
-    /// Calls `to` with the fields of row `row` of `batch`. The row is sample `sample`. Fields that are not
+    /// Puts the fields of row `place` of `batch`, which is sample `sample`, into `row`. Fields that are not
     /// contiguous in memory are copied together in `value`.
     pub(crate) fn visit(
         &self,
-        (batch, row, sample): (&Batch, usize, u64),
+        (batch, place, sample): (&Batch, usize, u64),
         value: &mut Vec<u8>,
-        to: &mut Visit<'_>,
+        row: &mut Sink<'_>,
     ) -> Result<()> {
         let columns = batch.columns.iter().zip(self.schema.fields());
         for (index, ((part, column), field)) in columns.enumerate() {
-            if let Some(bytes) = batch.slice(row, index) {
+            if let Some(bytes) = batch.slice(place, index) {
                 check_size(field, bytes).map_err(|error| error.at_sample(sample))?;
-                to(index, bytes)?;
+                row.put(index, bytes)?;
                 continue;
             }
-            if let Some(lost) = column.lost(row).filter(|_| *part != Part::Present) {
+            if let Some(lost) = column.lost(place).filter(|_| *part != Part::Present) {
                 let why = format!("column \"{}\" has the decimal {lost}", one_line(&field.name));
                 let why = format!("{why} in row {sample}, which f64 does not hold");
                 return Err(data(why + ": store it as int64 or as text, or leave it out").at_sample(sample));
@@ -240,17 +229,17 @@ impl Layout {
             value.clear();
             let fill = (self.nulls == Nulls::Fill).then_some(field.element);
             let read = match part {
-                Part::Marked | Part::MarkedJson if column.is_missing(row) => {
+                Part::Marked | Part::MarkedJson if column.is_missing(place) => {
                     column.zeros(value);
                     Some(())
                 }
                 Part::Values | Part::Marked | Part::Json | Part::MarkedJson => {
-                    column.values(row, fill, value)
+                    column.values(place, fill, value)
                 }
-                Part::MarkedLengths if column.is_missing(row) => Some(()),
-                Part::Lengths | Part::MarkedLengths => column.lengths(row, fill.is_some(), value),
+                Part::MarkedLengths if column.is_missing(place) => Some(()),
+                Part::Lengths | Part::MarkedLengths => column.lengths(place, fill.is_some(), value),
                 Part::Present => {
-                    value.push((!column.is_missing(row)).into());
+                    value.push((!column.is_missing(place)).into());
                     Some(())
                 }
             };
@@ -260,7 +249,7 @@ impl Layout {
                 _ => missing(&field.name, sample),
             })?;
             check_size(field, value).map_err(|error| error.at_sample(sample))?;
-            to(index, value)?;
+            row.put(index, value)?;
         }
         Ok(())
     }
@@ -360,10 +349,7 @@ fn add(
         let name = one_line(&name);
         return Err(data(format!("column \"{name}\" has rows without elements: leave it out")));
     }
-    to(
-        Leaf { path: path.clone(), part: Part::Values },
-        SchemaField { name: name.clone(), element, shape: shape.clone() },
-    );
+    to(Leaf { path: path.clone(), part: Part::Values }, SchemaField::new(&name, element, shape.clone()));
     if lengths {
         let field = SchemaField::variable(name + ".lengths", ElementType::Number(DType::I64));
         to(Leaf { path, part: Part::Lengths }, field);

@@ -6,14 +6,17 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use feedline_core::{DType, Error, ErrorKind, Fingerprint, Prefetched, Result, named};
+use feedline_core::{About, DType, Error, ErrorKind, Fingerprint, Prefetched, Result, named};
 
 use self::sequences::Sequence;
 use crate::error::one_line;
 use crate::open::{check_used, open_any};
 use crate::reader::at_file;
 use crate::text::tokenized::{Checked, load};
-use crate::{ChatTemplate, ElementType, Nulls, OpenOptions, Reader, Schema, SchemaField, Values};
+use crate::{
+    Buffers, ChatTemplate, ElementType, Meaning, Nulls, OpenOptions, Reader, Schema, SchemaField, Sink,
+    Storage, Values,
+};
 use feedline_template::{folder_of, parsed};
 
 /// The label of a token that is not learnt.
@@ -145,8 +148,6 @@ pub struct Chats {
     shape: Shape,
     /// The indices of the fields that hold the columns.
     columns: Columns,
-    /// The indices of the fields of labels.
-    labels: Vec<usize>,
     tokenizer: Arc<Checked>,
     template: ChatTemplate,
     options: ChatOptions,
@@ -323,14 +324,15 @@ impl Chats {
             })?;
         }
         let number = ElementType::Number(DType::I64);
-        let schema = Schema::new(ids.iter().map(|name| SchemaField::variable(*name, number)));
-        let labels = (1..schema.fields().len()).step_by(2).collect();
+        let schema = Schema::new(ids.iter().enumerate().map(|(index, name)| {
+            let meaning = if index % 2 == 1 { Meaning::Labels } else { Meaning::Plain };
+            SchemaField::variable(*name, number).meaning(meaning)
+        }));
         let tokenizer = Arc::new(tokenizer);
         let mut chats = Self {
             reader,
             shape,
             columns,
-            labels,
             tokenizer,
             template,
             options,
@@ -382,10 +384,6 @@ pub fn open_chats(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Box<d
 }
 
 impl Reader for Chats {
-    fn format(&self) -> &'static str {
-        self.reader.format()
-    }
-
     fn schema(&self) -> &Schema {
         &self.schema
     }
@@ -394,45 +392,29 @@ impl Reader for Chats {
         self.reader.len()
     }
 
-    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
-        let sequences = self.sequences(sample, values);
+    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
+        let sequences = buffers.lend(|values| self.sequences(sample, values));
         let sequences = sequences.map_err(|error| at_file(&*self.reader, sample, error).at_sample(sample))?;
         let max = self.options.max_tokens.unwrap_or(usize::MAX);
-        let fields = values.begin(self.schema.fields().len());
-        for (pair, Sequence { ids, learnt }) in fields.chunks_exact_mut(2).zip(sequences) {
-            let [to_ids, to_labels] = pair else { continue };
-            to_ids.bytes.clear();
-            to_labels.bytes.clear();
-            for (id, learnt) in ids.into_iter().zip(learnt).take(max) {
-                to_ids.bytes.extend(i64::from(id).to_le_bytes());
-                let label = if learnt { i64::from(id) } else { IGNORED };
-                to_labels.bytes.extend(label.to_le_bytes());
-            }
-            for value in [to_ids, to_labels] {
-                value.set_shape([value.bytes.len() / size_of::<i64>()]);
-            }
+        for (field, Sequence { ids, learnt }) in (0..).step_by(2).zip(sequences) {
+            let ids = &ids[..max.min(ids.len())];
+            buffers.value.clear();
+            buffers.value.extend(ids.iter().flat_map(|&id| i64::from(id).to_le_bytes()));
+            row.put(field, &buffers.value)?;
+            let label = |(&id, learnt)| if learnt { i64::from(id) } else { IGNORED };
+            buffers.value.clear();
+            buffers.value.extend(ids.iter().zip(learnt).map(label).flat_map(i64::to_le_bytes));
+            row.put(field + 1, &buffers.value)?;
         }
         Ok(())
     }
 
-    fn labels(&self) -> &[usize] {
-        &self.labels
+    fn about(&self) -> About<'_> {
+        About { classes: None, categories: &[], row_memory: 0, ..self.reader.about() }
     }
 
-    fn together(&self) -> Option<u64> {
-        self.reader.together()
-    }
-
-    fn decoded_bytes(&self) -> u64 {
-        self.reader.decoded_bytes()
-    }
-
-    fn block_shuffle(&self) -> Option<(u64, u64)> {
-        self.reader.block_shuffle()
-    }
-
-    fn prefetch(&self, samples: &[u64]) -> Prefetched {
-        self.reader.prefetch(samples)
+    fn storage(&self) -> &dyn Storage {
+        self
     }
 
     fn path(&self, sample: u64) -> Option<&Path> {
@@ -449,6 +431,12 @@ impl Reader for Chats {
         let state = state.bytes(options.as_bytes());
         // Texts once had no special tokens.
         if self.has_special_tokens { state.bytes(b"special tokens").value() } else { state.value() }
+    }
+}
+
+impl Storage for Chats {
+    fn prefetch(&self, samples: &[u64]) -> Prefetched {
+        self.reader.storage().prefetch(samples)
     }
 }
 

@@ -3,13 +3,12 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use feedline_core::{DType, Error, ErrorKind, Fingerprint, Prefetched, Result, StridedColumn};
+use feedline_core::{About, DType, Error, ErrorKind, Fingerprint, Prefetched, Result, StridedColumn};
 use tokenizers::{PostProcessor, TruncationParams};
 
 use crate::error::{data, one_line};
 use crate::io::panics::catch_panics;
-use crate::reader::Visit;
-use crate::{ElementType, FieldStream, Reader, Schema, SchemaField, Values};
+use crate::{Buffers, ElementType, FieldStream, Reader, Schema, SchemaField, Sink, Storage};
 
 mod checked;
 mod source;
@@ -202,10 +201,6 @@ pub(crate) fn load(path: &Path) -> Result<(Checked, u64)> {
 }
 
 impl Reader for Tokenized {
-    fn format(&self) -> &'static str {
-        self.reader.format()
-    }
-
     fn schema(&self) -> &Schema {
         &self.schema
     }
@@ -214,62 +209,22 @@ impl Reader for Tokenized {
         self.reader.len()
     }
 
-    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
-        self.reader.read(sample, values)?;
-        let value = &mut values.begin(self.schema.fields().len())[self.field];
-        value.bytes = self.encode(sample, &value.bytes)?;
-        value.set_shape([value.bytes.len() / size_of::<i64>()]);
-        Ok(())
+    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
+        let (texts, wants_ids) = (self.field, row.wants(self.field));
+        let mut encoded = |field: usize, bytes: &[u8], shape: Option<&[usize]>| match field == texts {
+            true if wants_ids => row.put(field, &self.encode(sample, bytes)?),
+            true => Ok(()),
+            false => row.pass_on(field, bytes, shape),
+        };
+        self.reader.visit(sample, &mut Sink::new(&mut encoded), buffers)
     }
 
-    fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
-        self.reader.visit(sample, values, &mut |field, bytes| {
-            if field == self.field { to(field, &self.encode(sample, bytes)?) } else { to(field, bytes) }
-        })
+    fn about(&self) -> About<'_> {
+        About { categories: &[], row_memory: 0, ..self.reader.about() }
     }
 
-    fn visit_some(
-        &self,
-        sample: u64,
-        wanted: &dyn Fn(usize) -> bool,
-        values: &mut Values,
-        to: &mut Visit<'_>,
-    ) -> Result<()> {
-        self.reader.visit_some(sample, wanted, values, &mut |field, bytes| {
-            if field == self.field { to(field, &self.encode(sample, bytes)?) } else { to(field, bytes) }
-        })
-    }
-
-    fn stream(&self, sample: u64, field: usize) -> Result<Option<FieldStream<'_>>> {
-        if field == self.field { Ok(None) } else { self.reader.stream(sample, field) }
-    }
-
-    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
-        if field == self.field { None } else { self.reader.column(field) }
-    }
-
-    fn slice(&self, sample: u64, field: usize) -> Option<&[u8]> {
-        if field == self.field { None } else { self.reader.slice(sample, field) }
-    }
-
-    fn together(&self) -> Option<u64> {
-        self.reader.together()
-    }
-
-    fn decoded_bytes(&self) -> u64 {
-        self.reader.decoded_bytes()
-    }
-
-    fn block_shuffle(&self) -> Option<(u64, u64)> {
-        self.reader.block_shuffle()
-    }
-
-    fn prefetch(&self, samples: &[u64]) -> Prefetched {
-        self.reader.prefetch(samples)
-    }
-
-    fn classes(&self) -> Option<&[String]> {
-        self.reader.classes()
+    fn storage(&self) -> &dyn Storage {
+        self
     }
 
     fn path(&self, sample: u64) -> Option<&Path> {
@@ -281,6 +236,24 @@ impl Reader for Tokenized {
         let max = self.max.unwrap_or_default() as u64;
         let state = Fingerprint::new().number(self.reader.fingerprint()).number(self.content);
         state.number(self.field as u64).number(u64::from(self.special_tokens)).number(max).value()
+    }
+}
+
+impl Storage for Tokenized {
+    fn stream(&self, sample: u64, field: usize) -> Result<Option<FieldStream<'_>>> {
+        if field == self.field { Ok(None) } else { self.reader.storage().stream(sample, field) }
+    }
+
+    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
+        if field == self.field { None } else { self.reader.storage().column(field) }
+    }
+
+    fn slice(&self, sample: u64, field: usize) -> Option<&[u8]> {
+        if field == self.field { None } else { self.reader.storage().slice(sample, field) }
+    }
+
+    fn prefetch(&self, samples: &[u64]) -> Prefetched {
+        self.reader.storage().prefetch(samples)
     }
 }
 

@@ -4,8 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use feedline_core::{
-    Context, DType, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Spec, StridedColumn,
-    named,
+    About, Context, DType, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Spec,
+    StridedColumn, named,
 };
 
 use crate::error::data;
@@ -17,7 +17,7 @@ use crate::reader::outside;
 use crate::remote::RemoteFile;
 use crate::text::token_files::index::{Index, is_index};
 use crate::text::token_files::{Ids, check_ids};
-use crate::{ElementType, Reader, Schema, SchemaField, Values};
+use crate::{Buffers, ElementType, Reader, Schema, SchemaField, Sink, Storage};
 
 /// Index of the field `tokens`. The field `targets` follows it.
 const TOKENS: usize = 0;
@@ -451,10 +451,6 @@ impl Dataset for Tokens {
 }
 
 impl Reader for Tokens {
-    fn format(&self) -> &'static str {
-        "tokens"
-    }
-
     fn schema(&self) -> &Schema {
         &self.schema
     }
@@ -463,18 +459,21 @@ impl Reader for Tokens {
         Dataset::len(self)
     }
 
-    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
         let bytes = self.options.window * self.dtype.size();
-        let [tokens, targets] = values.begin(2) else { return Ok(()) };
-        for value in [&mut *tokens, &mut *targets] {
-            value.resize(bytes);
-            value.set_shape([self.options.window]);
-        }
-        self.fill(sample, &mut tokens.bytes, &mut targets.bytes)
+        buffers.value.resize(2 * bytes, 0);
+        let (tokens, targets) = buffers.value.split_at_mut(bytes);
+        self.fill(sample, tokens, targets)?;
+        row.put(0, tokens)?;
+        row.put(1, targets)
     }
 
-    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
-        Dataset::column(self, field)
+    fn about(&self) -> About<'_> {
+        About { format: "tokens", ..About::default() }
+    }
+
+    fn storage(&self) -> &dyn Storage {
+        self
     }
 
     fn path(&self, sample: u64) -> Option<&Path> {
@@ -483,5 +482,11 @@ impl Reader for Tokens {
 
     fn fingerprint(&self) -> u64 {
         self.fingerprint
+    }
+}
+
+impl Storage for Tokens {
+    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
+        Dataset::column(self, field)
     }
 }

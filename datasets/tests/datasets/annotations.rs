@@ -76,13 +76,13 @@ fn longs(bytes: &[u8]) -> Vec<i64> {
 fn cocos_file_is_read_in_the_order_of_ids() {
     let dir = made();
     let reader = opened(&dir, "coco.json").unwrap();
-    assert_eq!((reader.format(), reader.len()), ("coco", 3));
+    assert_eq!((reader.about().format, reader.len()), ("coco", 3));
     assert_eq!(
         reader.schema().to_string(),
         "image bytes [?], boxes f32 [?, 4], labels i64 [?], iscrowd bool [?], area f32 [?], keypoints f32 \
          [?, 2, 3], image_id i64 [], width i64 [], height i64 []"
     );
-    assert_eq!(reader.classes().unwrap(), ["N/A", "a \"person\"", "N/A", "cat"]);
+    assert_eq!(reader.about().classes.unwrap(), ["N/A", "a \"person\"", "N/A", "cat"]);
     let [first, empty, last] = [0, 1, 2].map(|id| sample(&reader, id));
     assert!(floats(&first[0].0)[0].is_nan() && first[0].1 == [1, 4]);
     assert_eq!((empty[0].0.len(), longs(&empty[5].0)), (0, vec![5]));
@@ -95,7 +95,7 @@ fn cocos_file_is_read_in_the_order_of_ids() {
     // The size as the file states it; 0 if it does not.
     assert_eq!([&last[6], &last[7], &empty[6]].map(|field| longs(&field.0)), [[24], [24], [0]]);
     assert!(reader.path(2).unwrap().ends_with("images/c.png"));
-    let classes = reader.classes().unwrap().to_vec();
+    let classes = reader.about().classes.unwrap().to_vec();
     let (images, path) = (dir.path().join("images"), dir.path().join("coco.json"));
     assert_eq!(
         Annotated::open_with(&images, &path, Some(&classes)).unwrap().fingerprint(),
@@ -109,12 +109,12 @@ fn cocos_file_is_read_in_the_order_of_ids() {
 fn pascal_vocs_files_have_the_boxes_of_objects_and_not_of_parts() {
     let dir = made();
     let reader = opened(&dir, "voc").unwrap();
-    assert_eq!((reader.format(), reader.len()), ("voc", 2));
+    assert_eq!((reader.about().format, reader.len()), ("voc", 2));
     assert_eq!(
         reader.schema().to_string(),
         "image bytes [?], boxes f32 [?, 4], labels i64 [?], difficult bool [?], width i64 [], height i64 []"
     );
-    assert_eq!(reader.classes().unwrap(), ["bird", "dog & cat"]);
+    assert_eq!(reader.about().classes.unwrap(), ["bird", "dog & cat"]);
     let fields = sample(&reader, 0);
     assert_eq!(floats(&fields[0].0), [2.0, 3.0, 10.5, 12.0, 5.0, 1.0, 9.0, 7.0]);
     assert_eq!((longs(&fields[1].0), &fields[2].0[..]), (vec![1, 0], &[1, 0][..]));
@@ -132,8 +132,8 @@ fn pascal_vocs_files_have_the_boxes_of_objects_and_not_of_parts() {
 fn yolos_texts_may_be_missing_and_may_lie_beside_the_pictures() {
     let dir = made();
     let check = |reader: Annotated| {
-        assert_eq!((reader.format(), reader.len()), ("yolo", 3));
-        assert_eq!(reader.classes().unwrap(), ["bird", "cat", "dog"]);
+        assert_eq!((reader.about().format, reader.len()), ("yolo", 3));
+        assert_eq!(reader.about().classes.unwrap(), ["bird", "cat", "dog"]);
         assert_eq!(
             (sample(&reader, 0)[0].1.as_slice(), sample(&reader, 2)[0].1.as_slice()),
             (&[0, 4][..], &[0, 4][..])
@@ -160,12 +160,12 @@ fn a_byte_order_mark_is_no_part_of_annotations_and_a_blank_line_is_a_class() {
     mark("yolo/classes.txt", b"bird\r\ncat\r\ndog\r\n\r\n");
     for (name, plain) in ["coco.json", "voc", "yolo"].into_iter().zip(plain) {
         let marked = opened(&dir, name).unwrap();
-        assert_eq!(marked.classes(), plain.classes(), "{name}");
+        assert_eq!(marked.about().classes, plain.about().classes, "{name}");
         assert_eq!(marked.fingerprint(), plain.fingerprint(), "{name}");
     }
     // The number of a class is the number of its line.
     write(dir.path(), "yolo/classes.txt", b"bird\n\ndog\n");
-    assert_eq!(opened(&dir, "yolo").unwrap().classes().unwrap(), ["bird", "", "dog"]);
+    assert_eq!(opened(&dir, "yolo").unwrap().about().classes.unwrap(), ["bird", "", "dog"]);
 }
 
 #[test]

@@ -103,7 +103,7 @@ fn arrays_of_one_length_are_samples_and_others_are_one_sample() {
     let y = npy("<i2", false, "(2,)", &[7, 0, 8, 0]);
     let path = write(dir.path(), "a", &zip(&[("x.npy", &x), ("y.npy", &y)], None));
     let reader = open(path).unwrap();
-    assert_eq!((reader.format(), reader.len()), ("npz", 2));
+    assert_eq!((reader.about().format, reader.len()), ("npz", 2));
     assert_eq!(read(&*reader, 1), [vec![3, 4], vec![8, 0]]);
 
     let header = r#"{"w":{"dtype":"F16","shape":[2,1],"data_offsets":[1,5]},
@@ -115,7 +115,7 @@ fn arrays_of_one_length_are_samples_and_others_are_one_sample() {
     assert_eq!(read(&*open(path).unwrap(), 0), [vec![1, 2, 3, 4], vec![5]]);
 
     let reader = open(write(dir.path(), "b", &safetensors(header, &[9, 1, 2, 3, 4]))).unwrap();
-    assert_eq!((reader.format(), reader.len()), ("safetensors", 1));
+    assert_eq!((reader.about().format, reader.len()), ("safetensors", 1));
     assert_eq!(reader.schema().to_string(), "b u8 [], w f16 [2, 1]");
     assert_eq!(read(&*reader, 0), [vec![9], vec![1, 2, 3, 4]]);
 }
@@ -266,7 +266,7 @@ fn rows_of_several_shards_are_copied_in_any_order() {
         made::write(dir.path(), part, &made::npy("|u1", false, "(3, 2)", &Vec::from_iter(first..first + 6)));
     }
     let data = feedline_datasets::Bounded::new(open(dir.path().join("shards")).unwrap()).unwrap();
-    assert!(data.column(0).is_none() && data.reader().slice(4, 0).is_some());
+    assert!(data.column(0).is_none() && data.reader().storage().slice(4, 0).is_some());
     let layout = feedline_core::Layout::new(data.spec(), 6).unwrap();
     let mut slab = vec![0; layout.bytes()];
     let mut rows = feedline_core::Rows::new(&layout, &mut slab, 6);

@@ -15,9 +15,9 @@ fn columns_have_the_first_type_that_all_cells_have() {
     for (name, bytes) in [("a.csv", table.into()), ("b", table.into()), ("c.csv.gz", gz(table.as_bytes()))] {
         let bytes: Vec<u8> = bytes;
         let path = write(dir.path(), name, &bytes);
-        assert_eq!(open(&path).unwrap().format(), "csv");
+        assert_eq!(open(&path).unwrap().about().format, "csv");
         let reader = Csv::open_with(path, CsvOptions { nulls: Nulls::Fill, ..Default::default() }).unwrap();
-        assert_eq!((reader.format(), reader.len()), ("csv", 2));
+        assert_eq!((reader.about().format, reader.len()), ("csv", 2));
         assert_eq!(
             reader.schema().to_string(),
             "int i64 [], uint u64 [], float f64 [], missing f64 [], bool bool [], text text [?], \

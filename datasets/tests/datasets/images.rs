@@ -36,7 +36,7 @@ fn rows(set: &dyn Dataset, len: usize) -> Vec<Vec<u8>> {
 fn a_picture_is_one_sample_of_its_pixels() {
     for (name, format) in PICTURES {
         let reader = open(picture(name)).unwrap();
-        assert_eq!((reader.format(), reader.len()), (format, 1));
+        assert_eq!((reader.about().format, reader.len()), (format, 1));
         assert_eq!(reader.schema().to_string(), "image u8 [43, 61, 3]");
         let mut values = Values::new();
         reader.read(0, &mut values).unwrap();

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use feedline_core::{
     CheckOptions, Context, DType, Dataset, Error, ErrorKind, Layout, Result, Spec, check_dataset,
 };
-use feedline_datasets::{ElementType, Paired, Parts, Pictures, Reader, Schema, SchemaField, Values, open};
+use feedline_datasets::{
+    Buffers, ElementType, Paired, Parts, Pictures, Reader, Schema, SchemaField, Sink, open,
+};
 use feedline_images::{BoxFormat, Transforms};
 use tempfile::tempdir;
 
@@ -59,11 +61,11 @@ impl Memory {
 
     /// A list of numbers, with these dimensions of an item.
     fn list(self, name: &str, item: &[usize], numbers: &[f64]) -> Self {
-        let shape = [None].into_iter().chain(item.iter().copied().map(Some)).collect();
+        let shape = [None].into_iter().chain(item.iter().copied().map(Some));
         let element = ElementType::Number(DType::F64);
         let items = numbers.len() / item.iter().product::<usize>();
         let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
-        self.with(SchemaField { name: name.into(), element, shape }, bytes, &[&[items], item].concat())
+        self.with(SchemaField::new(name, element, shape), bytes, &[&[items], item].concat())
     }
 
     fn classes(self, name: &str, classes: &[i64]) -> Self {
@@ -77,10 +79,6 @@ impl Memory {
 }
 
 impl Reader for Memory {
-    fn format(&self) -> &'static str {
-        "memory"
-    }
-
     fn schema(&self) -> &Schema {
         &self.schema
     }
@@ -89,16 +87,9 @@ impl Reader for Memory {
         self.samples
     }
 
-    fn read(&self, _: u64, values: &mut Values) -> Result<()> {
-        for (value, (bytes, shape)) in values.begin(self.values.len()).iter_mut().zip(&self.values) {
-            value.bytes.clone_from(bytes);
-            value.set_shape(shape.iter().copied());
-        }
-        Ok(())
-    }
-
-    fn path(&self, _: u64) -> Option<&Path> {
-        None
+    fn visit(&self, _: u64, row: &mut Sink<'_>, _: &mut Buffers) -> Result<()> {
+        let mut values = self.values.iter().enumerate();
+        values.try_for_each(|(field, (bytes, shape))| row.put_shaped(field, bytes, shape))
     }
 
     fn fingerprint(&self) -> u64 {
@@ -316,11 +307,7 @@ fn points_may_be_lists_of_lists_and_a_caption_stays_whole() {
     };
     let nested = |numbers: &[f64], shape: [usize; 2]| {
         let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
-        let field = SchemaField {
-            name: "at".into(),
-            element: ElementType::Number(DType::F64),
-            shape: vec![None, None],
-        };
+        let field = SchemaField::new("at", ElementType::Number(DType::F64), [None, None]);
         Memory::new(1)
             .encoded("image", picture())
             .encoded("caption", b"two dots".to_vec())
@@ -386,7 +373,7 @@ fn bad_boxes_points_and_masks_are_errors_of_their_sample() {
     let uneven = with_image().list("bbox", &[4], &[0.0, 0.0, 4.0, 4.0]).classes("category", &[1, 2]);
     refused(set(uneven, xyxy().beside(["category"])), "has 2 items, and \"bbox\", beside which it is, has 1");
     let flat = with_image().with(
-        SchemaField { name: "bbox".into(), element: ElementType::Number(DType::U8), shape: vec![None, None] },
+        SchemaField::new("bbox", ElementType::Number(DType::U8), [None, None]),
         vec![0, 0, 4, 4, 1, 2],
         &[2, 3],
     );

@@ -16,7 +16,7 @@ fn keys_are_columns_of_the_type_of_their_values() {
     let dir = tempdir().unwrap();
     for (name, bytes) in [("x", TABLE.as_bytes().to_vec()), ("x.jsonl.gz", gz(TABLE.as_bytes()))] {
         let path = write(dir.path(), name, &bytes);
-        assert_eq!(open(&path).unwrap().format(), "jsonl");
+        assert_eq!(open(&path).unwrap().about().format, "jsonl");
         let reader =
             JsonLines::open_with(path, JsonLinesOptions { nulls: Nulls::Fill, ..Default::default() })
                 .unwrap();
@@ -136,7 +136,7 @@ fn blank_lines_at_the_end_and_a_byte_order_mark_are_skipped() {
     {
         for name in ["x.jsonl", "x"] {
             let reader = open(write(dir.path(), name, text.as_bytes())).unwrap();
-            assert_eq!((reader.format(), reader.len()), ("jsonl", 2), "{text:?}");
+            assert_eq!((reader.about().format, reader.len()), ("jsonl", 2), "{text:?}");
             assert_eq!(
                 [0, 1].map(|row| read(&*reader, row)),
                 [1i64, 2].map(|a| vec![a.to_le_bytes().to_vec()])

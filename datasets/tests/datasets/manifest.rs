@@ -62,7 +62,10 @@ fn the_files_that_a_table_names_are_read_in_their_place() {
     for path in manifests {
         let set = Manifest::open(&path, &labelled("species")).unwrap();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        assert_eq!((set.len(), set.classes().unwrap()), (4, &["ant", "bee", "cat"].map(String::from)[..]));
+        assert_eq!(
+            (set.len(), set.about().classes.unwrap()),
+            (4, &["ant", "bee", "cat"].map(String::from)[..])
+        );
         assert!(set.schema().to_string().starts_with("file bytes [?], species i64 [], size i"), "{name}");
         for (row, picture_of, class, size) in
             [(0, "420.jpg", 1, 3), (1, "gray.jpg", 0, 5), (3, "420.jpg", 2, 9)]
@@ -105,7 +108,7 @@ fn pictures_of_a_manifest_are_decoded_and_a_missing_one_is_an_error_of_its_row()
     let options = ManifestOptions { root: Some(dir.path().into()), ..Default::default() };
     let rooted = open_pictures(&csv, &options).unwrap();
     assert_eq!(
-        (read(&*rooted, 0), rooted.classes()),
+        (read(&*rooted, 0), rooted.about().classes),
         (vec![picture("420.jpg"), vec![4, 0, 0, 0, 0, 0, 0, 0]], None)
     );
     assert_eq!(read(&*rooted, 1)[0], picture("gray.jpg"));
@@ -166,7 +169,7 @@ fn rows_without_a_path_or_a_class_are_errors_of_their_own() {
     let fails = |set: &Manifest| -> Vec<u64> {
         (0..set.len()).filter(|&row| set.read(row, &mut Values::new()).is_err()).collect()
     };
-    assert_eq!((fails(&set), set.classes().unwrap().len()), (vec![1, 2, 3], 3));
+    assert_eq!((fails(&set), set.about().classes.unwrap().len()), (vec![1, 2, 3], 3));
     let error = set.read(1, &mut Values::new()).unwrap_err().to_string();
     assert!(error.contains("column \"f\" in row 1 is empty"), "{error}");
     let open = OpenOptions { classes: Some(vec!["b".into(), "a".into()]), ..Default::default() };
@@ -238,12 +241,13 @@ fn labels_with_leading_zeros_are_classes_of_their_own() {
     for name in ["label", "species"] {
         let codes = set(name, &["01", "1", "10", "1"], &none);
         assert_eq!(read_all(&*codes), [0, 1, 2, 1], "{name}");
-        assert_eq!(codes.classes().unwrap(), ["01", "1", "10"], "{name}");
+        assert_eq!(codes.about().classes.unwrap(), ["01", "1", "10"], "{name}");
         // Whole numbers stay numbers.
         let numbers = set(name, &["7", "5", "0", "-1"], &none);
-        assert_eq!((read_all(&*numbers), numbers.classes()), (vec![7, 5, 0, -1], None), "{name}");
+        assert_eq!((read_all(&*numbers), numbers.about().classes), (vec![7, 5, 0, -1], None), "{name}");
         // A validation set whose labels have no zero in front has the classes of its training set.
-        let open = OpenOptions { classes: codes.classes().map(<[String]>::to_vec), ..Default::default() };
+        let open =
+            OpenOptions { classes: codes.about().classes.map(<[String]>::to_vec), ..Default::default() };
         let stated = ManifestOptions { open, ..Default::default() };
         assert_eq!(read_all(&*set(name, &["10", "1"], &stated)), [2, 1], "{name}");
         let unknown = set(name, &["10", "2"], &stated).read(1, &mut Values::new()).unwrap_err();
@@ -274,14 +278,14 @@ fn folders_whose_names_have_braces_or_stars_are_read() {
     assert_eq!(listed(dir.path(), "p{1}/ant/*.jpg", &plain), none(&[0]));
     assert_eq!(listed(dir.path(), "{a,b}*/x{0..0}.jpg", &plain), none(&[4]));
     let folder = open(dir.path().join("p{1}")).unwrap();
-    assert_eq!((folder.len(), folder.classes().unwrap().len()), (2, 2));
+    assert_eq!((folder.len(), folder.about().classes.unwrap().len()), (2, 2));
     let file = open(dir.path().join("{a,b}*/x{0..1}.jpg")).unwrap_err();
     assert!(!file.message().contains("pattern"), "the file itself is opened, and is no whole JPEG: {file}");
 }
 
 fn listed(dir: &Path, pattern: &str, options: &OpenOptions) -> Vec<(u8, Option<u8>)> {
     let reader = open_with(dir.join(pattern), options).unwrap_or_else(|error| panic!("{pattern}: {error}"));
-    assert_eq!(reader.format(), "files");
+    assert_eq!(reader.about().format, "files");
     let rows = (0..reader.len()).map(|row| read(&*reader, row));
     rows.map(|row| (*row[0].last().unwrap(), row.get(1).map(|label| label[0]))).collect()
 }

@@ -50,7 +50,7 @@ fn a_shard_and_a_folder_of_shards_are_read() {
     let folder = open(dir.path().join("set")).unwrap();
     let by_index = open(dir.path().join("set/index.json")).unwrap();
     assert_eq!([one.len(), folder.len(), by_index.len()], [2, 4, 4]);
-    assert_eq!((one.format(), folder.format()), ("mds", "mds"));
+    assert_eq!((one.about().format, folder.about().format), ("mds", "mds"));
     assert_eq!(folder.schema().to_string(), "a text [?], n i64 [], x u16 [2, 1]");
     assert_eq!(read(&*folder, 2), [b"one".to_vec(), (-1i64).to_le_bytes().into(), vec![1, 0, 2, 0]]);
     assert_eq!(read(&*one, 1), [b"".to_vec(), 2i64.to_le_bytes().into(), vec![1, 0, 2, 0]]);
@@ -115,7 +115,10 @@ fn compressed_shards_are_inflated_when_they_are_read() {
         let zipped = write(dir.path(), "0.mds.zip", &bytes);
         write(dir.path(), "index.json", zipped_index(codec, raw.len(), 2).as_bytes());
         let reader = open(dir.path()).unwrap();
-        assert_eq!((reader.format(), reader.len(), reader.together()), ("mds", 2, Some(2)));
+        assert_eq!(
+            (reader.about().format, reader.len(), reader.about().groups.map(|groups| groups.largest)),
+            ("mds", 2, Some(2))
+        );
         assert_eq!(read(&*reader, 0), [b"one".to_vec(), (-1i64).to_le_bytes().into(), vec![1, 0, 2, 0]]);
         // The shard is cut, or differs in size from the index.
         for (cut, claimed) in

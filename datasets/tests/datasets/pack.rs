@@ -6,8 +6,8 @@ use std::path::Path;
 use crate::made::{read, write};
 use feedline_core::{DType, Result};
 use feedline_datasets::{
-    ArrowFile, ElementType, OpenOptions, PackOptions, Reader, Schema, SchemaField, Values, open, open_with,
-    pack,
+    ArrowFile, Buffers, ElementType, OpenOptions, PackOptions, Reader, Schema, SchemaField, Sink, Values,
+    open, open_with, pack,
 };
 use tempfile::tempdir;
 
@@ -20,10 +20,6 @@ struct Made {
 }
 
 impl Reader for Made {
-    fn format(&self) -> &'static str {
-        "made"
-    }
-
     fn schema(&self) -> &Schema {
         &self.schema
     }
@@ -32,22 +28,18 @@ impl Reader for Made {
         self.len
     }
 
-    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+    fn visit(&self, sample: u64, row: &mut Sink<'_>, _: &mut Buffers) -> Result<()> {
         let fields = self.schema.fields();
-        for (field, value) in fields.iter().zip(values.begin(fields.len())) {
+        for (index, field) in fields.iter().enumerate() {
             let varying = (sample % 5) as usize;
             let shape: Vec<usize> = field.shape.iter().map(|dim| dim.unwrap_or(varying)).collect();
             let bytes = shape.iter().product::<usize>() * field.element.size();
             // Small bytes, which are valid as text and as a truth value.
             let most = if field.element == ElementType::Bool { 2 } else { 100 };
-            value.bytes = (0..bytes as u64).map(|at| ((at * 7 + sample) % most) as u8).collect();
-            value.set_shape(shape);
+            let bytes = (0..bytes as u64).map(|at| ((at * 7 + sample) % most) as u8);
+            row.put_shaped(index, &Vec::from_iter(bytes), &shape)?;
         }
         Ok(())
-    }
-
-    fn path(&self, _: u64) -> Option<&Path> {
-        None
     }
 
     fn fingerprint(&self) -> u64 {
@@ -63,10 +55,9 @@ fn fields(varying: bool) -> Vec<SchemaField> {
     let shapes: &[&[Option<usize>]] =
         if varying { &[&[None], &[None, Some(3)]] } else { &[&[], &[Some(5)], &[Some(2), Some(3)]] };
     let field = |element: ElementType| {
-        shapes.iter().map(move |shape| SchemaField {
-            name: format!("{element} {}{}", shape.len(), if varying { " varying" } else { "" }),
-            element,
-            shape: shape.to_vec(),
+        shapes.iter().map(move |shape| {
+            let name = format!("{element} {}{}", shape.len(), if varying { " varying" } else { "" });
+            SchemaField::new(name, element, shape.to_vec())
         })
     };
     elements.flat_map(field).collect()
@@ -116,7 +107,7 @@ fn columns_of_one_size_are_ready_for_zero_copy_and_aligned() {
     pack(&source, &path, PackOptions::default(), |_| {}).unwrap();
     let data = open(&path).unwrap();
     for field in 0..source.schema.fields().len() {
-        let column = data.column(field).unwrap();
+        let column = data.storage().column(field).unwrap();
         assert!(column.first().is_multiple_of(64), "{field}: {}", column.first());
         for sample in [0, 76] {
             assert_eq!(column.row(sample).unwrap(), read(&source, sample)[field]);
@@ -178,7 +169,7 @@ fn what_cannot_be_packed_is_refused_before_anything_is_written() {
     let folder = dir.path().join("set");
     let shards = PackOptions { shard_bytes: Some(1000) };
     let label = || vec![SchemaField::fixed("x", ElementType::Number(DType::I64), &[])];
-    let two = SchemaField { name: "y".into(), element: ElementType::Bytes, shape: vec![None, None] };
+    let two = SchemaField::new("y", ElementType::Bytes, [None, None]);
     pack(&made(label(), 10), &folder, shards, |_| {}).unwrap();
     write(dir.path(), "other/file", b"1");
     for (source, name, options, why) in [
@@ -210,7 +201,7 @@ fn a_packed_set_keeps_the_names_of_its_classes() {
         let options = PackOptions { shard_bytes };
         pack(&*folder, &to, options, |_| {}).unwrap();
         let packed = open(&to).unwrap();
-        assert_eq!((packed.len(), packed.classes().unwrap()), (3, &names.map(String::from)[..]));
+        assert_eq!((packed.len(), packed.about().classes.unwrap()), (3, &names.map(String::from)[..]));
         // They are checked against the training set's classes.
         let classes = Some(vec!["bee".to_owned()]);
         let error = open_with(&to, &OpenOptions { classes, ..Default::default() }).unwrap_err();
@@ -235,7 +226,7 @@ fn a_long_list_of_classes_is_written_once() {
     let file = dir.path().join("one.arrow");
     pack(&*table(), &file, PackOptions::default(), |_| {}).unwrap();
     assert!((list..list + list / 2).contains(&(size(&file) - 4000 * 8)), "{} bytes", size(&file));
-    assert_eq!(open(&file).unwrap().classes().unwrap(), expected);
+    assert_eq!(open(&file).unwrap().about().classes.unwrap(), expected);
 
     let folder = dir.path().join("set");
     let options = PackOptions { shard_bytes: Some(8 * 1000) };
@@ -245,14 +236,14 @@ fn a_long_list_of_classes_is_written_once() {
     let classes = folder.join("_classes.json");
     assert!(size(&classes) >= list && size(&folder.join("_index.json")) < 4096);
     let reader = open(&folder).unwrap();
-    assert_eq!((reader.len(), reader.classes().unwrap()), (4000, &expected[..]));
+    assert_eq!((reader.len(), reader.about().classes.unwrap()), (4000, &expected[..]));
     for row in [0, 999, 1000, 3999] {
         assert_eq!(read(&*reader, row), [row.to_le_bytes()]);
     }
     // A new run keeps a complete set as it is, and writes a missing list of classes again.
     std::fs::remove_file(&classes).unwrap();
     assert_eq!(pack(&*table(), &folder, options, |_| {}).unwrap().kept, 4);
-    assert_eq!(open(&folder).unwrap().classes().unwrap(), expected);
+    assert_eq!(open(&folder).unwrap().about().classes.unwrap(), expected);
     // A list that is missing, cut or changed is an error that names it.
     let good = std::fs::read(&classes).unwrap();
     let other = String::from_utf8(good.clone()).unwrap().replace("000000", "900000");

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use feedline_core::{
-    CheckOptions, Context, DType, Dataset, Error, ErrorKind, Layout, Result, StridedColumn, check_dataset,
-    lengths,
+    About, CheckOptions, Context, DType, Dataset, Error, ErrorKind, Layout, Result, StridedColumn,
+    check_dataset, lengths,
 };
-use feedline_datasets::{Bounded, ElementType, Reader, Schema, SchemaField, Values, open};
+use feedline_datasets::{Bounded, Buffers, ElementType, Reader, Schema, SchemaField, Sink, Values, open};
 
 /// Compares every sample with the reader's, and checks the contract of data sets.
 fn check(data: &Bounded) {
@@ -79,25 +79,13 @@ struct Pictures(Schema);
 
 impl Pictures {
     fn new() -> Self {
-        let picture = SchemaField {
-            name: "picture".to_owned(),
-            element: ElementType::Number(DType::U16),
-            shape: vec![None, None, Some(3)],
-        };
-        let points = SchemaField {
-            name: "points".to_owned(),
-            element: ElementType::Complex64,
-            shape: vec![None, Some(2)],
-        };
+        let picture = SchemaField::new("picture", ElementType::Number(DType::U16), [None, None, Some(3)]);
+        let points = SchemaField::new("points", ElementType::Complex64, [None, Some(2)]);
         Self(Schema::new([picture, SchemaField::fixed("n", ElementType::Bool, &[]), points]))
     }
 }
 
 impl Reader for Pictures {
-    fn format(&self) -> &'static str {
-        "pictures"
-    }
-
     fn schema(&self) -> &Schema {
         &self.0
     }
@@ -106,23 +94,11 @@ impl Reader for Pictures {
         5
     }
 
-    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
-        let (n, values) = (sample as usize, values.begin(3));
-        values[0].set_shape([n, 2, 3]);
-        values[0].resize(n * 2 * 3 * 2).fill(sample as u8);
-        values[1].set_shape([]);
-        values[1].resize(1).fill(1);
-        values[2].set_shape([n, 2]);
-        values[2].resize(n * 2 * 8).fill(7);
-        Ok(())
-    }
-
-    fn path(&self, _: u64) -> Option<&Path> {
-        None
-    }
-
-    fn fingerprint(&self) -> u64 {
-        1
+    fn visit(&self, sample: u64, row: &mut Sink<'_>, _: &mut Buffers) -> Result<()> {
+        let n = sample as usize;
+        row.put_shaped(0, &vec![sample as u8; n * 2 * 3 * 2], &[n, 2, 3])?;
+        row.put(1, &[1])?;
+        row.put(2, &vec![7; n * 2 * 8])
     }
 }
 
@@ -165,10 +141,6 @@ struct Counted {
 }
 
 impl Reader for Counted {
-    fn format(&self) -> &'static str {
-        self.reader.format()
-    }
-
     fn schema(&self) -> &Schema {
         self.reader.schema()
     }
@@ -177,9 +149,13 @@ impl Reader for Counted {
         self.reader.len()
     }
 
-    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
         self.visits.fetch_add(1, Ordering::Relaxed);
-        self.reader.read(sample, values)
+        self.reader.visit(sample, row, buffers)
+    }
+
+    fn about(&self) -> About<'_> {
+        self.reader.about()
     }
 
     fn path(&self, sample: u64) -> Option<&Path> {

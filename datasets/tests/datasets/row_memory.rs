@@ -161,7 +161,7 @@ fn a_group_is_decoded_once_and_dropped_when_its_rows_are_in_memory() {
     assert_eq!(data.prefetch(&ids, &mut Context::new(0, 0)), Prefetched::Never);
     let before = batch(&data, &ids).unwrap();
     // The cache no longer holds the group, so it is decoded anew.
-    assert_eq!(data.reader().prefetch(&ids[..1]), Prefetched::Prepared);
+    assert_eq!(data.reader().storage().prefetch(&ids[..1]), Prefetched::Prepared);
     // Decoded rows no longer need the file.
     std::fs::write(&files[0], b"PAR1").unwrap();
     assert_eq!(batch(&data, &ids).unwrap(), before);

@@ -28,7 +28,7 @@ fn members_with_one_key_are_a_sample() {
         assert_eq!((error.kind(), error.path(), error.offset()), (ErrorKind::Data, Some(&*path), Some(512)));
         let options = OpenOptions { empty_members: true, ..Default::default() };
         let reader = open_with(&path, &options).unwrap();
-        assert_eq!((reader.format(), reader.len()), ("webdataset", 3));
+        assert_eq!((reader.about().format, reader.len()), ("webdataset", 3));
         assert_eq!(reader.schema().to_string(), "jpg bytes [?], seg.png bytes [?], txt bytes [?]");
         assert_eq!(read(&*reader, 0), [&b"one"[..], b"two", b""]);
         assert_eq!(read(&*reader, 1), [&b""[..], b"", b""]);
@@ -87,7 +87,7 @@ fn cifar_is_read_from_a_file_a_folder_and_an_archive() {
     let archive = write(dir.path(), "cifar.tar.gz", &gz(&tar(&members)));
     for path in [dir.path().join("folder"), archive] {
         let reader = open(&path).unwrap();
-        assert_eq!((reader.format(), reader.len()), ("cifar10", 3));
+        assert_eq!((reader.about().format, reader.len()), ("cifar10", 3));
         assert_eq!(read(&*reader, 2), [vec![3], vec![3; 3072]]);
         assert_eq!(read(&cifar::open_test(&path).unwrap(), 0), [vec![9], vec![9; 3072]]);
         let data = Bounded::new(reader).unwrap();
@@ -110,9 +110,9 @@ fn cifar_is_read_from_a_file_a_folder_and_an_archive() {
     // A folder that holds nothing but records, whatever their names.
     write(dir.path(), "gzip/first.bin.gz", &gz(&one));
     let folder = open(dir.path().join("gzip")).unwrap();
-    assert_eq!((folder.format(), folder.len()), ("cifar10", 2));
+    assert_eq!((folder.about().format, folder.len()), ("cifar10", 2));
     let gzip = open(write(dir.path(), "x", &gz(&one))).unwrap();
-    assert_eq!((gzip.format(), gzip.len()), ("cifar10", 2));
+    assert_eq!((gzip.about().format, gzip.len()), ("cifar10", 2));
     // Coarse label 19 and fine label 99 are the last classes of CIFAR-100.
     let hundred = [vec![19, 99], vec![7; 3072], vec![0, 0], vec![8; 3072]].concat();
     let reader = open(write(dir.path(), "y", &hundred)).unwrap();
@@ -136,7 +136,7 @@ fn the_folder_of_a_file_is_its_class() {
     let folder = Folder::open(&root).unwrap();
     assert_eq!(folder.classes(), ["cats", "dogs"]);
     let reader = open(&root).unwrap();
-    assert_eq!((reader.format(), reader.len()), ("folder", 3));
+    assert_eq!((reader.about().format, reader.len()), ("folder", 3));
     assert_eq!(reader.schema().to_string(), "data bytes [?], label i64 []");
     assert_eq!(read(&*reader, 0), [b"c1".to_vec(), 0i64.to_le_bytes().to_vec()]);
     assert_eq!(read(&*reader, 1), [b"".to_vec(), 1i64.to_le_bytes().to_vec()]);
@@ -206,10 +206,10 @@ fn a_class_that_is_missing_in_the_validation_folder_does_not_shift_labels() {
         write(dir.path(), name, name.as_bytes());
     }
     let train = open(dir.path().join("train")).unwrap();
-    assert_eq!(train.classes().unwrap(), ["ant", "bee", "cat"]);
-    let classes = train.classes().map(<[String]>::to_vec);
+    assert_eq!(train.about().classes.unwrap(), ["ant", "bee", "cat"]);
+    let classes = train.about().classes.map(<[String]>::to_vec);
     let val = open_with(dir.path().join("val"), &OpenOptions { classes, ..Default::default() }).unwrap();
-    assert_eq!(val.classes(), train.classes());
+    assert_eq!(val.about().classes, train.about().classes);
     assert_eq!(read(&*val, 1), [b"val/cat/1".to_vec(), 2i64.to_le_bytes().to_vec()]);
     // Without the classes, the pair is refused.
     assert!(open(dir.path().join("val")).unwrap_err().to_string().contains("\"bee\" is only there"));
@@ -223,14 +223,20 @@ fn a_class_that_is_missing_in_the_validation_folder_does_not_shift_labels() {
     let cifar = [&[9][..], &[0; 3072]].concat();
     let path = write(dir.path(), "cifar.bin", &cifar);
     let cifar = open(&path).unwrap();
-    assert_eq!((cifar.classes().unwrap().len(), cifar.classes().unwrap()[9].as_str()), (10, "truck"));
+    assert_eq!(
+        (cifar.about().classes.unwrap().len(), cifar.about().classes.unwrap()[9].as_str()),
+        (10, "truck")
+    );
     let options = OpenOptions { classes: Some(vec!["airplane".into(), "car".into()]), ..Default::default() };
     let error = open_with(&path, &options).unwrap_err().to_string();
     assert!(error.contains("class 1 is \"automobile\" here, but \"car\" in OpenOptions::classes"), "{error}");
     let fine = [&[1, 99][..], &[0; 3072]].concat();
     let fine = open(write(dir.path(), "cifar100.bin", &fine)).unwrap();
-    assert_eq!((fine.classes().unwrap().len(), fine.classes().unwrap()[99].as_str()), (100, "worm"));
-    assert_eq!(open(write(dir.path(), "a.txt", b"a")).unwrap().classes(), None);
+    assert_eq!(
+        (fine.about().classes.unwrap().len(), fine.about().classes.unwrap()[99].as_str()),
+        (100, "worm")
+    );
+    assert_eq!(open(write(dir.path(), "a.txt", b"a")).unwrap().about().classes, None);
 }
 
 #[test]
@@ -256,11 +262,11 @@ fn files_of_one_format_in_a_folder_are_shards() {
     write(dir.path(), "set/00.tar", &tar(&[("a.x", b"1"), ("b.x", b"2")]));
     write(dir.path(), "set/01.tar", &tar(&[("c.x", b"3")]));
     let reader = open(dir.path().join("set")).unwrap();
-    assert_eq!((reader.format(), reader.len()), ("webdataset", 3));
+    assert_eq!((reader.about().format, reader.len()), ("webdataset", 3));
     assert_eq!([0, 1, 2].map(|sample| read(&*reader, sample).concat()), [b"1", b"2", b"3"]);
     assert_eq!(reader.path(2), Some(dir.path().join("set/01.tar").as_path()));
     write(dir.path(), "gzip/00.x", &gz(&tar(&[("a.x", b"1")])));
-    assert_eq!(open(dir.path().join("gzip")).unwrap().format(), "webdataset");
+    assert_eq!(open(dir.path().join("gzip")).unwrap().about().format, "webdataset");
     write(dir.path(), "set/02.npy", &npy("|u1", false, "(1,)", &[1]));
     let error = open(dir.path().join("set")).unwrap_err();
     assert!(
@@ -288,7 +294,7 @@ fn lines_are_samples_without_their_breaks() {
     for (name, text, lines) in [("a", text.clone(), 3), ("b", format!("{text}\n"), 3), ("c", "\n".into(), 1)]
     {
         let reader = open(write(dir.path(), name, text.as_bytes())).unwrap();
-        assert_eq!((reader.format(), reader.len()), ("text", lines));
+        assert_eq!((reader.about().format, reader.len()), ("text", lines));
         let expected: Vec<_> = text.lines().map(|line| vec![line.as_bytes().to_vec()]).collect();
         assert_eq!((0..lines).map(|line| read(&*reader, line)).collect::<Vec<_>>(), expected);
     }
@@ -315,7 +321,7 @@ fn text_may_begin_with_any_sign_that_texts_have() {
             let expected: Vec<_> =
                 body.split_terminator('\n').map(|line| vec![line.as_bytes().to_vec()]).collect();
             let lines: Vec<_> = (0..reader.len()).map(|line| read(&*reader, line)).collect();
-            assert_eq!((reader.format(), lines), ("text", expected), "{name}, {sign:?}");
+            assert_eq!((reader.about().format, lines), ("text", expected), "{name}, {sign:?}");
         }
     }
     // The name says that it is a text, even if its bytes do not look like one; the error says where they are
@@ -325,12 +331,12 @@ fn text_may_begin_with_any_sign_that_texts_have() {
     for name in ["odd.txt", "odd.txt.gz"] {
         let bytes = if name.ends_with("gz") { gz(odd.as_bytes()) } else { odd.as_bytes().to_vec() };
         let reader = open(write(dir.path(), name, &bytes)).unwrap();
-        assert_eq!((reader.format(), reader.len()), ("text", 2));
+        assert_eq!((reader.about().format, reader.len()), ("text", 2));
     }
     // Other files are recognized by their content, as before.
     #[cfg(all(feature = "jsonl", feature = "csv"))]
     for (text, format) in [("{\"a\": 1}\n{\"a\": 2}\n", "jsonl"), ("a,b\n1,2\n3,4\n", "csv")] {
-        assert_eq!(open(write(dir.path(), "table.txt", text.as_bytes())).unwrap().format(), format);
+        assert_eq!(open(write(dir.path(), "table.txt", text.as_bytes())).unwrap().about().format, format);
     }
     let error = open(write(dir.path(), "latin.txt", b"caf\xE9\nb\n")).unwrap_err();
     assert!(error.message().contains("not UTF-8") && error.offset() == Some(3), "{error}");
@@ -340,7 +346,7 @@ fn text_may_begin_with_any_sign_that_texts_have() {
 fn the_kind_is_seen_from_the_content_and_others_are_refused_by_name() {
     let dir = tempdir().unwrap();
     let named_wrongly = open(write(dir.path(), "x.tar", &npy("|u1", false, "(1,)", &[1]))).unwrap();
-    assert_eq!(named_wrongly.format(), "npy");
+    assert_eq!(named_wrongly.about().format, "npy");
     for (bytes, why) in [
         (&b"PAR1...."[..], if cfg!(feature = "parquet") { "does not end with PAR1" } else { "Parquet" }),
         (b"\x80\x04pickle", "pickle"),

@@ -63,7 +63,7 @@ fn a_cache_that_holds_one_part_gives_the_same_samples_in_any_order() {
         // Each sample is in another part than the one before.
         let jumps = || (0..90).map(|step| (step * 37) % 90);
         assert_eq!(checksum(&**whole, jumps()), checksum(&**small, jumps()));
-        assert_eq!(small.together(), Some(40));
+        assert_eq!(small.about().groups.map(|groups| groups.largest), Some(40));
         std::thread::scope(|scope| {
             for first in 0..4 {
                 scope.spawn(move || {
@@ -91,11 +91,14 @@ fn a_file_that_does_not_fit_its_cache_says_how_to_shuffle_it() {
         ParquetFile::open_with(golden("none.parquet"), options).unwrap()
     };
     let all = open(u64::MAX);
-    assert_eq!((all.block_shuffle(), all.together()), (None, Some(40)));
+    assert_eq!(
+        (all.about().block_shuffle, all.about().groups.map(|groups| groups.largest)),
+        (None, Some(40))
+    );
     // Blocks of a row group, in windows of half as many as the cache holds.
-    assert_eq!(open(1).block_shuffle(), Some((40, 40)));
-    let decoded = (1..100_000).find(|&bytes| open(bytes).block_shuffle().is_none()).unwrap();
-    assert_eq!(open(decoded - 1).block_shuffle(), Some((40, 40)));
+    assert_eq!(open(1).about().block_shuffle, Some((40, 40)));
+    let decoded = (1..100_000).find(|&bytes| open(bytes).about().block_shuffle.is_none()).unwrap();
+    assert_eq!(open(decoded - 1).about().block_shuffle, Some((40, 40)));
     let set = Shards::new(vec![Box::new(open(u64::MAX)), Box::new(open(1))]).unwrap();
     assert_eq!(Bounded::limited(Box::new(set), 100).unwrap().about().block_shuffle, Some((40, 40)));
     let table = Table::new(Box::new(open(1))).select(["f16"]).missing("f16", Missing::Number(0.0));
@@ -128,7 +131,7 @@ fn shards_of_other_units_of_time_are_refused() {
         write(dir.path(), name, &writer.into_inner().unwrap())
     };
     let first = file("0.arrow", Arc::new(TimestampMillisecondArray::from(vec![1500, -1])));
-    assert_eq!(open(dir.path()).unwrap().ticks_per_day(0), Some(86_400_000));
+    assert_eq!(open(dir.path()).unwrap().schema().fields()[0].ticks_per_day(), Some(86_400_000));
     let seconds = Table::open(&first).seconds("at").build().unwrap();
     assert_eq!((seconds.len(), open(&first).unwrap().schema().to_string()), (2, "at i64 []".into()));
     let other = file("1.arrow", Arc::new(TimestampMicrosecondArray::from(vec![1_500_000])));
@@ -152,7 +155,11 @@ fn shards_of_other_units_of_time_are_refused() {
         let millis: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![1500, -1]));
         let micros: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![1_500_000, -1]));
         let first = file("0.arrow", list(millis.clone(), item(&millis)));
-        assert_eq!(open(&first).unwrap().ticks_per_day(0), Some(86_400_000), "list {number}");
+        assert_eq!(
+            open(&first).unwrap().schema().fields()[0].ticks_per_day(),
+            Some(86_400_000),
+            "list {number}"
+        );
         let other = file("1.arrow", list(micros.clone(), item(&micros)));
         let error = open(dir.path()).unwrap_err();
         assert!(error.to_string().contains("\"at\" has another unit of time"), "list {number}: {error}");
@@ -238,9 +245,9 @@ fn one_batch_of_fixed_columns_in_memory_is_ready_for_zero_copy() {
     assert_eq!((column.rows(), column.row(2)), (3, Some(&9i32.to_le_bytes()[..])));
     // The whole file is named, so that it is pinned once.
     assert_eq!(column.bytes().len() as u64, std::fs::metadata(&tiny).unwrap().len());
-    assert!(open_with(&tiny, &OpenOptions::with_memory_limit(0)).unwrap().column(0).is_none());
+    assert!(open_with(&tiny, &OpenOptions::with_memory_limit(0)).unwrap().storage().column(0).is_none());
     // A file with several batches, or with columns of varying length, has no column.
-    assert!((0..16).all(|field| open(golden("plain.arrow")).unwrap().column(field).is_none()));
+    assert!((0..16).all(|field| open(golden("plain.arrow")).unwrap().storage().column(field).is_none()));
 }
 
 #[test]
@@ -280,7 +287,7 @@ fn nulls_are_an_error_of_their_row_or_filled() {
     assert_eq!(read(&*by_format, 1), read(&filled, 1));
     assert!(nan.is_nan() && read(&filled, 2) == [2.5f32.to_le_bytes()]);
     // A column with nulls is not ready.
-    assert!(filled.column(0).is_none());
+    assert!(filled.storage().column(0).is_none());
 }
 
 /// A stream of one column `x` of `f32`: 1.5, a null, 2.5.
@@ -371,7 +378,7 @@ fn a_folder_that_save_to_disk_wrote_is_one_set() {
         write(dir.path(), &format!("{set}/state.json"), state.as_bytes());
         write(dir.path(), &format!("{set}/dataset_info.json"), b"{}");
         let read = open(dir.path().join(set)).unwrap();
-        assert_eq!((read.format(), read.len()), ("arrow", files * one.len()));
+        assert_eq!((read.about().format, read.len()), ("arrow", files * one.len()));
         assert_eq!(checksum(&*read, read.len() - one.len()..read.len()), checksum(&*one, 0..one.len()));
     }
     write(dir.path(), "dataset_dict.json", br#"{"splits": ["train", "validation"]}"#);
@@ -418,7 +425,7 @@ fn a_repository_of_the_hub_is_its_parquet_shards() {
     for (split, len) in [(Split::Train, 2 * one), (Split::Test, one)] {
         let options = OpenOptions { split: Some(split), ..Default::default() };
         let reader = open_with(dir.path().join("set"), &options).unwrap();
-        assert_eq!((reader.format(), reader.len()), ("parquet", len));
+        assert_eq!((reader.about().format, reader.len()), ("parquet", len));
     }
     let error = open(dir.path().join("set")).unwrap_err();
     assert!(error.to_string().contains("several sets, train-00000-of-00002.parquet and test-"), "{error}");

@@ -51,7 +51,7 @@ fn features_are_fields_by_name() {
     let file: Vec<u8> = examples().iter().flat_map(|example| record(example)).collect();
     for bytes in [file.clone(), gz(&file)] {
         let reader = open(write(dir.path(), "x", &bytes)).unwrap();
-        assert_eq!((reader.format(), reader.len()), ("tfrecord", 2));
+        assert_eq!((reader.about().format, reader.len()), ("tfrecord", 2));
         assert_eq!(
             reader.schema().to_string(),
             "id i64 [], names bytes [?], names.lengths i64 [?], only i64 [?], x f32 [?]"

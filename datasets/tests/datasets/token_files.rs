@@ -113,7 +113,7 @@ fn the_documents_of_a_pair_are_those_that_its_index_lists_in_every_type() {
             for (path, limit) in [(bin.clone(), u64::MAX), (bin.with_extension("idx"), 0)] {
                 let reader = open_with(&path, &OpenOptions::with_memory_limit(limit)).unwrap();
                 assert_eq!(reader.schema().to_string(), "ids i64 [?], ids.lengths i64 [?]");
-                assert_eq!(reader.format(), "megatron");
+                assert_eq!(reader.about().format, "megatron");
                 assert_eq!(sequences(&*reader), expected(), "{name}, {dtype}");
                 assert_eq!(reader.path(0), Some(bin.as_path()));
             }
@@ -154,7 +154,10 @@ fn lengths_come_from_the_index_and_modes_with_the_documents() {
     let mut values = Values::new();
     reader.read(3, &mut values).unwrap();
     assert_eq!(values.fields()[2].bytes, [3, 4]);
-    assert_eq!(reader.lengths().unwrap().unwrap(), [vec![4, 0, 2, 4], vec![2, 0, 1, 2], vec![2, 0, 1, 2]]);
+    assert_eq!(
+        reader.storage().lengths().unwrap().unwrap(),
+        [vec![4, 0, 2, 4], vec![2, 0, 1, 2], vec![2, 0, 1, 2]]
+    );
     let data = Bounded::measured(reader).unwrap();
     assert_eq!(
         (data.lengths("ids").unwrap(), data.lengths("ids.modes").unwrap()),
@@ -169,7 +172,7 @@ fn lengths_come_from_the_index_and_modes_with_the_documents() {
     for path in [folder.clone(), folder.join("*.bin"), folder.join("*")] {
         let reader = open(&path).unwrap();
         assert_eq!(sequences(&*reader), [expected(), expected()].concat(), "{}", path.display());
-        assert_eq!(reader.lengths().unwrap().unwrap()[0], [4, 0, 2, 4, 4, 0, 2, 4]);
+        assert_eq!(reader.storage().lengths().unwrap().unwrap()[0], [4, 0, 2, 4, 4, 0, 2, 4]);
     }
 }
 
@@ -307,7 +310,7 @@ fn a_file_of_llm_c_is_cut_into_documents_where_its_token_begins_them() {
     for (magic, version, ids, size, expected) in cases {
         let path = write(dir.path(), "fineweb.bin", &llm_c(magic, version, ids, size));
         let reader = open(&path).unwrap();
-        assert_eq!((reader.format(), reader.schema().to_string().as_str()), ("llm.c", "ids i64 [?]"));
+        assert_eq!((reader.about().format, reader.schema().to_string().as_str()), ("llm.c", "ids i64 [?]"));
         let mut values = Values::new();
         for (document, expected) in (0..).zip(expected) {
             reader.read(document, &mut values).unwrap();
@@ -315,7 +318,7 @@ fn a_file_of_llm_c_is_cut_into_documents_where_its_token_begins_them() {
         }
         assert_eq!(reader.len(), expected.len() as u64);
         let lengths: Vec<u32> = expected.iter().map(|ids| ids.len() as u32).collect();
-        assert_eq!(reader.lengths().unwrap().unwrap(), [lengths]);
+        assert_eq!(reader.storage().lengths().unwrap().unwrap(), [lengths]);
     }
     for (bytes, part) in [
         (llm_c(20240520, 9, &narrow, 2), "version 9"),

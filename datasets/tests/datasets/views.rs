@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use feedline_core::{CheckOptions, Context, DType, Dataset, ErrorKind, Layout, Result, check_dataset};
-use feedline_datasets::{ElementType, Form, Parts, Pictures, Reader, Schema, SchemaField, Values, Views};
+use feedline_datasets::{
+    Buffers, ElementType, Form, Parts, Pictures, Reader, Schema, SchemaField, Sink, Views,
+};
 use feedline_images::{Mode, Transforms};
 
 use crate::made::png;
@@ -26,10 +28,6 @@ impl Counted {
 }
 
 impl Reader for Counted {
-    fn format(&self) -> &'static str {
-        "memory"
-    }
-
     fn schema(&self) -> &Schema {
         &self.schema
     }
@@ -38,18 +36,11 @@ impl Reader for Counted {
         20
     }
 
-    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+    fn visit(&self, sample: u64, row: &mut Sink<'_>, _: &mut Buffers) -> Result<()> {
         self.reads.fetch_add(1, Ordering::Relaxed);
-        let [image, label] = values.begin(2) else { unreachable!() };
         let pixels: Vec<u8> = (0..24 * 24 * 3).map(|at: u64| (at * 7 + sample * 31) as u8).collect();
-        image.set_bytes(&png(24, 8, 2, &pixels));
-        label.bytes = (sample as i64).to_le_bytes().to_vec();
-        label.set_shape([]);
-        Ok(())
-    }
-
-    fn path(&self, _: u64) -> Option<&std::path::Path> {
-        None
+        row.put(0, &png(24, 8, 2, &pixels))?;
+        row.put(1, &(sample as i64).to_le_bytes())
     }
 
     fn fingerprint(&self) -> u64 {

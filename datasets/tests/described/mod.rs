@@ -30,7 +30,7 @@ pub(crate) fn describe(reader: &dyn Reader) -> Json {
     }
     assert!(reader.read(reader.len(), &mut values).is_err(), "a sample beyond the last one");
     json!({
-        "format": reader.format(), "samples": reader.len(), "fields": fields,
+        "format": reader.about().format, "samples": reader.len(), "fields": fields,
         "first": hashes.first(), "last": hashes.last(),
     })
 }

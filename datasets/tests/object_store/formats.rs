@@ -140,7 +140,7 @@ fn archives_and_compressed_shards_are_read_by_url_as_from_disk() {
         let local = open(dir.path().join("mds")).unwrap();
         for url in [server.url("mds/"), server.url("mds"), server.url("mds/index.json")] {
             let remote = open_url(&url, options()).unwrap();
-            assert_eq!((remote.format(), describe(&*remote)), ("mds", describe(&*local)), "{url}");
+            assert_eq!((remote.about().format, describe(&*remote)), ("mds", describe(&*local)), "{url}");
             assert_eq!(remote.len(), 2);
         }
     });

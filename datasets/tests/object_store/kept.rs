@@ -73,7 +73,7 @@ fn with_a_cache() {
         let (first, pages) = opened(&server, url, HOUR);
         assert_eq!(pages, 4, "one for the folders, and three of objects");
         let (second, pages) = opened(&server, url, HOUR);
-        assert_eq!((pages, second.len(), second.classes()), (0, 2500, first.classes()));
+        assert_eq!((pages, second.len(), second.about().classes), (0, 2500, first.about().classes));
         assert_eq!(second.fingerprint(), first.fingerprint());
         for sample in [0, 999, 1000, 1200, 2499] {
             assert_eq!(number(&*second, sample), sample as u32);
@@ -129,7 +129,7 @@ fn with_a_cache() {
 
         // A flat folder is listed once. A bucket of the same name in another store has its own list.
         let (flat, pages) = opened(&server, "s3://bucket/set/bee/", HOUR);
-        assert_eq!((flat.len(), flat.classes(), pages), (1301, None, 2));
+        assert_eq!((flat.len(), flat.about().classes, pages), (1301, None, 2));
         assert_eq!(opened(&server, "s3://bucket/set/bee/", HOUR).1, 0);
         let other = Server::start();
         put(&other, 3, 3);

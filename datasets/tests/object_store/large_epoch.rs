@@ -124,7 +124,7 @@ fn the_model_of_single_objects_counts_the_requests_of_the_code() {
             let (batches, mut ids) = (sampler(plan, Sampler::Shuffle, rank), Vec::new());
             for step in 0..batches.steps(0, 0) {
                 batches.batch(0, 0, step, &mut ids);
-                reader.prefetch(&ids);
+                reader.storage().prefetch(&ids);
                 ids.iter().for_each(|&id| reader.read(id, &mut Values::new()).unwrap());
                 read += ids.len() as u64;
             }

@@ -43,7 +43,7 @@ fn a_bucket_of_100_000_objects_is_read_in_level_memory_and_descriptors() {
         let begun = Instant::now();
         let remote = Remote::new(options).unwrap();
         let reader = remote.open("s3://bucket/set/").unwrap();
-        assert_eq!((reader.len(), reader.classes().unwrap().len()), (OBJECTS, 20));
+        assert_eq!((reader.len(), reader.about().classes.unwrap().len()), (OBJECTS, 20));
         assert_eq!(server.pages(), 101, "one for the folders, and each object once");
         let listed = held().unwrap();
         let of_one = listed.1.saturating_sub(before.1) / OBJECTS;
@@ -55,7 +55,7 @@ fn a_bucket_of_100_000_objects_is_read_in_level_memory_and_descriptors() {
         let (mut values, mut level, mut most) = (Values::new(), listed, (0, 0));
         let begun = Instant::now();
         for (batch, wanted) in ids.chunks(AHEAD).enumerate() {
-            reader.prefetch(wanted);
+            reader.storage().prefetch(wanted);
             for &sample in wanted {
                 reader.read(sample, &mut values).unwrap();
                 let bytes = &values.fields()[0].bytes;

@@ -182,7 +182,7 @@ fn class_folders_and_pictures_of_a_store_are_read_as_from_disk() {
         for url in ["s3://bucket/train/", "s3://bucket/train"] {
             let before = server.requests().len();
             let reader = remote.open(url).unwrap_or_else(|error| panic!("{url}: {error}"));
-            assert_eq!((reader.len(), reader.classes()), (7, local.classes()), "{url}");
+            assert_eq!((reader.len(), reader.about().classes), (7, local.about().classes), "{url}");
             for sample in 0..reader.len() {
                 assert_eq!(made::read(&*reader, sample), made::read(&*local, sample), "sample {sample}");
             }
@@ -199,7 +199,7 @@ fn class_folders_and_pictures_of_a_store_are_read_as_from_disk() {
         }
         // Another set uses the class numbers of the training set.
         server.put("bucket/val/cat/5.jpg", object(&[0xff, 0xd8, 0xff]));
-        let stated = OpenOptions { classes: local.classes().map(<[_]>::to_vec), ..Default::default() };
+        let stated = OpenOptions { classes: local.about().classes.map(<[_]>::to_vec), ..Default::default() };
         let val = remote.open_with("s3://bucket/val/", &stated).unwrap();
         assert_eq!(made::read(&*val, 0)[1], 3i64.to_le_bytes());
         // An object that changes after the folder was listed.
@@ -211,7 +211,7 @@ fn class_folders_and_pictures_of_a_store_are_read_as_from_disk() {
         assert!(error.contains("another version") && error.contains("s3://bucket/val/cat/5.jpg"), "{error}");
         // Pictures without classes.
         let plain = remote.open("s3://bucket/train/ant/deep/").unwrap();
-        assert_eq!((plain.len(), plain.classes()), (1, None));
+        assert_eq!((plain.len(), plain.about().classes), (1, None));
         server.put("bucket/mixed/a.jpg", object(&[0xff, 0xd8, 0xff]));
         server.put("bucket/mixed/cat/b.jpg", object(&[0xff, 0xd8, 0xff]));
         let error = remote.open("s3://bucket/mixed/").unwrap_err().to_string();
@@ -287,22 +287,22 @@ fn a_pair_of_ids_and_index_is_read_by_url_as_from_disk() {
         index.extend([1000_i32, 2000].iter().flat_map(|number| number.to_le_bytes()));
         index.extend([0_u64, 2000, 0, 1, 2].iter().flat_map(|number| number.to_le_bytes()));
         let local = open(made::write(dir.path(), "a.bin", &bin).with_extension("bin"));
-        assert!(local.is_err() || local.unwrap().format() != "megatron");
+        assert!(local.is_err() || local.unwrap().about().format != "megatron");
         made::write(dir.path(), "a.idx", &index);
         let local = open(dir.path().join("a.bin")).unwrap();
         let (by_bin, by_index) =
             (server.put("t/a.bin", Served::new(bin.clone())), server.put("t/a.idx", Served::new(index)));
         for url in [&by_bin, &by_index] {
             let reader = open(url).unwrap();
-            assert_eq!((reader.format(), reader.len()), ("megatron", 2));
+            assert_eq!((reader.about().format, reader.len()), ("megatron", 2));
             for sample in 0..2 {
                 assert_eq!(made::read(&*reader, sample), made::read(&*local, sample));
             }
-            assert_eq!(reader.lengths().unwrap().unwrap()[0], [1000, 2000]);
+            assert_eq!(reader.storage().lengths().unwrap().unwrap()[0], [1000, 2000]);
             assert_eq!(reader.path(0).unwrap().to_str(), Some(by_bin.as_str()));
         }
         let shards = open(server.url("t/{a,a}.bin")).unwrap();
-        assert_eq!((shards.format(), shards.len()), ("megatron", 4));
+        assert_eq!((shards.about().format, shards.len()), ("megatron", 4));
         let remote = Remote::new(crate::options()).unwrap();
         let windows = Tokens::open_remote(&remote, &[(&by_bin, 1.0)], TokenOptions::stated(1000)).unwrap();
         assert_eq!(Dataset::len(&windows), 2);
@@ -337,7 +337,7 @@ fn patterns_of_pictures_in_a_store_are_lists_of_files_with_classes() {
         assert_eq!(of("s3://bucket/set/{bee,ant}/1.jpg"), [(0, Some(1)), (2, Some(0))]);
         let options = OpenOptions { class_from: Some(1), ..Default::default() };
         let deep = remote.open_with("s3://bucket/set/**/*.jpg", &options).unwrap();
-        assert_eq!((deep.len(), deep.classes().unwrap().len()), (5, 4));
+        assert_eq!((deep.len(), deep.about().classes.unwrap().len()), (5, 4));
         // A web server lists nothing: each name is asked for when its sample is read.
         server.put("p/0.jpg", jpeg(7));
         server.put("p/2.jpg", jpeg(9));

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use feedline_core::{Context, Dataset, Layout, ReadError, Result, Rows, Spec, user_cache};
-use feedline_datasets::{Bounded, Reader, Values};
+use feedline_datasets::{Bounded, Meaning, Reader, Values};
 use sha2::{Digest, Sha256};
 
 use crate::golden::{Found, file_name};
@@ -149,38 +149,40 @@ impl Found {
     }
 
     fn facts_of(&mut self, name: &str, reader: &dyn Reader) {
-        self.fact(name, "format", reader.format());
+        self.fact(name, "format", reader.about().format);
         self.fact(name, "schema", reader.schema().to_string());
         self.fact(name, "samples", reader.len());
         self.fact(name, "fingerprint", hex(reader.fingerprint()));
-        if let Some(of) = reader.classes() {
+        if let Some(of) = reader.about().classes {
             self.fact(name, "classes", classes(of));
         }
-        if let Some(shuffle) = reader.block_shuffle() {
+        if let Some(shuffle) = reader.about().block_shuffle {
             self.fact(name, "block shuffle", format!("{shuffle:?}"));
         }
-        if let Some(samples) = reader.together() {
-            self.fact(name, "decoded together", samples);
-            self.fact(name, "decoded bytes", reader.decoded_bytes());
-            self.fact(name, "neighbours of the first", format!("{:?}", reader.neighbours(0)));
+        let storage = reader.storage();
+        if let Some(groups) = reader.about().groups {
+            self.fact(name, "decoded together", groups.largest);
+            self.fact(name, "decoded bytes", groups.bytes);
+            self.fact(name, "neighbours of the first", format!("{:?}", storage.group(0)));
         }
-        if reader.row_memory() > 0 {
-            self.fact(name, "row memory", reader.row_memory());
+        if reader.about().row_memory > 0 {
+            self.fact(name, "row memory", reader.about().row_memory);
         }
-        let schema = reader.schema().clone();
+        let schema = reader.schema();
         let fields = || schema.fields().iter().map(|field| &*field.name).enumerate();
-        self.fields(name, "columns", fields().map(|(at, of)| (of, reader.column(at).is_some())));
-        self.fields(name, "slices", fields().map(|(at, of)| (of, reader.slice(0, at).is_some())));
-        let streams = |at| reader.stream(0, at).is_ok_and(|stream| stream.is_some());
+        let is = |meaning| move |(at, of): (usize, _)| (of, schema.fields()[at].meaning == meaning);
+        self.fields(name, "columns", fields().map(|(at, of)| (of, storage.column(at).is_some())));
+        self.fields(name, "slices", fields().map(|(at, of)| (of, storage.slice(0, at).is_some())));
+        let streams = |at| storage.stream(0, at).is_ok_and(|stream| stream.is_some());
         self.fields(name, "streams", fields().map(|(at, of)| (of, streams(at))));
-        self.fields(name, "json", fields().map(|(at, of)| (of, reader.is_json(at))));
-        self.fields(name, "labels", fields().map(|(at, of)| (of, reader.labels().contains(&at))));
+        self.fields(name, "json", fields().map(is(Meaning::Json)));
+        self.fields(name, "labels", fields().map(is(Meaning::Labels)));
         for (at, field) in fields() {
-            if let Some(ticks) = reader.ticks_per_day(at) {
+            if let Some(ticks) = schema.fields()[at].ticks_per_day() {
                 self.fact(name, &format!("ticks per day of {field}"), ticks);
             }
         }
-        if let Ok(Some(lengths)) = reader.lengths() {
+        if let Ok(Some(lengths)) = storage.lengths() {
             self.fact(
                 name,
                 "known lengths",

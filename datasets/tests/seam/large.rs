@@ -5,11 +5,11 @@ use std::ops::Range;
 use std::path::Path;
 
 use feedline_audio::{Crop, Sounds};
-use feedline_core::{DType, Dataset, Result};
+use feedline_core::{About, DType, Dataset, Groups, Result};
 use feedline_datasets::labelled::{Labelled, LabelledOptions};
 use feedline_datasets::{
-    Bounded, ElementType, Parts, Pictures, Reader, Schema, SchemaField, Shards, SoundDataset, Table,
-    Tokenized, Values, Views,
+    Bounded, Buffers, ElementType, Parts, Pictures, Reader, Schema, SchemaField, Shards, Sink, SoundDataset,
+    Storage, Table, Tokenized, Views,
 };
 use feedline_images::Transforms;
 
@@ -46,10 +46,6 @@ impl Large {
 }
 
 impl Reader for Large {
-    fn format(&self) -> &'static str {
-        "large"
-    }
-
     fn schema(&self) -> &Schema {
         &self.schema
     }
@@ -58,35 +54,19 @@ impl Reader for Large {
         160
     }
 
-    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
-        let fields = self.schema.fields();
-        for ((value, field), makes) in values.begin(fields.len()).iter_mut().zip(fields).zip(&self.makes) {
-            value.set_bytes(&makes(sample));
-            if field.shape.is_empty() {
-                value.set_shape([]);
-            }
-        }
-        Ok(())
+    fn visit(&self, sample: u64, row: &mut Sink<'_>, _: &mut Buffers) -> Result<()> {
+        let mut makes = self.makes.iter().enumerate();
+        makes.try_for_each(|(field, makes)| row.put(field, &makes(sample)))
     }
 
-    fn together(&self) -> Option<u64> {
-        Some(20)
+    fn about(&self) -> About<'_> {
+        let groups = Some(Groups { largest: 20, bytes: 1 << 30 });
+        let block_shuffle = Some((20, 40));
+        About { format: "large", groups, block_shuffle, row_memory: 100, ..About::default() }
     }
 
-    fn neighbours(&self, sample: u64) -> Range<u64> {
-        sample / 20 * 20..(sample / 20 + 1) * 20
-    }
-
-    fn block_shuffle(&self) -> Option<(u64, u64)> {
-        Some((20, 40))
-    }
-
-    fn decoded_bytes(&self) -> u64 {
-        1 << 30
-    }
-
-    fn row_memory(&self) -> u64 {
-        100
+    fn storage(&self) -> &dyn Storage {
+        self
     }
 
     fn path(&self, _: u64) -> Option<&Path> {
@@ -95,6 +75,12 @@ impl Reader for Large {
 
     fn fingerprint(&self) -> u64 {
         11
+    }
+}
+
+impl Storage for Large {
+    fn group(&self, sample: u64) -> Range<u64> {
+        sample / 20 * 20..(sample / 20 + 1) * 20
     }
 }
 

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use feedline_core::compose::{Concat, Mix, Zip};
-use feedline_core::{DType, Dataset, Error, ErrorKind, InMemory, Pad, Result, Spec, from_fn, lengths};
+use feedline_core::{About, DType, Dataset, Error, ErrorKind, InMemory, Pad, Result, Spec, from_fn, lengths};
 use feedline_datasets::{
-    Bounded, ElementType, OpenOptions, PackOptions, Reader, Schema, SchemaField, Shards, Values, open,
+    Bounded, Buffers, ElementType, OpenOptions, PackOptions, Reader, Schema, SchemaField, Shards, Sink, open,
     open_with, pack,
 };
 
@@ -39,10 +39,6 @@ impl Made {
 }
 
 impl Reader for Made {
-    fn format(&self) -> &'static str {
-        "made"
-    }
-
     fn schema(&self) -> &Schema {
         &self.schema
     }
@@ -51,13 +47,13 @@ impl Reader for Made {
         self.len
     }
 
-    fn read(&self, _: u64, values: &mut Values) -> Result<()> {
-        let sample = self.sample.as_ref().map_err(Error::clone)?;
-        for (value, (bytes, shape)) in values.begin(sample.len()).iter_mut().zip(sample) {
-            value.bytes.clone_from(bytes);
-            value.set_shape(shape.iter().copied());
-        }
-        Ok(())
+    fn visit(&self, _: u64, row: &mut Sink<'_>, _: &mut Buffers) -> Result<()> {
+        let mut sample = self.sample.as_ref().map_err(Error::clone)?.iter().enumerate();
+        sample.try_for_each(|(field, (bytes, shape))| row.put_shaped(field, bytes, shape))
+    }
+
+    fn about(&self) -> About<'_> {
+        About { format: "made", ..About::default() }
     }
 
     fn path(&self, _: u64) -> Option<&Path> {
@@ -73,7 +69,7 @@ const BYTE: ElementType = ElementType::Number(DType::U8);
 
 /// A field of bytes of this shape.
 fn bytes(name: &str, shape: &[Option<usize>]) -> SchemaField {
-    SchemaField { name: name.into(), element: BYTE, shape: shape.to_vec() }
+    SchemaField::new(name, BYTE, shape.to_vec())
 }
 
 fn packed(found: &Found, reader: &dyn Reader) -> Result<()> {
@@ -82,8 +78,7 @@ fn packed(found: &Found, reader: &dyn Reader) -> Result<()> {
 
 /// Fields that sets cannot hold.
 fn fields(found: &mut Found) {
-    let of =
-        |element, shape: &[Option<usize>]| [SchemaField { name: "a".into(), element, shape: shape.to_vec() }];
+    let of = |element, shape: &[Option<usize>]| [SchemaField::new("a", element, shape.to_vec())];
     let cases: Vec<(&str, Vec<SchemaField>)> = vec![
         ("no fields", Vec::new()),
         ("17 fields", (0..17).map(|at| bytes(&format!("f{at}"), &[])).collect()),
@@ -105,7 +100,12 @@ fn fields(found: &mut Found) {
         ("the name of a shape twice", vec![bytes("a", &[None, None]), bytes("a.shape", &[])]),
     ];
     for (name, fields) in cases {
-        let reader = || Made::new(fields.clone()).boxed();
+        let zeros = Vec::from_iter(fields.iter().map(|field| {
+            let shape = Vec::from_iter(field.shape.iter().map(|dim| dim.unwrap_or(1)));
+            let bytes = shape.iter().try_fold(field.element.size(), |bytes, dim| bytes.checked_mul(*dim));
+            (vec![0; bytes.filter(|bytes| *bytes < 1 << 20).unwrap_or_default()], shape)
+        }));
+        let reader = || Box::new(Made { sample: Ok(zeros.clone()), ..Made::new(fields.clone()) });
         if let Err(error) = Bounded::new(reader()) {
             found.refused(&format!("Fixed: {name}"), Err::<(), _>(error));
         }

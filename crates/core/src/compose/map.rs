@@ -136,7 +136,7 @@ impl Dataset for Map {
         inner.check_whole(name, id, epoch)
     }
 
-    fn about(&self) -> About {
+    fn about(&self) -> About<'_> {
         let inner = self.inner.about();
         About { nesting: 1 + inner.nesting, ..inner }
     }

@@ -357,7 +357,7 @@ impl Dataset for Mix {
         self.parts().read_many(ids, rows, context, |id| self.existing(epoch, id))
     }
 
-    fn about(&self) -> About {
+    fn about(&self) -> About<'_> {
         about_parts(&self.parts)
     }
 

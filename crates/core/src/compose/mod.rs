@@ -115,7 +115,7 @@ macro_rules! reads_parts {
             self.parts().read_many(ids, rows, context, |id| self.existing(id))
         }
 
-        fn about(&self) -> crate::About {
+        fn about(&self) -> crate::About<'_> {
             crate::compose::about_parts(self.parts().sets)
         }
 
@@ -277,7 +277,7 @@ fn common_spec(name: &str, parts: &[StableDataset]) -> Result<Spec> {
 }
 
 /// What a set that reads from `parts` says of itself.
-fn about_parts(parts: &[StableDataset]) -> About {
+fn about_parts(parts: &[StableDataset]) -> About<'_> {
     parts.iter().map(StableDataset::about).fold(About { nesting: 1, ..About::default() }, |all, part| About {
         nesting: all.nesting.max(1 + part.nesting),
         has_random_geometry: all.has_random_geometry || part.has_random_geometry,

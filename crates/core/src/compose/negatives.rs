@@ -194,7 +194,7 @@ impl Dataset for Negatives {
         if self.fields().contains(&field) { self.inner.left_out(id, field, epoch, to) } else { Ok(()) }
     }
 
-    fn about(&self) -> About {
+    fn about(&self) -> About<'_> {
         let inner = self.inner.about();
         About { nesting: 1 + inner.nesting, ..inner }
     }

@@ -44,7 +44,7 @@ macro_rules! pointers {
                 (**self).left_out(id, field, epoch, to)
             }
 
-            fn about(&self) -> About {
+            fn about(&self) -> About<'_> {
                 (**self).about()
             }
 

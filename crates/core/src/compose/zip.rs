@@ -150,7 +150,7 @@ impl Dataset for Zip {
         }
     }
 
-    fn about(&self) -> About {
+    fn about(&self) -> About<'_> {
         about_parts(&self.parts)
     }
 

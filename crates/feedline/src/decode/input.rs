@@ -58,7 +58,7 @@ impl Input {
     }
 
     /// What the data set says of itself. Of a source, nothing.
-    pub(crate) fn about(&self) -> About {
+    pub(crate) fn about(&self) -> About<'_> {
         self.stable_dataset().map(|dataset| dataset.about()).unwrap_or_default()
     }
 
@@ -143,7 +143,7 @@ impl Dataset for RestOfSet {
         Ok(())
     }
 
-    fn about(&self) -> About {
+    fn about(&self) -> About<'_> {
         self.dataset.about()
     }
 

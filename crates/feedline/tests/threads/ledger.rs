@@ -414,7 +414,7 @@ impl Dataset for Grouped {
         self.0.read(id, row, context)
     }
 
-    fn about(&self) -> About {
+    fn about(&self) -> About<'_> {
         About { block_shuffle: Some((10, 20)), plain_shuffle: self.1, ..About::default() }
     }
 }

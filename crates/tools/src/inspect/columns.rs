@@ -52,7 +52,7 @@ impl Columns {
         reader: &dyn Reader,
         rows: impl Iterator<Item = u64>,
     ) -> Result<Self> {
-        let is_table = TABLES.contains(&reader.format());
+        let is_table = TABLES.contains(&reader.about().format);
         let fields = reader.schema().fields();
         // A column of lists of texts is two fields.
         let is_lengths = |name: &str| {
@@ -79,7 +79,7 @@ impl Columns {
             .iter()
             .map(|Column { field, .. }| (place(&field.name), place(&format!("{}.present", field.name))))
             .collect();
-        let is_json = reader.format() == "jsonl";
+        let is_json = reader.about().format == "jsonl";
         let (mut values, mut read) = (Values::new(), 0);
         for row in rows {
             masked.read(row, &mut values)?;

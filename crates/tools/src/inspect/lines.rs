@@ -13,7 +13,7 @@ use super::{Inspected, Options};
 pub(super) fn load(options: &Options, inspected: &Inspected, path: &str) -> Result<String, String> {
     let Inspected { reader, values, columns, .. } = inspected;
     let has_picture = super::picture::encoded(&**reader, values).is_some();
-    let mut features: Vec<_> = feature(reader.format()).into_iter().collect();
+    let mut features: Vec<_> = feature(reader.about().format).into_iter().collect();
     features.extend(has_picture.then_some("images"));
     features.extend(path.contains("://").then_some("object-store"));
     let features: Vec<_> = features.iter().map(|name| format!("\"{name}\"")).collect();

@@ -30,7 +30,7 @@ pub(super) fn print(options: &Options, error: &Error) -> std::io::Result<String>
         let name = of_one.path.display().to_string();
         let (state, line, entry) = match inspected {
             Ok(inspected) => {
-                let (format, samples) = (inspected.reader.format(), inspected.reader.len());
+                let (format, samples) = (inspected.reader.about().format, inspected.reader.len());
                 let entry = json!({"path": name, "format": format, "samples": samples});
                 ("good", format!("{name}  {format}, {samples} samples"), entry)
             }

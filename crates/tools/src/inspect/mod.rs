@@ -200,9 +200,9 @@ fn as_json(options: &Options, inspected: &Inspected) -> String {
         .map(|field| json!({"name": field.name, "dtype": field.element.name(), "shape": field.shape}))
         .collect();
     let mut all = json!({
-        "format": reader.format(), "samples": reader.len(), "fields": names, "first": first, "last": last,
+        "format": reader.about().format, "samples": reader.len(), "fields": names, "first": first, "last": last,
     });
-    if let Some(classes) = reader.classes() {
+    if let Some(classes) = reader.about().classes {
         all["classes"] = classes.into();
     }
     if let Some(columns) = columns.as_ref().filter(|columns| columns.is_table) {
@@ -232,17 +232,17 @@ fn as_json(options: &Options, inspected: &Inspected) -> String {
 fn as_text(options: &Options, inspected: &Inspected) -> String {
     let Inspected { reader, first, last, lengths, columns, values } = inspected;
     let printable = |text: String| text.replace(char::is_control, " ");
-    let mut text = format!("format   {}\nsamples  {}\n", reader.format(), reader.len());
+    let mut text = format!("format   {}\nsamples  {}\n", reader.about().format, reader.len());
     for field in reader.schema().fields() {
         text += &format!("field    {}\n", printable(field.to_string()));
     }
     for (name, checksum) in [("first", first), ("last", last)] {
         text += &format!("{name:<8} {}\n", checksum.as_deref().unwrap_or("none"));
     }
-    if let Some(rows) = reader.together() {
+    if let Some(rows) = reader.about().groups.map(|groups| groups.largest) {
         text += &format!("groups   up to {rows} samples are decoded together\n");
     }
-    if let Some(classes) = reader.classes() {
+    if let Some(classes) = reader.about().classes {
         let names: Vec<_> = classes.iter().take(CLASSES).cloned().map(printable).collect();
         let rest = if classes.len() > CLASSES { ", ..." } else { "" };
         text += &format!("classes  {}: {}{rest}\n", classes.len(), names.join(", "));

@@ -95,8 +95,7 @@ mod tests {
     use super::*;
 
     fn shown(element: ElementType, bytes: &[u8]) -> String {
-        let mut value = Value::default();
-        value.set_bytes(bytes);
+        let value = Value { bytes: bytes.to_vec(), shape: vec![bytes.len()] };
         show(&SchemaField::variable("x", element), &value)
     }
 

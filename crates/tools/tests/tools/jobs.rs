@@ -37,7 +37,7 @@ fn bucketed(folder: &Path) -> Result<HostLoader> {
 /// One set of a folder that `save_to_disk` wrote, or of a repository of the hub.
 fn pictures(folder: &Path, split: Split) -> Result<HostLoader> {
     let reader = open_with(folder, &OpenOptions { split: Some(split), ..Default::default() })?;
-    assert_eq!(reader.classes().unwrap(), ["ant", "bee", "cat"]);
+    assert_eq!(reader.about().classes.unwrap(), ["ant", "bee", "cat"]);
     let pictures = Pictures::new(reader, Transforms::new().center_crop(8))?;
     Loader::builder(pictures).batch_size(4).build_host()
 }
@@ -45,7 +45,8 @@ fn pictures(folder: &Path, split: Split) -> Result<HostLoader> {
 /// A folder per class to train on, and one to validate with that lacks a class.
 fn pair(folder: &Path) -> Result<[HostLoader; 2]> {
     let train = open(folder.join("train"))?;
-    let options = OpenOptions { classes: train.classes().map(<[String]>::to_vec), ..Default::default() };
+    let options =
+        OpenOptions { classes: train.about().classes.map(<[String]>::to_vec), ..Default::default() };
     let val = open_with(folder.join("val"), &options)?;
     let load = |reader| {
         Loader::builder(Pictures::new(reader, Transforms::new().center_crop(8))?).batch_size(4).build_host()
@@ -200,7 +201,7 @@ fn folders_of_save_to_disk_and_of_the_hub_are_read_with_their_features() {
             let rows = expected["label"].as_array().unwrap().len();
             let reader =
                 open_with(&folder, &OpenOptions { split: Some(split), ..Default::default() }).unwrap();
-            assert_eq!((reader.format(), reader.len()), (format, rows as u64));
+            assert_eq!((reader.about().format, reader.len()), (format, rows as u64));
             let schema = "image bytes [?], label i64 [], words text [?], ids i32 [?], box f32 [4]";
             assert_eq!(reader.schema().to_string(), schema);
             for row in 0..rows {

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use feedline_core::{Fingerprint, Prefetched, Result};
+use feedline_core::{About, Fingerprint, Groups, Prefetched, Result};
 use flate2::read::MultiGzDecoder;
 
 use super::Mds;
@@ -14,8 +14,8 @@ use crate::io::cache::Cache;
 use crate::io::disk::{DiskFile, Version};
 use crate::io::gzip::most_inflated;
 use crate::io::memory::Memory;
-use crate::reader::{Visit, inside};
-use crate::{Reader, Schema, Values};
+use crate::reader::inside;
+use crate::{Buffers, Reader, Schema, Sink, Storage};
 
 /// How a shard is compressed.
 #[derive(Clone, Copy, Debug)]
@@ -173,10 +173,6 @@ impl Zipped {
 }
 
 impl Reader for Zipped {
-    fn format(&self) -> &'static str {
-        "mds"
-    }
-
     fn schema(&self) -> &Schema {
         &self.schema
     }
@@ -185,20 +181,17 @@ impl Reader for Zipped {
         self.samples
     }
 
-    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
-        self.shard(sample)?.read(sample, values)
+    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
+        self.shard(sample)?.visit(sample, row, buffers)
     }
 
-    fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
-        self.shard(sample)?.visit(sample, values, to)
+    fn about(&self) -> About<'_> {
+        let groups = Some(Groups { largest: self.samples, bytes: 0 });
+        About { format: "mds", groups, ..About::default() }
     }
 
-    fn together(&self) -> Option<u64> {
-        Some(self.samples)
-    }
-
-    fn prefetch(&self, samples: &[u64]) -> Prefetched {
-        self.inflated.prefetch(samples.first().map(|_| self.number), |_| self.inflate())
+    fn storage(&self) -> &dyn Storage {
+        self
     }
 
     fn path(&self, _: u64) -> Option<&Path> {
@@ -208,5 +201,11 @@ impl Reader for Zipped {
     /// Covers name, size and last write time.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
+    }
+}
+
+impl Storage for Zipped {
+    fn prefetch(&self, samples: &[u64]) -> Prefetched {
+        self.inflated.prefetch(samples.first().map(|_| self.number), |_| self.inflate())
     }
 }

@@ -15,7 +15,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
 use super::*;
-use crate::{Bounded, Nulls, Shards};
+use crate::{Bounded, Nulls, Shards, Values};
 
 /// Bytes of a row.
 const ROW: usize = 1000;
@@ -93,7 +93,7 @@ fn batches_of_any_order_are_the_samples_that_are_read_one_by_one() {
             }
         };
         std::thread::scope(|scope| (0..4).for_each(|thread| drop(scope.spawn(move || work(thread)))));
-        let has = |id| data.reader().decoded(id).unwrap().unwrap().has(id);
+        let has = |id| data.reader().storage().decoded(id).unwrap().unwrap().has(id);
         assert!((0..data.len()).all(has));
         // Row 2 of the second shard is row 32 here. It has a null.
         let mut slab = vec![0; layout.bytes()];

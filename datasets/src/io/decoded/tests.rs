@@ -1,6 +1,5 @@
 //! Tests which parts workers hold while they read batches. The cache holds one part.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use feedline_core::random::splitmix64;
@@ -9,7 +8,7 @@ use feedline_core::{Context, DType, Dataset, Layout};
 use super::*;
 use crate::error::data;
 use crate::io::cache::Cache;
-use crate::{Bounded, ElementType, Schema, SchemaField, Values};
+use crate::{Bounded, Buffers, Decoded, DecodedRows, ElementType, Schema, SchemaField, Sink, Storage};
 
 const PARTS: u64 = 64;
 /// Samples of a part.
@@ -74,10 +73,6 @@ impl DecodedRows for Part {
 }
 
 impl Reader for Parts {
-    fn format(&self) -> &'static str {
-        "parts"
-    }
-
     fn schema(&self) -> &Schema {
         &self.schema
     }
@@ -86,25 +81,21 @@ impl Reader for Parts {
         PARTS * ROWS
     }
 
-    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+    fn visit(&self, sample: u64, row: &mut Sink<'_>, _: &mut Buffers) -> Result<()> {
         let part = self.part(sample / ROWS)?;
-        let row = &part.rows[(sample % ROWS) as usize];
-        let values = values.begin(self.schema.fields().len());
-        values.iter_mut().zip(row).for_each(|(value, bytes)| value.set_bytes(bytes));
-        Ok(())
+        let mut fields = part.rows[(sample % ROWS) as usize].iter().enumerate();
+        fields.try_for_each(|(field, bytes)| row.put(field, bytes))
     }
 
+    fn storage(&self) -> &dyn Storage {
+        self
+    }
+}
+
+impl Storage for Parts {
     fn decoded(&self, sample: u64) -> Result<Option<Decoded>> {
         let number = sample / ROWS;
         Ok(Some(Decoded::new(number * ROWS..(number + 1) * ROWS, self.part(number)?)))
-    }
-
-    fn path(&self, _: u64) -> Option<&Path> {
-        None
-    }
-
-    fn fingerprint(&self) -> u64 {
-        0
     }
 }
 
@@ -146,46 +137,12 @@ fn check(data: &dyn Dataset, parts: &Parts) {
     assert_eq!(parts.live.load(Ordering::SeqCst), 1, "parts in memory after the batches");
 }
 
-/// A reader whose clones share one `Parts`, so that a test can inspect it.
-#[derive(Clone, Debug)]
-struct Shared(Arc<Parts>);
-
-impl Reader for Shared {
-    fn format(&self) -> &'static str {
-        self.0.format()
-    }
-
-    fn schema(&self) -> &Schema {
-        self.0.schema()
-    }
-
-    fn len(&self) -> u64 {
-        self.0.len()
-    }
-
-    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
-        self.0.read(sample, values)
-    }
-
-    fn decoded(&self, sample: u64) -> Result<Option<Decoded>> {
-        self.0.decoded(sample)
-    }
-
-    fn path(&self, _: u64) -> Option<&Path> {
-        None
-    }
-
-    fn fingerprint(&self) -> u64 {
-        0
-    }
-}
-
 #[test]
 fn a_worker_holds_four_parts_at_a_time_and_none_after_a_batch() {
-    let parts = Shared(Arc::new(Parts::new(true, None)));
-    check(&Bounded::new(Box::new(parts.clone())).unwrap(), &parts.0);
-    let parts = Shared(Arc::new(Parts::new(false, None)));
-    check(&Bounded::limited(Box::new(parts.clone()), 8).unwrap(), &parts.0);
+    let parts = Arc::new(Parts::new(true, None));
+    check(&Bounded::new(Box::new(parts.clone())).unwrap(), &parts);
+    let parts = Arc::new(Parts::new(false, None));
+    check(&Bounded::limited(Box::new(parts.clone()), 8).unwrap(), &parts);
 }
 
 #[test]

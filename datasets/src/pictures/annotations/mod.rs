@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use feedline_core::{Error, ErrorKind, Fingerprint, Result, named};
+use feedline_core::{About, Error, ErrorKind, Fingerprint, Result, named};
 use feedline_images::{BoxFormat, Transforms};
 
 use self::table::{Boxes, HEIGHT, WIDTH};
@@ -25,7 +25,7 @@ use crate::formats::sample_file::sampled;
 use crate::formats::text::without_mark;
 use crate::io::disk::read_whole;
 use crate::reader::outside;
-use crate::{ElementType, Parts, Pictures, Reader, Schema, SchemaField, Values};
+use crate::{Buffers, ElementType, Parts, Pictures, Reader, Schema, SchemaField, Sink};
 
 /// The number of pictures whose content the fingerprint covers.
 const SAMPLED: usize = 256;
@@ -325,10 +325,6 @@ fn label_of(name: &str, classes: &[String]) -> Result<i64> {
 }
 
 impl Reader for Annotated {
-    fn format(&self) -> &'static str {
-        self.format
-    }
-
     fn schema(&self) -> &Schema {
         &self.schema
     }
@@ -337,27 +333,27 @@ impl Reader for Annotated {
         self.pictures.len() as u64
     }
 
-    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
         let number = usize::try_from(sample).ok();
         let Some((number, path)) = number.and_then(|number| Some((number, self.pictures.get(number)?)))
         else {
             return Err(outside(sample, self.len(), &self.annotations));
         };
-        let values = values.begin(self.schema.fields().len());
-        let Some((image, others)) = values.split_first_mut() else { return Ok(()) };
-        read_whole(path, &mut image.bytes).map_err(|error| error.at_sample(sample))?;
-        let len = image.bytes.len();
-        image.set_shape([len]);
-        self.boxes.write(number, others);
-        if let (Some(file), Some(mask)) = (self.boxes.mask(number)?, others.last_mut()) {
-            mask.set_shape([file.len()]);
-            mask.bytes = file;
+        if row.wants(0) {
+            read_whole(path, &mut buffers.file).map_err(|error| error.at_sample(sample))?;
+            row.put(0, &buffers.file)?;
         }
-        Ok(())
+        self.boxes.put(number, row)?;
+        let mask = self.schema.fields().len() - 1;
+        match row.wants(mask).then(|| self.boxes.mask(number)).transpose()?.flatten() {
+            Some(file) => row.put(mask, &file),
+            None => Ok(()),
+        }
     }
 
-    fn classes(&self) -> Option<&[String]> {
-        (!self.classes.is_empty()).then_some(&self.classes)
+    fn about(&self) -> About<'_> {
+        let classes = (!self.classes.is_empty()).then_some(&*self.classes);
+        About { format: self.format, classes, ..About::default() }
     }
 
     fn path(&self, sample: u64) -> Option<&Path> {

@@ -3,7 +3,7 @@
 use feedline_core::{DType, Fingerprint, Result};
 
 use super::outline::{self, Outline, Sides};
-use crate::{ElementType, SchemaField, Value};
+use crate::{ElementType, SchemaField, Sink};
 
 /// The names of the fields of a picture's stated size.
 pub(super) const WIDTH: &str = "width";
@@ -119,8 +119,8 @@ impl Boxes {
     pub(super) fn fields(&self) -> Vec<SchemaField> {
         let number = ElementType::Number;
         let list = |name: &str, element, item: &[usize]| {
-            let shape = [None].into_iter().chain(item.iter().copied().map(Some)).collect();
-            SchemaField { name: name.to_owned(), element, shape }
+            let shape = [None].into_iter().chain(item.iter().copied().map(Some));
+            SchemaField::new(name, element, shape)
         };
         let mut fields =
             vec![list("boxes", number(DType::F32), &[4]), list("labels", number(DType::I64), &[])];
@@ -137,40 +137,34 @@ impl Boxes {
         fields
     }
 
-    /// Writes the fields of a picture, in the order of [`fields`](Self::fields).
-    pub(super) fn write(&self, picture: usize, values: &mut [Value]) {
+    /// Puts the fields of a picture into `row`, after the picture, in the order of [`fields`](Self::fields).
+    pub(super) fn put(&self, picture: usize, row: &mut Sink<'_>) -> Result<()> {
         let of = self.starts[picture]..self.starts[picture + 1];
-        let items = of.len();
-        let mut values = values.iter_mut();
-        let mut set = |bytes: Vec<u8>, shape: &[usize]| {
-            let Some(value) = values.next() else { return };
-            value.bytes = bytes;
-            value.set_shape(shape.iter().copied());
-        };
+        let mut fields = 1..;
+        let mut put = |bytes: Vec<u8>| fields.next().map_or(Ok(()), |field| row.put(field, &bytes));
         let bytes = |numbers: &[f32]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
-        set(bytes(self.corners[of.clone()].as_flattened()), &[items, 4]);
-        set(self.labels[of.clone()].iter().flat_map(|label| label.to_le_bytes()).collect(), &[items]);
+        put(bytes(self.corners[of.clone()].as_flattened()))?;
+        put(self.labels[of.clone()].iter().flat_map(|label| label.to_le_bytes()).collect())?;
         if self.flag.is_some() {
-            set(self.flags[of.clone()].iter().map(|&flag| u8::from(flag)).collect(), &[items]);
+            put(self.flags[of.clone()].iter().map(|&flag| u8::from(flag)).collect())?;
         }
         let id = self.picture_ids.get(picture);
         if id.is_some() {
-            set(bytes(&self.areas[of.clone()]), &[items]);
+            put(bytes(&self.areas[of.clone()]))?;
         }
         if let Some(points) = self.keypoints() {
-            let mut padded = Vec::with_capacity(3 * points * items);
+            let mut padded = Vec::with_capacity(3 * points * of.len());
             for ends in self.firsts[of.start..=of.end].windows(2) {
                 padded.extend_from_slice(&self.keypoints[ends[0]..ends[1]]);
                 padded.resize(padded.len() + 3 * points - (ends[1] - ends[0]), 0.0);
             }
-            set(bytes(&padded), &[items, points, 3]);
+            put(bytes(&padded))?;
         }
         if let Some(id) = id {
-            set(id.to_le_bytes().to_vec(), &[]);
+            put(id.to_le_bytes().to_vec())?;
         }
-        if let Some([height, width]) = self.sides.get(picture) {
-            [width, height].into_iter().for_each(|side| set((*side as i64).to_le_bytes().to_vec(), &[]));
-        }
+        let sides = self.sides.get(picture).map(|[height, width]| [width, height]);
+        sides.into_iter().flatten().try_for_each(|side| put((*side as i64).to_le_bytes().to_vec()))
     }
 
     /// The max number of boxes of a picture.

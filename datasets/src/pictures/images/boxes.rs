@@ -7,7 +7,7 @@ use super::numbers;
 use super::parts::{Found, Parts};
 use crate::bounded::lengths;
 use crate::reader::at_file;
-use crate::{Reader, SchemaField, Value, Values};
+use crate::{Reader, SchemaField, Sink, Value, Values};
 
 /// The fields of a sample that vary in length.
 #[derive(Debug)]
@@ -175,11 +175,16 @@ fn numbers_of(reader: &dyn Reader, field: usize, lengths: Option<usize>) -> Resu
     for sample in 0..reader.len() {
         let mut found = None;
         let read = match lengths {
-            Some(at) => reader.visit_some(sample, &|index| index == at, &mut values, &mut |index, bytes| {
-                let first = bytes.first_chunk().filter(|_| index == at);
-                found = first.and_then(|&first| usize::try_from(i64::from_le_bytes(first)).ok()).or(found);
-                Ok(())
-            }),
+            Some(at) => {
+                let mut look = |_: usize, bytes: &[u8], _: Option<&[usize]>| {
+                    let first = bytes.first_chunk();
+                    found =
+                        first.and_then(|&first| usize::try_from(i64::from_le_bytes(first)).ok()).or(found);
+                    Ok(())
+                };
+                let is_it = |index| index == at;
+                reader.visit(sample, &mut Sink::some(&is_it, &mut look), values.buffers())
+            }
             None => reader.read(sample, &mut values).map(|()| {
                 let value = &values.fields()[field];
                 found = value.shape.last().copied().filter(|_| !value.bytes.is_empty());

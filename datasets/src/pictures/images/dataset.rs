@@ -9,7 +9,7 @@ use super::joint::{Joint, PartsMemory};
 use super::views::SharedDecode;
 use crate::pictures::others::{Others, file_field, find_files};
 use crate::reader::{check_not_empty, samples_of_reader};
-use crate::{Reader, Values};
+use crate::{Reader, Sink, Values};
 
 /// Names of fields with encoded pictures. The first field in the schema with such a name is decoded.
 const NAMES: [&str; 12] = [
@@ -226,7 +226,7 @@ impl Pictures {
             Made::One(image, _) | Made::Views(image, _) => *image,
         };
         let Memory { values, scratch, decoder, .. } = memory;
-        reader.visit(id, values, &mut |index, bytes| {
+        let mut write = |index: usize, bytes: &[u8], _: Option<&[usize]>| {
             if index != image {
                 return self.others.write(reader, index, bytes, row);
             }
@@ -244,7 +244,8 @@ impl Pictures {
                 }
                 (Made::Joint(_), _) => Ok(()),
             }
-        })
+        };
+        reader.visit(id, &mut Sink::new(&mut write), values.buffers())
     }
 
     fn has_random_geometry(&self) -> bool {

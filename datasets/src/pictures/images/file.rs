@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use feedline_core::{DType, Fingerprint, Result};
+use feedline_core::{About, DType, Fingerprint, Result};
 use feedline_images::{Decoder, Format, Size};
 
 use crate::error::data;
 use crate::io::disk::{Version, read_whole};
 use crate::reader::inside;
-use crate::{ElementType, Reader, Schema, SchemaField, Values};
+use crate::{Buffers, ElementType, Reader, Schema, SchemaField, Sink};
 
 /// One sample with the field `image`: u8 `[height, width, 3]`.
 #[derive(Debug)]
@@ -54,10 +54,6 @@ impl ImageFile {
 }
 
 impl Reader for ImageFile {
-    fn format(&self) -> &'static str {
-        self.format.name()
-    }
-
     fn schema(&self) -> &Schema {
         &self.schema
     }
@@ -66,23 +62,25 @@ impl Reader for ImageFile {
         1
     }
 
-    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
         inside(sample, self.len(), &self.path)?;
-        let value = &mut values.begin(1)[0];
-        let mut decode =
-            |encoded: &[u8]| Decoder::new().decode_into(encoded, self.size, value.resize(self.size.bytes()));
+        let Buffers { file: encoded_now, value, .. } = buffers;
+        value.resize(self.size.bytes(), 0);
+        let mut decode = |encoded: &[u8]| Decoder::new().decode_into(encoded, self.size, value);
         let decoded = match (&self.encoded, self.version) {
             (Some(encoded), _) => decode(encoded),
             (None, version) => {
-                let mut encoded = Vec::new();
-                let now = read_whole(&self.path, &mut encoded);
+                let now = read_whole(&self.path, encoded_now);
                 let is_same = now.and_then(|now| version.map_or(Ok(()), |version| version.check(&now)));
-                is_same.and_then(|()| decode(&encoded))
+                is_same.and_then(|()| decode(encoded_now))
             }
         };
         decoded.map_err(|error| error.at_path(&self.path))?;
-        value.set_shape(self.size.shape());
-        Ok(())
+        row.put(0, value)
+    }
+
+    fn about(&self) -> About<'_> {
+        About { format: self.format.name(), ..About::default() }
     }
 
     fn path(&self, _: u64) -> Option<&Path> {

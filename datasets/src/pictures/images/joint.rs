@@ -8,6 +8,7 @@ use super::dataset::Memory;
 use super::encoded::{Encoded, one_picture};
 use super::parts::{Depth, Found, Parts};
 use crate::Reader;
+use crate::reader::field_path;
 
 /// Pictures with their masks, boxes and other parts. One list of transforms, drawn once, moves all parts of a
 /// sample.
@@ -115,7 +116,7 @@ impl Joint {
             };
             written.map_err(|error| {
                 let error = Error::new(error.kind(), format!("field \"{name}\": {}", error.message()));
-                reader.field_path(id, *index).map_or(error.clone(), |path| error.at_path(path))
+                field_path(reader, id, *index).map_or(error.clone(), |path| error.at_path(path))
             })?;
         }
         self.lists.write(schema, &self.parts, values, moves, (row, buffers))

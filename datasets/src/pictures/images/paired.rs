@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use feedline_core::{Error, ErrorKind, Fingerprint, Result};
+use feedline_core::{About, Error, ErrorKind, Fingerprint, Result};
 
 use crate::error::{data, one_line};
 use crate::reader::at_file;
-use crate::{ElementType, Folder, OpenOptions, Reader, Schema, SchemaField, Values};
+use crate::{Buffers, ElementType, Folder, OpenOptions, Reader, Schema, SchemaField, Sink, Storage};
 
 /// Photographs, and masks of the same names in another folder: `a/7.jpg` has `a/7.png`.
 ///
@@ -125,10 +125,6 @@ fn stem(folder: &Folder, root: &Path, file: u64) -> PathBuf {
 }
 
 impl Reader for Paired {
-    fn format(&self) -> &'static str {
-        "paired"
-    }
-
     fn schema(&self) -> &Schema {
         &self.schema
     }
@@ -137,32 +133,38 @@ impl Reader for Paired {
         self.images.len()
     }
 
-    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
-        self.images.read(sample, values)?;
-        let mut mask = Values::new();
-        self.masks.read(self.mask_of(sample).unwrap_or_default(), &mut mask)?;
-        let fields = self.schema.fields().len();
-        if let (Some(value), Some(mask)) = (values.begin(fields).last_mut(), mask.fields().first()) {
-            value.set_bytes(&mask.bytes);
+    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
+        self.images.visit(sample, row, buffers)?;
+        let mask = self.schema.fields().len() - 1;
+        if !row.wants(mask) {
+            return Ok(());
         }
-        Ok(())
+        let mut put = |_: usize, bytes: &[u8], _: Option<&[usize]>| row.put(mask, bytes);
+        let file = &mut Sink::some(&|field| field == 0, &mut put);
+        self.masks.visit(self.mask_of(sample).unwrap_or_default(), file, buffers)
     }
 
-    fn classes(&self) -> Option<&[String]> {
-        Reader::classes(&self.images)
+    fn about(&self) -> About<'_> {
+        About { format: "paired", ..self.images.about() }
+    }
+
+    fn storage(&self) -> &dyn Storage {
+        self
     }
 
     fn path(&self, sample: u64) -> Option<&Path> {
         self.images.path(sample)
     }
 
-    fn field_path(&self, sample: u64, field: usize) -> Option<&Path> {
-        let is_mask = field + 1 == self.schema.fields().len();
-        if is_mask { self.masks.path(self.mask_of(sample)?) } else { self.path(sample) }
-    }
-
     fn fingerprint(&self) -> u64 {
         let state = Fingerprint::new().number(self.images.fingerprint()).number(self.masks.fingerprint());
         state.value()
+    }
+}
+
+impl Storage for Paired {
+    fn field_path(&self, sample: u64, field: usize) -> Option<&Path> {
+        let is_mask = field + 1 == self.schema.fields().len();
+        if is_mask { self.masks.path(self.mask_of(sample)?) } else { self.path(sample) }
     }
 }

@@ -51,11 +51,11 @@ impl LabelledSets {
             }
             None => {
                 let reader = open(path)?;
-                if reader.format() == "idx" {
+                if reader.about().format == "idx" {
                     let why = "this is a file: give the folder that holds images and labels";
                     return Err(Error::new(ErrorKind::Data, why).at_path(path));
                 }
-                if !(reader.format().starts_with("cifar") && is_whole_cifar(path)) {
+                if !(reader.about().format.starts_with("cifar") && is_whole_cifar(path)) {
                     let all = labelled(reader)?;
                     let pixels = all.pixels();
                     let [train, test] = all.split([1.0 - HELD_OUT, HELD_OUT], SPLIT_SEED)?;

@@ -7,7 +7,7 @@ use crate::error::may_pass;
 use crate::open::{is_picture, is_sound, is_url};
 use crate::reader::at_file;
 use crate::tables::nulls::quoted;
-use crate::{ElementType, Reader, SchemaField, Values};
+use crate::{Buffers, ElementType, Reader, SchemaField, Sink};
 
 /// The kind of the files of a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,10 +59,10 @@ pub(super) fn choose_files(rows: &dyn Reader, names: &[String], holds: Holds) ->
     }
     let texts: Vec<usize> = (0..fields.len()).filter(|&field| is_text(&fields[field])).collect();
     let (mut named_any, mut is_other) = (vec![false; texts.len()], vec![false; texts.len()]);
-    let mut values = Values::new();
+    let mut buffers = Buffers::default();
     for row in 0..rows.len().min(LOOKED_AT) {
         // A damaged row is skipped here. It is an error when its sample is read.
-        let visited = rows.visit(row, &mut values, &mut |field, bytes| {
+        let mut to = |field: usize, bytes: &[u8], _: Option<&[usize]>| {
             if let Ok(at) = texts.binary_search(&field)
                 && let text = String::from_utf8_lossy(bytes)
                 && !text.is_empty()
@@ -72,7 +72,8 @@ pub(super) fn choose_files(rows: &dyn Reader, names: &[String], holds: Holds) ->
                 is_other[at] |= !is_one;
             }
             Ok(())
-        });
+        };
+        let visited = rows.visit(row, &mut Sink::new(&mut to), &mut buffers);
         unless_damaged(rows, row, visited)?;
     }
     let found: Vec<_> =
@@ -163,10 +164,10 @@ pub(super) fn label_of(
 /// differ.
 pub(super) fn read(rows: &dyn Reader, texts: &[usize]) -> Result<Vec<Vec<Option<String>>>> {
     let mut cells: Vec<Vec<Option<String>>> = texts.iter().map(|_| Vec::new()).collect();
-    let mut values = Values::new();
+    let mut buffers = Buffers::default();
     for row in 0..rows.len() {
         cells.iter_mut().for_each(|cells| cells.push(None));
-        let visited = rows.visit(row, &mut values, &mut |field, bytes| {
+        let mut to = |field: usize, bytes: &[u8], _: Option<&[usize]>| {
             if let Ok(at) = texts.binary_search(&field)
                 && let Some(cell) = cells[at].last_mut()
             {
@@ -174,7 +175,8 @@ pub(super) fn read(rows: &dyn Reader, texts: &[usize]) -> Result<Vec<Vec<Option<
                 *cell = Some(text.into_owned()).filter(|text| !text.is_empty());
             }
             Ok(())
-        });
+        };
+        let visited = rows.visit(row, &mut Sink::new(&mut to), &mut buffers);
         unless_damaged(rows, row, visited)?;
     }
     Ok(cells)
@@ -204,10 +206,6 @@ mod tests {
     }
 
     impl Reader for Failing {
-        fn format(&self) -> &'static str {
-            "failing"
-        }
-
         fn schema(&self) -> &Schema {
             &self.schema
         }
@@ -216,23 +214,16 @@ mod tests {
             6
         }
 
-        fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+        fn visit(&self, sample: u64, row: &mut Sink<'_>, _: &mut Buffers) -> Result<()> {
             match sample {
                 3 if self.is_damaged => Err(data("a cell is missing")),
                 3 => Err(data("cannot read after 3 attempts").with_source(Unanswered("status 503".into()))),
-                _ => {
-                    values.begin(1)[0].set_bytes(format!("{sample}.jpg").as_bytes());
-                    Ok(())
-                }
+                _ => row.put(0, format!("{sample}.jpg").as_bytes()),
             }
         }
 
         fn path(&self, _: u64) -> Option<&Path> {
             Some(Path::new("train.parquet"))
-        }
-
-        fn fingerprint(&self) -> u64 {
-            0
         }
     }
 

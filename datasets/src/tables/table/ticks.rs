@@ -3,10 +3,19 @@
 use arrow_schema::{DataType, Fields, TimeUnit};
 
 use super::{Leaf, Part};
+use crate::Meaning;
 
 impl Leaf {
+    /// What the values are.
+    pub(super) fn meaning(&self, fields: &Fields) -> Meaning {
+        if self.part.is_json() {
+            return Meaning::Json;
+        }
+        self.ticks_per_day(fields).map_or(Meaning::Plain, |per_day| Meaning::Time { per_day })
+    }
+
     /// Units per day of a field of dates or times, or of lists of them.
-    pub(super) fn ticks_per_day(&self, fields: &Fields) -> Option<u64> {
+    fn ticks_per_day(&self, fields: &Fields) -> Option<u64> {
         let (&first, rest) = self.path.split_first()?;
         let mut kind = fields.get(first)?.data_type();
         for &index in rest {

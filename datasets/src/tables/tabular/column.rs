@@ -101,7 +101,7 @@ impl Column {
         let shape: &[_] = if is_text_time { &[] } else { own_shape };
         let count = shape.iter().try_fold(1, |product: usize, dim| product.checked_mul((*dim)?));
         let is_standardized = steps.standardized.contains(name);
-        let ticks = reader.ticks_per_day(field);
+        let ticks = schema.fields()[field].ticks_per_day();
         let numbers = Numbers { element: *element, time: steps.times.get(name).map(|time| (*time, ticks)) };
         let mut items = None;
         let names = match &category {

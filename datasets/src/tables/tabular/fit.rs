@@ -13,7 +13,7 @@ use super::plan::Plan;
 use super::reader::{Parts, kept};
 use super::{Missing, refuse, vocabulary};
 use crate::error::{data, one_line};
-use crate::{Reader, Values};
+use crate::{Buffers, Reader, Sink};
 
 /// Max values of a category.
 const MAX_CLASSES: usize = 1 << 20;
@@ -40,9 +40,9 @@ pub(super) fn fit(reader: &dyn Reader, plan: &Plan, on: Option<&FitOn>) -> Resul
     let mut fitted_rows = 0;
     if found.iter().any(|found| !matches!(found, Found::Nothing)) {
         let kept = kept(&plan.columns, reader.schema().fields().len());
-        let (mut parts, mut values) = (Parts::default(), Values::new());
+        let (mut parts, mut buffers) = (Parts::default(), Buffers::default());
         for row in 0..reader.len() {
-            parts.read((reader, &kept), row, &mut values, &mut |_, _| Ok(()))?;
+            parts.read((reader, &kept), row, &mut Sink::new(&mut |_, _, _| Ok(())), &mut buffers)?;
             let number = || {
                 let column = decides.filter(|column| parts.is_there(column.present))?;
                 column.numbers.read(parts.value(column.field))

@@ -200,12 +200,12 @@ impl Plan {
         let made = |dtype: DType| {
             let is_one = column.category.is_some() || column.numbers.time.is_some();
             let shape = if is_one { vec![] } else { own.shape.clone() };
-            let field = SchemaField { name: name.to_owned(), element: dtype.into(), shape };
+            let field = SchemaField::new(name, dtype.into(), shape);
             Field::Made(field, dtype, vec![place])
         };
         if column.items.is_some() {
             let dtype = cast.unwrap_or(DType::I64);
-            let field = SchemaField { name: name.to_owned(), element: dtype.into(), shape: vec![None] };
+            let field = SchemaField::variable(name, dtype.into());
             return Ok(Field::Listed(field, dtype, place));
         }
         if column.category.is_some() {

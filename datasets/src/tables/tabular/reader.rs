@@ -5,16 +5,16 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use feedline_core::{DType, Fingerprint, Prefetched, Result, StridedColumn};
+use feedline_core::{About, DType, Fingerprint, Prefetched, Result, StridedColumn};
 
 use super::cell::Cell;
 use super::column::{Column, Items};
 use super::description::Description;
 use super::plan::{Field, Plan};
 use super::steps::Cut;
-use crate::reader::{Visit, at_file};
+use crate::reader::at_file;
 use crate::tables::nulls::missing;
-use crate::{Decoded, DecodedRows, Reader, Schema, Values};
+use crate::{Buffers, Decoded, DecodedRows, Meaning, Reader, Schema, Sink, Storage};
 
 /// The fields of a row by their index in the reader. They are kept until all fields have been visited.
 #[derive(Debug, Default)]
@@ -29,20 +29,21 @@ impl Parts {
         &mut self,
         (reader, kept): (&dyn Reader, &[bool]),
         row: u64,
-        values: &mut Values,
-        to: &mut Visit<'_>,
+        to: &mut Sink<'_>,
+        buffers: &mut Buffers,
     ) -> Result<()> {
         let Self { bytes: all, ranges } = self;
         all.clear();
         ranges.clear();
         ranges.resize(kept.len(), 0..0);
-        reader.visit(row, values, &mut |field, bytes| {
+        let mut keep = |field: usize, bytes: &[u8], shape: Option<&[usize]>| {
             if kept.get(field) == Some(&true) {
                 ranges[field] = all.len()..all.len() + bytes.len();
                 all.extend_from_slice(bytes);
             }
-            to(field, bytes)
-        })
+            to.pass_on(field, bytes, shape)
+        };
+        reader.visit(row, &mut Sink::new(&mut keep), buffers)
     }
 
     pub(super) fn value(&self, field: usize) -> &[u8] {
@@ -179,7 +180,13 @@ impl Made {
             Some((column.name.clone(), found.columns.get(&column.name)?.classes.clone()?))
         });
         let (kept, classes) = (kept(needed, inner), classes.collect());
-        Ok(Self { schema: plan.schema(), kept, passed, fields, cuts, same: same.into(), classes })
+        // A field with other bytes than a column of the reader is something else, too.
+        let made = plan.schema();
+        let of_made = made.fields().iter().zip(&same).map(|(field, of): (_, &Option<usize>)| {
+            field.clone().meaning(of.map_or(Meaning::Plain, |of| schema.fields()[of].meaning))
+        });
+        let schema = Schema::new(of_made);
+        Ok(Self { schema, kept, passed, fields, cuts, same: same.into(), classes })
     }
 }
 
@@ -202,15 +209,15 @@ impl TableReader {
     /// The items that the list `field` is cut by, of all rows. Of a row that cannot be read, there are none.
     fn find_left_out(&self, field: usize, kept: Kept) -> LeftOut {
         let mut left_out = LeftOut { ends: Vec::new(), bytes: Vec::new() };
-        let (mut values, mut scratch) = (Values::new(), Scratch::default());
+        let (mut buffers, mut scratch) = (Buffers::default(), Scratch::default());
         for row in 0..self.reader.len() {
-            let bytes = &mut left_out.bytes;
-            let _ = self.visit_whole(row, &mut values, &mut scratch, &mut |of, value| {
+            let mut add = |of: usize, value: &[u8], _: Option<&[usize]>| {
                 if of == field {
-                    bytes.extend_from_slice(kept.parts_of(value).1);
+                    left_out.bytes.extend_from_slice(kept.parts_of(value).1);
                 }
                 Ok(())
-            });
+            };
+            let _ = self.visit_whole(row, &mut scratch, &mut Sink::new(&mut add), &mut buffers);
             left_out.ends.push(left_out.bytes.len());
         }
         left_out
@@ -220,25 +227,26 @@ impl TableReader {
     fn visit_whole(
         &self,
         sample: u64,
-        values: &mut Values,
         Scratch { parts, numbers }: &mut Scratch,
-        to: &mut Visit<'_>,
+        row: &mut Sink<'_>,
+        buffers: &mut Buffers,
     ) -> Result<()> {
-        parts.read((&*self.reader, &self.made.kept), sample, values, &mut |field, bytes| match self
+        let mut pass = |field: usize, bytes: &[u8], shape: Option<&[usize]>| match self
             .made
             .passed
             .get(field)
             .copied()
             .flatten()
         {
-            Some(passed) => to(passed, bytes),
+            Some(passed) => row.pass_on(passed, bytes, shape),
             None => Ok(()),
-        })?;
+        };
+        parts.read((&*self.reader, &self.made.kept), sample, &mut Sink::new(&mut pass), buffers)?;
         for (index, rule) in self.made.fields.iter().enumerate() {
             match rule {
                 Rule::Pass => {}
                 Rule::Fill(cell) if parts.is_there(cell.present) => {
-                    to(index, parts.value(cell.field))?;
+                    row.put(index, parts.value(cell.field))?;
                 }
                 Rule::Listed(cell, items) => {
                     numbers.clear();
@@ -247,12 +255,12 @@ impl TableReader {
                     } else if cell.fill.is_none() {
                         return Err(missing(&cell.name, sample));
                     }
-                    to(index, numbers)?;
+                    row.put(index, numbers)?;
                 }
                 Rule::Fill(cell) => {
-                    to(index, cell.fill.as_deref().ok_or_else(|| missing(&cell.name, sample))?)?;
+                    row.put(index, cell.fill.as_deref().ok_or_else(|| missing(&cell.name, sample))?)?;
                 }
-                Rule::Present(present) => to(index, &[parts.is_there(*present).into()])?,
+                Rule::Present(present) => row.put(index, &[parts.is_there(*present).into()])?,
                 Rule::Numbers(cells) => {
                     numbers.clear();
                     for cell in cells {
@@ -261,7 +269,7 @@ impl TableReader {
                         let value = parts.is_there(cell.present).then(|| parts.value(cell.field));
                         cell.write(sample, value, &mut numbers[start..])?;
                     }
-                    to(index, numbers)?;
+                    row.put(index, numbers)?;
                 }
             }
         }
@@ -380,10 +388,6 @@ thread_local! {
 }
 
 impl Reader for TableReader {
-    fn format(&self) -> &'static str {
-        self.reader.format()
-    }
-
     fn schema(&self) -> &Schema {
         &self.made.schema
     }
@@ -392,25 +396,13 @@ impl Reader for TableReader {
         self.reader.len()
     }
 
-    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
-        values.copy_from(&self.made.schema, |values, to| self.visit(sample, values, to))?;
-        let varies = |dims: &[Option<usize>]| dims.iter().filter(|dim| dim.is_none()).count() > 1;
-        if self.made.schema.fields().iter().any(|field| varies(&field.shape)) {
-            // Keep whole values: the bytes alone do not determine the shape.
-            let mut whole = Values::new();
-            self.reader.read(sample, &mut whole)?;
-            for (value, same) in values.begin(self.made.fields.len()).iter_mut().zip(&*self.made.same) {
-                same.iter().for_each(|same| value.shape.clone_from(&whole.fields()[*same].shape));
-            }
-        }
-        Ok(())
-    }
-
-    fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
+    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
         // Take the scratch memory out: the reader may be a table too, and use it.
         let mut scratch = SCRATCH.take();
-        let cut = &mut |field, value: &[u8]| to(field, self.made.cut(field, value));
-        let visited = self.visit_whole(sample, values, &mut scratch, cut);
+        let mut cut = |field: usize, value: &[u8], shape: Option<&[usize]>| {
+            row.pass_on(field, self.made.cut(field, value), shape)
+        };
+        let visited = self.visit_whole(sample, &mut scratch, &mut Sink::new(&mut cut), buffers);
         SCRATCH.set(scratch);
         visited.map_err(|error| {
             let error = if error.sample().is_some() { error } else { error.at_sample(sample) };
@@ -418,12 +410,38 @@ impl Reader for TableReader {
         })
     }
 
+    /// The classes are those of the only category. If there is no category, the reader's classes.
+    fn about(&self) -> About<'_> {
+        let (about, categories) = (self.reader.about(), &*self.made.classes);
+        let classes = match categories {
+            [] => about.classes,
+            [(_, classes)] => Some(&classes[..]),
+            _ => None,
+        };
+        About { classes, categories, ..about }
+    }
+
+    fn storage(&self) -> &dyn Storage {
+        self
+    }
+
+    fn path(&self, sample: u64) -> Option<&Path> {
+        self.reader.path(sample)
+    }
+
+    /// Covers the reader, the steps, and the results of the fitting pass.
+    fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+}
+
+impl Storage for TableReader {
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
-        self.reader.column((*self.made.same.get(field)?)?)
+        self.reader.storage().column((*self.made.same.get(field)?)?)
     }
 
     fn slice(&self, sample: u64, field: usize) -> Option<&[u8]> {
-        self.reader.slice(sample, (*self.made.same.get(field)?)?)
+        self.reader.storage().slice(sample, (*self.made.same.get(field)?)?)
     }
 
     fn left_out(&self, sample: u64, field: usize, to: &mut dyn FnMut(&[u8])) {
@@ -437,71 +455,25 @@ impl Reader for TableReader {
         }
         // The reader may be a table too.
         if let Some(of) = self.made.passed.iter().position(|&passed| passed == Some(field)) {
-            self.reader.left_out(sample, of, to);
+            self.reader.storage().left_out(sample, of, to);
         }
     }
 
-    fn is_json(&self, field: usize) -> bool {
-        self.made.same.get(field).copied().flatten().is_some_and(|field| self.reader.is_json(field))
-    }
-
-    fn ticks_per_day(&self, field: usize) -> Option<u64> {
-        self.reader.ticks_per_day((*self.made.same.get(field)?)?)
-    }
-
-    fn together(&self) -> Option<u64> {
-        self.reader.together()
-    }
-
-    fn categories(&self) -> &[(String, Vec<String>)] {
-        &self.made.classes
-    }
-
-    fn decoded_bytes(&self) -> u64 {
-        self.reader.decoded_bytes()
-    }
-
-    fn block_shuffle(&self) -> Option<(u64, u64)> {
-        self.reader.block_shuffle()
-    }
-
     fn prefetch(&self, samples: &[u64]) -> Prefetched {
-        self.reader.prefetch(samples)
+        self.reader.storage().prefetch(samples)
     }
 
     fn decoded(&self, sample: u64) -> Result<Option<Decoded>> {
-        let rows = self.reader.decoded(sample)?;
+        let rows = self.reader.storage().decoded(sample)?;
         Ok(rows
             .map(|rows| Decoded::new(rows.samples(), Arc::new(MadeRows { rows, made: self.made.clone() }))))
     }
 
-    fn neighbours(&self, sample: u64) -> Range<u64> {
-        self.reader.neighbours(sample)
+    fn group(&self, sample: u64) -> Range<u64> {
+        self.reader.storage().group(sample)
     }
 
     fn forget(&self, sample: u64) {
-        self.reader.forget(sample);
-    }
-
-    fn row_memory(&self) -> u64 {
-        self.reader.row_memory()
-    }
-
-    /// The classes of the only category. If there is no category, the reader's classes.
-    fn classes(&self) -> Option<&[String]> {
-        match self.made.classes.as_slice() {
-            [] => self.reader.classes(),
-            [(_, classes)] => Some(classes),
-            _ => None,
-        }
-    }
-
-    fn path(&self, sample: u64) -> Option<&Path> {
-        self.reader.path(sample)
-    }
-
-    /// Covers the reader, the steps, and the results of the fitting pass.
-    fn fingerprint(&self) -> u64 {
-        self.fingerprint
+        self.reader.storage().forget(sample);
     }
 }

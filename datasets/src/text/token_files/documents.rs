@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use feedline_core::{DType, Fingerprint, Result};
+use feedline_core::{About, DType, Fingerprint, Result};
 
 use super::index::Index;
 use super::llm_c::{HEADER, Header};
@@ -12,7 +12,7 @@ use crate::error::data;
 use crate::io::bytes::Content;
 use crate::io::disk::DiskFile;
 use crate::reader::inside;
-use crate::{ElementType, MEMORY_LIMIT, MappedFile, Reader, Schema, SchemaField, Values};
+use crate::{Buffers, ElementType, MEMORY_LIMIT, MappedFile, Reader, Schema, SchemaField, Sink, Storage};
 
 /// The number of ids that are searched for beginnings of documents at a time.
 const BLOCK: u64 = 1 << 19;
@@ -165,30 +165,30 @@ impl TokenDocuments {
         Ok(Self { path, content, dtype, places, schema, fingerprint })
     }
 
-    fn fill(&self, document: u64, values: &mut Values) -> Result<()> {
-        let values = values.begin(self.schema.fields().len());
-        values.iter_mut().for_each(|value| value.bytes.clear());
+    /// Reads the ids of a document, and the length of each sequence. Returns the modes of the sequences.
+    fn fill(&self, document: u64, ids: &mut Vec<u8>, lengths: &mut Vec<u8>) -> Result<Vec<u8>> {
+        let (mut modes, has_modes) = (Vec::new(), self.schema.fields().len() > 2);
+        ids.clear();
+        lengths.clear();
         match &self.places {
             Places::Starts(starts) => {
                 let (first, end) = (starts[document as usize], starts[document as usize + 1]);
-                self.append(HEADER + first * self.dtype.size() as u64, end - first, &mut values[0].bytes)?;
+                self.append(HEADER + first * self.dtype.size() as u64, end - first, ids)?;
             }
             Places::Index(index) => {
                 for sequence in index.document(document)? {
                     let place = index.sequence(sequence, self.content.len())?;
-                    self.append(place.first, place.ids, &mut values[0].bytes)?;
-                    values[1].bytes.extend((place.ids as i64).to_le_bytes());
-                    if let Some(modes) = values.get_mut(2) {
-                        modes.bytes.push(index.mode(sequence)?);
+                    self.append(place.first, place.ids, ids)?;
+                    lengths.extend((place.ids as i64).to_le_bytes());
+                    if has_modes {
+                        modes.push(index.mode(sequence)?);
                     }
                 }
                 index.content().check_unchanged()?;
             }
         }
-        for (value, field) in values.iter_mut().zip(self.schema.fields()) {
-            value.set_shape([value.bytes.len() / field.element.size()]);
-        }
-        self.content.check_unchanged()
+        self.content.check_unchanged()?;
+        Ok(modes)
     }
 
     /// Appends `ids` ids from byte `first` on.
@@ -217,13 +217,6 @@ fn windows() -> &'static str {
 }
 
 impl Reader for TokenDocuments {
-    fn format(&self) -> &'static str {
-        match self.places {
-            Places::Index(_) => "megatron",
-            Places::Starts(_) => "llm.c",
-        }
-    }
-
     fn schema(&self) -> &Schema {
         &self.schema
     }
@@ -235,11 +228,39 @@ impl Reader for TokenDocuments {
         }
     }
 
-    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
         inside(sample, self.len(), &self.path)?;
-        self.fill(sample, values).map_err(|error| error.at_path(&self.path).at_sample(sample))
+        // The ids, the length of each sequence, and their modes.
+        let Buffers { value: ids, file: lengths, .. } = buffers;
+        let modes = self.fill(sample, ids, lengths);
+        let modes = modes.map_err(|error| error.at_path(&self.path).at_sample(sample))?;
+        let values = [ids, lengths, &modes].into_iter().take(self.schema.fields().len());
+        values.enumerate().try_for_each(|(field, value)| row.put(field, value))
     }
 
+    fn about(&self) -> About<'_> {
+        let format = match self.places {
+            Places::Index(_) => "megatron",
+            Places::Starts(_) => "llm.c",
+        };
+        About { format, ..About::default() }
+    }
+
+    fn storage(&self) -> &dyn Storage {
+        self
+    }
+
+    fn path(&self, _: u64) -> Option<&Path> {
+        Some(&self.path)
+    }
+
+    /// Covers every byte of files in memory, and some bytes of other files.
+    fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+}
+
+impl Storage for TokenDocuments {
     fn lengths(&self) -> Result<Option<Vec<Vec<u32>>>> {
         Ok(Some(match &self.places {
             Places::Index(index) => {
@@ -253,15 +274,6 @@ impl Reader for TokenDocuments {
                 vec![starts.windows(2).map(|ends| (ends[1] - ends[0]) as u32).collect()]
             }
         }))
-    }
-
-    fn path(&self, _: u64) -> Option<&Path> {
-        Some(&self.path)
-    }
-
-    /// Covers every byte of files in memory, and some bytes of other files.
-    fn fingerprint(&self) -> u64 {
-        self.fingerprint
     }
 }
 

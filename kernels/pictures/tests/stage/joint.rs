@@ -2,12 +2,11 @@
 //! picture.
 
 use std::iter::zip;
-use std::path::Path;
 
 use feedline::bad_samples::Budget;
 use feedline::{BadSamples, DType, Device, ErrorKind, Loader, LoaderBuilder, Ready, Result};
 use feedline_core::Element;
-use feedline_datasets::{ElementType, Parts, Pictures, Reader, Schema, SchemaField, Values};
+use feedline_datasets::{Buffers, ElementType, Parts, Pictures, Reader, Schema, SchemaField, Sink};
 use feedline_images::{BoxFormat, Decoder, Size, Transforms};
 use feedline_pictures::{Decode, PictureStage};
 use feedline_testkit::watchdog::{LIMIT, Watchdog};
@@ -82,11 +81,8 @@ impl Sample {
 
 impl Memory {
     pub fn new() -> Self {
-        let list = |name: &str, item: usize| SchemaField {
-            name: name.into(),
-            element: ElementType::Number(DType::F64),
-            shape: vec![None, Some(item)],
-        };
+        let number = ElementType::Number(DType::F64);
+        let list = |name: &str, item: usize| SchemaField::new(name, number, [None, Some(item)]);
         let bytes = |name| SchemaField::variable(name, ElementType::Bytes);
         let fields = [
             SchemaField::variable("class", ElementType::Number(DType::I64)),
@@ -123,10 +119,6 @@ impl Memory {
 const BAD: [u64; 8] = [0, 4, 15, 20, 26, 33, 41, 48];
 
 impl Reader for Memory {
-    fn format(&self) -> &'static str {
-        "memory"
-    }
-
     fn schema(&self) -> &Schema {
         &self.schema
     }
@@ -135,29 +127,21 @@ impl Reader for Memory {
         SAMPLES
     }
 
-    fn read(&self, id: u64, values: &mut Values) -> Result<()> {
+    fn visit(&self, id: u64, row: &mut Sink<'_>, _: &mut Buffers) -> Result<()> {
         let sample = &self.samples[id as usize];
         let numbers = |numbers: &mut dyn Iterator<Item = f64>| numbers.flat_map(f64::to_le_bytes).collect();
         let count = sample.boxes.len();
         let classes = (0..count as i64).flat_map(|at| (id as i64 * 10 + at).to_le_bytes()).collect();
         let points = sample.boxes.iter().flat_map(|&[x, y, ..]| [x, y]);
-        let fields: [(Vec<u8>, &[usize]); 6] = [
-            (classes, &[count]),
-            (sample.mask.clone(), &[sample.mask.len()]),
-            (numbers(&mut sample.boxes.iter().flatten().copied()), &[count, 4]),
-            (sample.picture.clone(), &[sample.picture.len()]),
-            (numbers(&mut points.into_iter()), &[count, 2]),
-            ((id as i64).to_le_bytes().to_vec(), &[]),
+        let fields: [Vec<u8>; 6] = [
+            classes,
+            sample.mask.clone(),
+            numbers(&mut sample.boxes.iter().flatten().copied()),
+            sample.picture.clone(),
+            numbers(&mut points.into_iter()),
+            (id as i64).to_le_bytes().to_vec(),
         ];
-        for (value, (bytes, shape)) in zip(values.begin(6), fields) {
-            value.bytes = bytes;
-            value.set_shape(shape.iter().copied());
-        }
-        Ok(())
-    }
-
-    fn path(&self, _: u64) -> Option<&Path> {
-        None
+        fields.iter().enumerate().try_for_each(|(field, bytes)| row.put(field, bytes))
     }
 
     fn fingerprint(&self) -> u64 {

@@ -252,7 +252,7 @@ impl Dataset for Cached {
     }
 
     /// A plain shuffle is the same as without a cache.
-    fn about(&self) -> About {
+    fn about(&self) -> About<'_> {
         let inner = self.inner.about();
         About { nesting: 1 + inner.nesting, block_shuffle: None, table_rows: None, ..inner }
     }

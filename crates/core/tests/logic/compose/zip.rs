@@ -113,7 +113,7 @@ impl Dataset for Cropped {
         &self.0
     }
 
-    fn about(&self) -> About {
+    fn about(&self) -> About<'_> {
         About { has_random_geometry: true, ..About::default() }
     }
 

@@ -4,7 +4,7 @@ use super::*;
 
 pub(super) fn classes() -> Done {
     let train = open("pictures/train")?;
-    let classes = train.classes().map(<[String]>::to_vec);
+    let classes = train.about().classes.map(<[String]>::to_vec);
     let val = open_with("pictures/val", &OpenOptions { classes, ..Default::default() })?; // lacks "bee"
     let train = Pictures::new(train, Transforms::new().random_resized_crop(8).flip(0.5))?;
     let val = Pictures::new(val, Transforms::new().center_crop(8))?;
@@ -14,7 +14,7 @@ pub(super) fn classes() -> Done {
         let (images, labels) = (batch.field::<u8>("image")?, batch.field::<i64>("label")?);
         assert_eq!(images.len(), labels.len() * 8 * 8 * 3); // rows, columns, RGB
     }
-    assert_eq!(val.reader().classes().unwrap(), ["ant", "bee", "cat"]);
+    assert_eq!(val.reader().about().classes.unwrap(), ["ant", "bee", "cat"]);
     assert_eq!(column::<i64>(val, "label")?, [0, 2]);
     let mut labels = Vec::new();
     for batch in delivered(&mut loader)? {
@@ -87,10 +87,10 @@ pub(super) fn list() -> Done {
     let data = Pictures::new(reader, Transforms::new().center_crop(8))?;
     let options = OpenOptions { class_from: Some(1), ..Default::default() };
     let both = open_with("pictures/*/*/*.bmp", &options)?;
-    assert_eq!((ants.len(), ants.classes()), (2, None));
-    assert_eq!(data.reader().classes().unwrap(), ["ant", "bee", "cat"]);
+    assert_eq!((ants.len(), ants.about().classes), (2, None));
+    assert_eq!(data.reader().about().classes.unwrap(), ["ant", "bee", "cat"]);
     assert_eq!(column::<i64>(data, "label")?, [0, 1, 2]);
-    assert_eq!(both.classes().unwrap(), ["ant", "bee", "cat"]);
+    assert_eq!(both.about().classes.unwrap(), ["ant", "bee", "cat"]);
     let both = Pictures::new(both, Transforms::new().center_crop(8))?;
     assert_eq!(column::<i64>(both, "label")?, [0, 1, 2, 0, 2]);
     Ok(())
@@ -115,7 +115,7 @@ pub(super) fn manifest() -> Done {
         assert_eq!(column::<i64>(other.subset([0, 2])?, "species")?, [1, 1]);
     }
     let reader = open_pictures("pictures.csv", &options)?;
-    assert_eq!(reader.classes().unwrap(), ["an ant", "bee"]);
+    assert_eq!(reader.about().classes.unwrap(), ["an ant", "bee"]);
     let strict = Pictures::new(reader, Transforms::new().center_crop(8))?;
     let error = Loader::builder(strict).batch_size(3).build_host()?.epoch(0)?.next().unwrap().unwrap_err();
     assert!(error.to_string().contains("column \"file\" names in row 1"), "{error}");
@@ -136,7 +136,7 @@ pub(super) fn clips() -> Done {
 pub(super) fn saved() -> Done {
     let options = OpenOptions { split: Some(Split::Train), ..Default::default() };
     let reader = open_with("saved", &options)?; // the folder that `save_to_disk` wrote
-    let classes = reader.classes().unwrap_or_default().to_vec(); // the names of its ClassLabel
+    let classes = reader.about().classes.unwrap_or_default().to_vec(); // the names of its ClassLabel
     let data = Pictures::new(reader, Transforms::new().center_crop(8))?;
     assert_eq!(classes, ["ant", "bee", "cat"]);
     assert_eq!(column::<i64>(data, "label")?, [0, 1, 2]);

@@ -136,7 +136,7 @@ impl Dataset for Sizes {
     }
 
     fn prefetch(&self, ids: &[u64], _: &mut Context) -> Prefetched {
-        self.reader.prefetch(ids) // decodes a group ahead, where the format has groups
+        self.reader.storage().prefetch(ids) // decodes a group ahead, where the format has groups
     }
 
     fn read_many(

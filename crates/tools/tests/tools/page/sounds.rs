@@ -43,7 +43,7 @@ pub(super) fn words() -> Done {
         assert_eq!(sounds.len(), 8_000 * labels.len()); // zeros follow a shorter sound: `sound.length`
     }
     let words = open_sounds("words", &ManifestOptions::default())?;
-    assert_eq!(words.classes(), Some(&["no".to_owned(), "yes".to_owned()][..]));
+    assert_eq!(words.about().classes, Some(&["no".to_owned(), "yes".to_owned()][..]));
     let mut lengths = Vec::new();
     for batch in delivered(&mut loader)? {
         let labels = batch.field::<i64>("label")?;

@@ -20,7 +20,7 @@ use crate::io::memory::Memory;
 use crate::reader::{at_file, check_not_empty};
 use crate::tables::tabular::fit_on::Limits;
 use crate::tables::tabular::reader::TableReader;
-use crate::{ElementType, Reader, Values};
+use crate::{Buffers, ElementType, Reader, Sink, Values};
 
 /// Time windows over a table, as a [`Dataset`]. [`Table::windows`](crate::Table::windows) makes it. Clones
 /// share the rows. `read` uses no random numbers.
@@ -135,7 +135,7 @@ impl TableWindows {
     /// The values of a category in the order of their numbers, such as the groups. `None` if the column is
     /// not a category.
     pub fn classes(&self, column: &str) -> Option<&[String]> {
-        let found = self.0.reader.categories().iter().find(|(name, _)| name == column);
+        let found = self.0.reader.about().categories.iter().find(|(name, _)| name == column);
         found.map(|(_, classes)| classes.as_slice())
     }
 
@@ -206,7 +206,7 @@ fn no_time(reader: &TableReader) -> Error {
 
 /// The values of a group, for an error message.
 fn named_group(reader: &TableReader, numbers: &[i64]) -> String {
-    let classes = reader.categories();
+    let classes = reader.about().categories;
     let names: Vec<_> = match reader.schema().fields().get(1).map(|field| &field.name) {
         Some(name) if numbers.len() == 1 => {
             let list = classes.iter().find(|(column, _)| column == name);
@@ -222,23 +222,23 @@ fn named_group(reader: &TableReader, numbers: &[i64]) -> String {
 struct Cells<'a> {
     reader: &'a TableReader,
     places: Places,
-    values: Values,
+    buffers: Buffers,
     time: Vec<u8>,
     group: Vec<u8>,
 }
 
 impl<'a> Cells<'a> {
     fn new(reader: &'a TableReader, places: Places) -> Self {
-        Self { reader, places, values: Values::new(), time: Vec::new(), group: Vec::new() }
+        Self { reader, places, buffers: Buffers::default(), time: Vec::new(), group: Vec::new() }
     }
 
     /// Reads a row; returns whether another of its cells is an error, to be reported by the windows with this
     /// row.
     fn read(&mut self, row: u64) -> Result<bool> {
-        let Self { reader, places, values, time, group } = self;
+        let Self { reader, places, buffers, time, group } = self;
         let of_group = places.group.map(|group| group.of);
         let (mut has_time, mut has_group) = (false, of_group.is_none());
-        let visited = reader.visit(row, values, &mut |field, bytes| {
+        let mut keep = |field: usize, bytes: &[u8], _: Option<&[usize]>| {
             if field == places.time {
                 time.clear();
                 time.extend_from_slice(bytes);
@@ -249,7 +249,8 @@ impl<'a> Cells<'a> {
                 has_group = true;
             }
             Ok(())
-        });
+        };
+        let visited = reader.visit(row, &mut Sink::new(&mut keep), buffers);
         match visited {
             Ok(()) => Ok(false),
             Err(_) if has_time && has_group => Ok(true),
@@ -336,7 +337,7 @@ impl Shared {
             let sample = u64::from(self.index.order[place]);
             let column = if at < inputs { Some((x, at)) } else { y.map(|y| (y, at - inputs)) };
             let Some((column, at)) = column else { continue };
-            self.reader.visit(sample, values, &mut |field, bytes| {
+            let mut write = |field: usize, bytes: &[u8], _: Option<&[usize]>| {
                 if field == column.of {
                     let to = &mut row.bytes_mut(column.to)[at * column.bytes..][..column.bytes];
                     if to.len() != bytes.len() {
@@ -346,7 +347,8 @@ impl Shared {
                     to.copy_from_slice(bytes);
                 }
                 Ok(())
-            })?;
+            };
+            self.reader.visit(sample, &mut Sink::new(&mut write), values.buffers())?;
         }
         Ok(())
     }
@@ -417,7 +419,7 @@ impl Dataset for TableWindows {
         grouped(ids, context, |index, id, values| self.0.read(id, &mut rows.row(index), values))
     }
 
-    fn about(&self) -> About {
+    fn about(&self) -> About<'_> {
         About { table_rows: Some((self.0.bytes, self.0.rows.is_some())), ..About::default() }
     }
 
@@ -429,7 +431,7 @@ impl Dataset for TableWindows {
         rows.clear();
         let places = ids.iter().filter_map(|&id| self.0.places_of(id).ok());
         rows.extend(places.flatten().map(|place| u64::from(self.0.index.order[place])));
-        self.0.reader.prefetch(rows)
+        self.0.reader.storage().prefetch(rows)
     }
 
     fn path(&self, id: u64) -> Option<&Path> {

@@ -200,7 +200,8 @@ fn as_json(options: &Options, inspected: &Inspected) -> String {
         .map(|field| json!({"name": field.name, "dtype": field.element.name(), "shape": field.shape}))
         .collect();
     let mut all = json!({
-        "format": reader.about().format, "samples": reader.len(), "fields": names, "first": first, "last": last,
+        "format": reader.about().format, "samples": reader.len(), "fields": names,
+        "first": first, "last": last,
     });
     if let Some(classes) = reader.about().classes {
         all["classes"] = classes.into();

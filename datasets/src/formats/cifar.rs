@@ -206,10 +206,7 @@ pub(crate) fn open_split(path: &Path, split: Split) -> Result<Arrays> {
 pub(crate) fn of_content(path: &Path, content: Content) -> Result<Option<Arrays>> {
     let Some(kind) = Kind::recognised(&content)? else { return Ok(None) };
     // Hold it in memory, for zero-copy loading.
-    let content = match content {
-        Content::OnDisk(file) => Content::of_file(file, MEMORY_LIMIT)?,
-        content => content,
-    };
+    let content = content.within(MEMORY_LIMIT)?;
     let (bytes, records) = (kind.record_bytes(), content.len() / kind.record_bytes());
     let array = |name: &str, item_dims: &[usize], first| Array {
         name: name.into(),

@@ -150,11 +150,7 @@ impl Mds {
     /// As [`open`](Self::open), and those of [`Remote`](crate::Remote).
     #[cfg(feature = "object-store")]
     pub fn open_remote(remote: &crate::Remote, url: &str) -> Result<Self> {
-        Self::of_remote(remote.file(url)?)
-    }
-
-    #[cfg(feature = "object-store")]
-    pub(crate) fn of_remote(file: crate::remote::RemoteFile) -> Result<Self> {
+        let file = remote.file(url)?;
         let path = file.path().to_path_buf();
         Self::of_content(&path, Content::Remote(file)).map_err(|error| error.at_path(&path))
     }
@@ -163,7 +159,7 @@ impl Mds {
         Self::of_content(path, Content::OnDisk(DiskFile::open(path)?.into()))
     }
 
-    fn of_content(path: &Path, content: Content) -> Result<Self> {
+    pub(crate) fn of_content(path: &Path, content: Content) -> Result<Self> {
         let version = content.fingerprint_sampled(Fingerprint::new())?;
         Self::of_version(path, content, version)
     }

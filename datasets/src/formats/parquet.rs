@@ -136,16 +136,12 @@ impl ParquetFile {
     /// As [`open_with`](Self::open_with), and those of [`Remote`](crate::Remote).
     #[cfg(feature = "object-store")]
     pub fn open_remote(remote: &crate::Remote, url: &str, options: TableOptions) -> Result<Self> {
-        Self::of_remote(remote.file(url)?, options)
-    }
-
-    #[cfg(feature = "object-store")]
-    pub(crate) fn of_remote(file: crate::remote::RemoteFile, options: TableOptions) -> Result<Self> {
+        let file = remote.file(url)?;
         let path = file.path().to_path_buf();
         Self::of_content(&path, Content::Remote(file), options).map_err(|error| error.at_path(&path))
     }
 
-    fn of_content(path: &Path, content: Content, options: TableOptions) -> Result<Self> {
+    pub(crate) fn of_content(path: &Path, content: Content, options: TableOptions) -> Result<Self> {
         let content = Arc::new(content);
         let input = Input::new(content.clone());
         let metadata = catch_panics("the metadata at the end of the file", || metadata(&input))?;

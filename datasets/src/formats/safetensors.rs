@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::Arc;
 
 use feedline_core::{DType, Error, Result};
 use safetensors::Dtype;
@@ -46,14 +45,14 @@ pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Arrays
 }
 
 fn read(path: &Path, limit: u64) -> Result<Arrays> {
-    let file = Arc::new(DiskFile::open(path)?);
-    // This finds a damaged header before the file is read into memory.
-    header(&Content::OnDisk(file.clone()))?;
-    of_content(path, Content::of_file(file, limit)?)
+    of_content(path, Content::OnDisk(DiskFile::open(path)?.into()), limit)
 }
 
-/// The tensors in `content`.
-pub(crate) fn of_content(path: &Path, content: Content) -> Result<Arrays> {
+/// The tensors in `content`. A plain file of up to `limit` bytes is read into memory.
+pub(crate) fn of_content(path: &Path, content: Content, limit: u64) -> Result<Arrays> {
+    // This finds a damaged header before the file is read into memory.
+    header(&content)?;
+    let content = content.within(limit)?;
     let (metadata, first) = header(&content)?;
     let mut tensors: Vec<_> = metadata.tensors().into_iter().collect();
     // Tensors without elements share an offset, so equal offsets are sorted by name.

@@ -184,11 +184,7 @@ impl WebDataset {
     #[cfg(feature = "object-store")]
     pub fn open_remote(remote: &crate::Remote, url: &str, options: &OpenOptions) -> Result<Self> {
         options.check("webdataset", false)?;
-        Self::of_remote(remote.file(url)?, options)
-    }
-
-    #[cfg(feature = "object-store")]
-    pub(crate) fn of_remote(file: crate::remote::RemoteFile, options: &OpenOptions) -> Result<Self> {
+        let file = remote.file(url)?;
         let path = file.path().to_path_buf();
         let at = |error: feedline_core::Error| error.at_path(&path);
         let content = Content::of_remote(file).map_err(at)?;

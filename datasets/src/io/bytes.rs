@@ -103,6 +103,14 @@ impl Content {
         if file.len() <= limit { file.read_all().map(Self::Memory) } else { Ok(Self::OnDisk(file)) }
     }
 
+    /// The same bytes, in memory if they are those of a plain file of up to `limit` bytes.
+    pub(crate) fn within(self, limit: u64) -> Result<Self> {
+        match self {
+            Self::OnDisk(file) => Self::of_file(file, limit),
+            content => Ok(content),
+        }
+    }
+
     /// As [`open`](Self::open), but first calls `check` with the length of a plain file and its first bytes,
     /// up to 64 KiB. So a wrong header allocates nothing.
     pub(crate) fn open_checked(

@@ -1,103 +1,227 @@
-//! Opens a file of each format, or names the feature that this build lacks.
+//! What opens a file of each format, on a disk or in a store, or names the feature that this build lacks.
 
 use std::path::{Path, PathBuf};
 
 use feedline_core::Result;
 
+use super::kind::Kind;
+use crate::error::data;
+use crate::formats::{cifar, idx, npy};
 use crate::io::bytes::Content;
-use crate::{Folder, Lines, OpenOptions, Reader, Shards};
+use crate::io::disk::DiskFile;
+#[cfg(feature = "object-store")]
+use crate::remote::{Remote, RemoteFile, in_folder};
+use crate::{Folder, Lines, OpenOptions, Reader, Shards, TokenDocuments};
 
-#[cfg(feature = "npz")]
-pub(super) fn npz(path: &Path) -> Result<Box<dyn Reader>> {
-    Ok(Box::new(crate::npz::open(path)?))
+type Opened = Result<Box<dyn Reader>>;
+
+/// A file of a known kind.
+pub(super) struct File<'a> {
+    pub(super) path: &'a Path,
+    /// Its first bytes, inflated if it is gzip.
+    #[allow(dead_code)] // used by a feature
+    pub(super) start: &'a [u8],
+    pub(super) place: Place,
 }
 
-#[cfg(not(feature = "npz"))]
-pub(super) fn npz(_: &Path) -> Result<Box<dyn Reader>> {
-    Err(super::needs("npz"))
+/// Where a file is.
+pub(super) enum Place {
+    Disk,
+    /// An object, and its content, inflated if it is gzip.
+    #[cfg(feature = "object-store")]
+    Store(RemoteFile, Content),
 }
 
-#[cfg(feature = "safetensors")]
-pub(super) fn safetensors(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
-    let options = OpenOptions::with_memory_limit(options.memory_limit);
-    Ok(Box::new(crate::safetensors::open_with(path, &options)?))
+impl File<'_> {
+    /// The bytes as they are, read on demand.
+    #[allow(dead_code)] // used by features
+    fn plain(self) -> Result<Content> {
+        match self.place {
+            Place::Disk => Ok(Content::OnDisk(DiskFile::open(self.path)?.into())),
+            #[cfg(feature = "object-store")]
+            Place::Store(file, _) => Ok(Content::Remote(file)),
+        }
+    }
+
+    /// The bytes, read on demand, or inflated into memory if they are gzip.
+    fn inflated(self) -> Result<Content> {
+        match self.place {
+            Place::Disk => Content::open_unclaimed(self.path),
+            #[cfg(feature = "object-store")]
+            Place::Store(_, content) => Ok(content),
+        }
+    }
+
+    fn lacks(self, feature: &str) -> Opened {
+        Err(super::needs(feature))
+    }
 }
 
-#[cfg(not(feature = "safetensors"))]
-pub(super) fn safetensors(_: &Path, _: &OpenOptions) -> Result<Box<dyn Reader>> {
-    Err(super::needs("safetensors"))
+/// A folder with an index of its files.
+#[allow(dead_code)] // used by features
+pub(super) enum Indexed<'a> {
+    Disk(&'a Path),
+    /// A URL, and the name of the index.
+    #[cfg(feature = "object-store")]
+    Store(&'a Remote, &'a str, &'static str),
+}
+
+impl Indexed<'_> {
+    /// The error of a build that lacks `feature`, or that the index is missing.
+    #[allow(dead_code)] // used without a feature
+    fn lacks(self, feature: &str) -> Opened {
+        #[cfg(feature = "object-store")]
+        if let Self::Store(remote, url, index) = self {
+            remote.file(&in_folder(url, index, index))?;
+        }
+        Err(super::needs(feature))
+    }
+}
+
+/// Opens a file. `None` if no format reads its kind.
+pub(super) fn open(kind: Kind, file: File<'_>, options: &OpenOptions) -> Result<Option<Box<dyn Reader>>> {
+    let path = file.path;
+    let limit = OpenOptions::with_memory_limit(options.memory_limit);
+    let opened: Box<dyn Reader> = match kind {
+        Kind::Npy => Box::new(match file.place {
+            Place::Disk => npy::open_with(path, &limit)?,
+            #[cfg(feature = "object-store")]
+            Place::Store(_, content) => npy::of_content(path, content)?,
+        }),
+        Kind::Idx => Box::new(match file.place {
+            Place::Disk => idx::arrays::of_file(path, options.memory_limit)?,
+            #[cfg(feature = "object-store")]
+            Place::Store(_, content) => idx::arrays::of_content(path, content)?,
+        }),
+        Kind::LlmC => Box::new(match file.place {
+            Place::Disk => TokenDocuments::open_with(path, options.memory_limit)?,
+            #[cfg(feature = "object-store")]
+            Place::Store(_, content) => TokenDocuments::of_llm_c(path.to_path_buf(), content)?,
+        }),
+        Kind::Npz => npz(file, options)?,
+        Kind::Safetensors => safetensors(file, options)?,
+        Kind::Arrow => arrow(file, options)?,
+        Kind::Parquet => parquet(file, options)?,
+        Kind::Image => image(file, options)?,
+        Kind::Tar => tar(file, options)?,
+        Kind::TfRecord => tfrecord(file, options)?,
+        Kind::Mds => mds(file, options)?,
+        Kind::Csv => csv(file, options)?,
+        Kind::JsonLines => jsonl(file, options)?,
+        Kind::Text => {
+            let content = file.inflated()?;
+            if is_table(&content)? {
+                return csv_table(path, content, options).map(Some);
+            }
+            Box::new(Lines::of_content(path, content)?)
+        }
+        Kind::Refused(why) => return Err(data(why)),
+        Kind::Unknown => match cifar::of_content(path, file.inflated()?)? {
+            Some(set) => Box::new(set),
+            None => return Ok(None),
+        },
+        // Those that have other files beside them.
+        Kind::MdsIndex | Kind::PackIndex | Kind::TokenIndex => return Ok(None),
+    };
+    Ok(Some(opened))
+}
+
+/// Functions that open a format, or name its feature.
+macro_rules! formats {
+    ($($(#[$doc:meta])* $feature:literal $name:ident($file:ident: $of:ty, $options:ident) $open:expr)*) => {$(
+        $(#[$doc])*
+        #[cfg(feature = $feature)]
+        pub(super) fn $name($file: $of, $options: &OpenOptions) -> Opened {
+            Ok(Box::new($open))
+        }
+
+        #[cfg(not(feature = $feature))]
+        pub(super) fn $name(file: $of, _: &OpenOptions) -> Opened {
+            file.lacks($feature)
+        }
+    )*};
+}
+
+formats! {
+    "npz" npz(file: File<'_>, _options) crate::npz::of_content(file.path, &file.inflated()?)?
+    "safetensors" safetensors(file: File<'_>, options) {
+        crate::safetensors::of_content(file.path, file.inflated()?, options.memory_limit)?
+    }
+    "arrow" arrow(file: File<'_>, options) {
+        crate::ArrowFile::of_content(file.path, file.plain()?.within(options.memory_limit)?, options.table())?
+    }
+    "parquet" parquet(file: File<'_>, options) {
+        crate::ParquetFile::of_content(file.path, file.plain()?, options.table())?
+    }
+    "tfrecord" tfrecord(file: File<'_>, _options) crate::TfRecord::of_content(file.path, file.inflated()?)?
+    "mds" mds(file: File<'_>, _options) crate::mds::Mds::of_content(file.path, file.plain()?)?
+    "csv" csv(file: File<'_>, options) {
+        crate::Csv::of_content(file.path, file.inflated()?, &options.csv())?
+    }
+    "jsonl" jsonl(file: File<'_>, options) {
+        crate::JsonLines::of_lines(file.path, Lines::of_content(file.path, file.inflated()?)?, &options.jsonl())?
+    }
+    "tar" tar(file: File<'_>, options) {
+        let (path, content) = (file.path, file.inflated()?);
+        let members = crate::formats::tar::members(&content)?;
+        if cifar::has_files(members.iter().map(|member| member.name.as_str())) {
+            let split = options.split.unwrap_or(super::Split::Train);
+            return Ok(Box::new(cifar::of_archive(path, &content, &members, split)?));
+        }
+        super::one_set(options, "an archive of one set")?;
+        crate::WebDataset::of_content(path, content, members, options)?
+    }
+    /// Opens a folder of shards by its index.
+    "mds" mds_folder(folder: Indexed<'_>, _options) match folder {
+        Indexed::Disk(path) => crate::mds::open_folder(path)?,
+        #[cfg(feature = "object-store")]
+        Indexed::Store(remote, url, _) => crate::mds::open_remote(remote, url)?,
+    }
+    /// Opens a folder by the index that `pack` wrote.
+    "arrow" packed(folder: Indexed<'_>, options) match folder {
+        Indexed::Disk(path) => crate::pack::open_folder(path, &options.table())?,
+        #[cfg(feature = "object-store")]
+        Indexed::Store(remote, url, _) => crate::pack::open_remote(remote, url, &options.table())?,
+    }
 }
 
 /// Opens a picture. Decodes it if this build can. Otherwise returns its bytes.
-pub(super) fn image(path: &Path, _start: &[u8]) -> Result<Box<dyn Reader>> {
+fn image(file: File<'_>, _: &OpenOptions) -> Opened {
     #[cfg(feature = "images")]
-    if feedline_images::Format::detect(_start).is_some() {
-        return Ok(Box::new(crate::pictures::images::ImageFile::open(path)?));
+    if feedline_images::Format::detect(file.start).is_some() {
+        return Ok(Box::new(match file.place {
+            Place::Disk => crate::pictures::images::ImageFile::open(file.path)?,
+            #[cfg(feature = "object-store")]
+            Place::Store(_, content) => crate::pictures::images::ImageFile::of_content(file.path, &content)?,
+        }));
     }
-    Ok(Box::new(Folder::of_file(path)?))
-}
-
-#[cfg(feature = "tar")]
-pub(super) fn tar(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
-    let content = crate::io::bytes::Content::open_unclaimed(path)?;
-    let members = crate::formats::tar::members(&content)?;
-    if crate::formats::cifar::has_files(members.iter().map(|member| member.name.as_str())) {
-        let split = options.split.unwrap_or(super::Split::Train);
-        return Ok(Box::new(crate::cifar::of_archive(path, &content, &members, split)?));
+    match file.place {
+        Place::Disk => Ok(Box::new(Folder::of_file(file.path)?)),
+        #[cfg(feature = "object-store")]
+        Place::Store(..) => file.lacks("images"),
     }
-    super::one_set(options, "an archive of one set")?;
-    Ok(Box::new(crate::WebDataset::of_content(path, content, members, options)?))
 }
 
-#[cfg(not(feature = "tar"))]
-pub(super) fn tar(_: &Path, _: &OpenOptions) -> Result<Box<dyn Reader>> {
-    Err(super::needs("tar"))
-}
-
-#[cfg(feature = "tfrecord")]
-pub(super) fn tfrecord(path: &Path) -> Result<Box<dyn Reader>> {
-    Ok(Box::new(crate::TfRecord::open(path)?))
-}
-
-#[cfg(not(feature = "tfrecord"))]
-pub(super) fn tfrecord(_: &Path) -> Result<Box<dyn Reader>> {
-    Err(super::needs("tfrecord"))
-}
-
-#[cfg(feature = "arrow")]
-pub(super) fn arrow(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
-    Ok(Box::new(crate::ArrowFile::open_with(path, options.table())?))
-}
-
-#[cfg(not(feature = "arrow"))]
-pub(super) fn arrow(_: &Path, _: &OpenOptions) -> Result<Box<dyn Reader>> {
-    Err(super::needs("arrow"))
-}
-
-/// Opens a folder by the index that `pack` wrote.
-#[cfg(feature = "arrow")]
-pub(super) fn packed(index: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
-    Ok(Box::new(crate::pack::open_folder(index.parent().unwrap_or(index), &options.table())?))
-}
-
-#[cfg(not(feature = "arrow"))]
-pub(super) fn packed(_: &Path, _: &OpenOptions) -> Result<Box<dyn Reader>> {
-    Err(super::needs("arrow"))
-}
-
-#[cfg(feature = "parquet")]
-pub(super) fn parquet(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
-    Ok(Box::new(crate::ParquetFile::open_with(path, options.table())?))
-}
-
-#[cfg(not(feature = "parquet"))]
-pub(super) fn parquet(_: &Path, _: &OpenOptions) -> Result<Box<dyn Reader>> {
-    Err(super::needs("parquet"))
-}
-
+/// Opens a text whose rows have equally many cells.
 #[cfg(feature = "csv")]
-pub(super) fn csv(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
-    Ok(Box::new(crate::Csv::open_with(path, options.csv())?))
+fn csv_table(path: &Path, content: Content, options: &OpenOptions) -> Opened {
+    Ok(Box::new(crate::Csv::of_content(path, content, &options.csv())?))
+}
+
+#[cfg(not(feature = "csv"))]
+fn csv_table(_: &Path, _: Content, _: &OpenOptions) -> Opened {
+    Err(super::needs("csv"))
+}
+
+/// Whether the rows of a text have equally many cells.
+#[cfg(feature = "csv")]
+pub(super) fn is_table(content: &Content) -> Result<bool> {
+    crate::formats::csv::is_table(content)
+}
+
+#[cfg(not(feature = "csv"))]
+pub(super) fn is_table(_: &Content) -> Result<bool> {
+    Ok(false)
 }
 
 /// Opens the CSV files of one set.
@@ -112,16 +236,6 @@ pub(super) fn csv_shards(_: Vec<(PathBuf, Content)>, _: &OpenOptions) -> Result<
     Err(super::needs("csv"))
 }
 
-#[cfg(not(feature = "csv"))]
-pub(super) fn csv(_: &Path, _: &OpenOptions) -> Result<Box<dyn Reader>> {
-    Err(super::needs("csv"))
-}
-
-#[cfg(feature = "jsonl")]
-pub(super) fn jsonl(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
-    Ok(Box::new(crate::JsonLines::open_with(path, options.jsonl())?))
-}
-
 /// Opens the JSON Lines files of one set.
 #[cfg(feature = "jsonl")]
 pub(super) fn jsonl_shards(shards: Vec<(PathBuf, Content)>, options: &OpenOptions) -> Result<Shards> {
@@ -132,40 +246,4 @@ pub(super) fn jsonl_shards(shards: Vec<(PathBuf, Content)>, options: &OpenOption
 #[cfg(not(feature = "jsonl"))]
 pub(super) fn jsonl_shards(_: Vec<(PathBuf, Content)>, _: &OpenOptions) -> Result<Shards> {
     Err(super::needs("jsonl"))
-}
-
-#[cfg(not(feature = "jsonl"))]
-pub(super) fn jsonl(_: &Path, _: &OpenOptions) -> Result<Box<dyn Reader>> {
-    Err(super::needs("jsonl"))
-}
-
-/// Opens a text. If its rows have equally many cells, opens it as a table.
-pub(super) fn text(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
-    let content = Content::open_unclaimed(path)?;
-    if is_table(&content)? { csv(path, options) } else { Ok(Box::new(Lines::of_content(path, content)?)) }
-}
-
-/// Whether the rows of a text have equally many cells.
-#[cfg(feature = "csv")]
-pub(super) fn is_table(content: &Content) -> Result<bool> {
-    crate::formats::csv::is_table(content)
-}
-
-#[cfg(not(feature = "csv"))]
-pub(super) fn is_table(_: &Content) -> Result<bool> {
-    Ok(false)
-}
-
-/// Opens a shard, or a folder by its index.
-#[cfg(feature = "mds")]
-pub(super) fn mds(path: &Path, is_index: bool) -> Result<Box<dyn Reader>> {
-    if is_index {
-        return Ok(Box::new(crate::mds::open_folder(path.parent().unwrap_or(path))?));
-    }
-    Ok(Box::new(crate::mds::Mds::open(path)?))
-}
-
-#[cfg(not(feature = "mds"))]
-pub(super) fn mds(_: &Path, _: bool) -> Result<Box<dyn Reader>> {
-    Err(super::needs("mds"))
 }

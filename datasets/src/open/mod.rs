@@ -9,10 +9,8 @@ use crate::formats::sample_file::SampleFile;
 use crate::io::bytes::Content;
 use crate::io::disk::DiskFile;
 use crate::text::token_files::index::is_index;
-use crate::{Folder, Reader, Shards, TokenDocuments, formats::cifar, formats::idx, formats::npy};
+use crate::{Folder, Reader, Shards, TokenDocuments, formats::cifar, formats::idx};
 
-#[cfg(feature = "object-store")]
-mod content;
 mod formats;
 mod hub;
 mod kind;
@@ -22,6 +20,7 @@ mod pattern;
 mod remote;
 mod split;
 
+use formats::{File, Indexed, Place};
 use kind::{Kind, Start};
 pub(crate) use kind::{is_arrow_stream, is_tar_header, is_text, is_tfrecord};
 pub(crate) use listed::{is_picture, is_sound};
@@ -137,35 +136,35 @@ fn file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
         one_set(options, "one file")?;
     }
     match kind {
-        Kind::TokenIndex | Kind::LlmC if is_gzip => {
+        Kind::TokenIndex
+        | Kind::LlmC
+        | Kind::Npz
+        | Kind::Safetensors
+        | Kind::Image
+        | Kind::Arrow
+        | Kind::Parquet
+            if is_gzip =>
+        {
             Err(data("this kind of file is not read from gzip: gunzip it"))
         }
-        Kind::TokenIndex | Kind::LlmC => Ok(Box::new(TokenDocuments::open_with(path, limit)?)),
-        Kind::Npy => Ok(Box::new(npy::open_with(path, &OpenOptions::with_memory_limit(limit))?)),
-        Kind::Idx => Ok(Box::new(idx::arrays::of_file(path, limit)?)),
-        Kind::Npz | Kind::Safetensors | Kind::Image | Kind::Arrow | Kind::Parquet if is_gzip => {
-            Err(data("this kind of file is not read from gzip: gunzip it"))
+        Kind::TokenIndex => Ok(Box::new(TokenDocuments::open_with(path, limit)?)),
+        Kind::MdsIndex => formats::mds_folder(in_folder_of(path), options),
+        Kind::PackIndex => formats::packed(in_folder_of(path), options),
+        kind => {
+            let file = File { path, start: &bytes, place: Place::Disk };
+            formats::open(kind, file, options)?.ok_or_else(|| unknown(&bytes))
         }
-        Kind::Npz => formats::npz(path),
-        Kind::Arrow => formats::arrow(path, options),
-        Kind::Parquet => formats::parquet(path, options),
-        Kind::Safetensors => formats::safetensors(path, options),
-        Kind::Image => formats::image(path, &bytes),
-        Kind::Tar => formats::tar(path, options),
-        Kind::TfRecord => formats::tfrecord(path),
-        Kind::Mds => formats::mds(path, false),
-        Kind::MdsIndex => formats::mds(path, true),
-        Kind::PackIndex => formats::packed(path, options),
-        Kind::Refused(why) => Err(data(why)),
-        Kind::Csv => formats::csv(path, options),
-        Kind::JsonLines => formats::jsonl(path, options),
-        Kind::Text => formats::text(path, options),
-        Kind::Unknown => match cifar::of_content(path, Content::open_unclaimed(path)?)? {
-            Some(set) => Ok(Box::new(set)),
-            None => Err(unknown(&bytes)),
-        },
     }
 }
+
+/// The folder of an index.
+fn in_folder_of(index: &Path) -> Indexed<'_> {
+    Indexed::Disk(index.parent().unwrap_or(index))
+}
+
+/// What opens a folder with an index of this name.
+type OpenFolder = fn(Indexed<'_>, &OpenOptions) -> Result<Box<dyn Reader>>;
+const INDICES: [(&str, OpenFolder); 2] = [("index.json", formats::mds_folder), (PACK_INDEX, formats::packed)];
 
 /// Whether a file is a `.bin` of token ids with its index beside it.
 fn has_index(path: &Path) -> Result<bool> {
@@ -214,15 +213,11 @@ fn folder(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
     if idx::names::has_set(path)? {
         return Ok(Box::new(idx::arrays::of_folder(path, options.split.unwrap_or(Split::Train), limit)?));
     }
-    let index = path.join("index.json");
-    if index.is_file() {
-        one_set(options, "a folder of one set")?;
-        return formats::mds(&index, true);
-    }
-    let index = path.join(PACK_INDEX);
-    if index.is_file() {
-        one_set(options, "a folder of one set")?;
-        return formats::packed(&index, options);
+    for (index, open) in INDICES {
+        if path.join(index).is_file() {
+            one_set(options, "a folder of one set")?;
+            return open(Indexed::Disk(path), options);
+        }
     }
     if let Some(saved) = hub::saved(path, options) {
         return saved;

@@ -16,9 +16,11 @@ use crate::{Folder, Shards, TokenDocuments};
 use crate::{OpenOptions, Reader};
 
 #[cfg(feature = "object-store")]
+use super::formats::{self, File, Indexed, Place};
+#[cfg(feature = "object-store")]
 use super::kind::{Kind, START, kind, named};
 #[cfg(feature = "object-store")]
-use super::{listed, pattern, unknown};
+use super::{INDICES, listed, pattern, unknown};
 #[cfg(feature = "object-store")]
 use crate::error::data;
 #[cfg(feature = "object-store")]
@@ -148,14 +150,15 @@ impl Remote {
     fn folder(&self, url: &str, options: &OpenOptions) -> Result<Box<dyn Reader>> {
         let is_missing = |opened: &Result<_>| opened.as_ref().is_err_and(crate::remote::may_be_folder);
         let one = || not_listed(options).and_then(|()| super::one_set(options, "a folder of one set"));
-        let opened = remote_mds_folder(self, url);
-        if !is_missing(&opened) {
-            return one().and(opened);
+        let mut opened = Vec::new();
+        for (index, open) in INDICES {
+            let folder = open(Indexed::Store(self, url, index), options);
+            if !is_missing(&folder) {
+                return one().and(folder);
+            }
+            opened.push(folder);
         }
-        let packed = remote_packed(self, url, options);
-        if !is_missing(&packed) {
-            return one().and(packed);
-        }
+        let opened = opened.swap_remove(0);
         let of_pictures = |root: PathBuf, names: Names| -> Result<Box<dyn Reader>> {
             super::one_set(options, "a folder of one set")?;
             let objects = self.of_names(url, names)?;
@@ -272,13 +275,12 @@ impl Remote {
             objects.try_fold(true, |all, (_, object)| Ok(all && object.as_ref().map_or(Ok(false), is)?))
         };
         let is_csv = |object: &Object| {
-            Ok(object.kind == Kind::Csv
-                || object.kind == Kind::Text && super::formats::is_table(&object.content)?)
+            Ok(object.kind == Kind::Csv || object.kind == Kind::Text && formats::is_table(&object.content)?)
         };
         let open_all = if all(is_csv)? {
-            super::formats::csv_shards
+            formats::csv_shards
         } else if all(|object| Ok(object.kind == Kind::JsonLines))? {
-            super::formats::jsonl_shards
+            formats::jsonl_shards
         } else {
             let opened = at_once(objects, |(url, object)| match object {
                 Some(object) => self.of_object(&url, object, options),
@@ -295,16 +297,15 @@ impl Remote {
         if kind != Kind::Tar {
             super::one_set(options, "one object").map_err(|error| error.at_path(&path))?;
         }
+        let indexed = |index| Indexed::Store(self, url, index);
         let opened = match kind {
-            Kind::Arrow => remote_arrow(file, options),
-            Kind::Parquet => remote_parquet(file, options),
-            Kind::Mds => remote_mds(file),
-            Kind::MdsIndex => remote_mds_folder(self, url),
-            Kind::PackIndex => remote_packed(self, url, options),
+            Kind::MdsIndex => formats::mds_folder(indexed("index.json"), options),
+            Kind::PackIndex => formats::packed(indexed(super::PACK_INDEX), options),
             Kind::TokenIndex => remote_tokens(self, url, file),
-            Kind::Refused(why) => Err(data(why)),
-            kind => super::content::open(kind, &path, content, options)
-                .and_then(|opened| opened.ok_or_else(|| unknown(&start))),
+            kind => {
+                let file = File { path: &path, start: &start, place: Place::Store(file, content) };
+                formats::open(kind, file, options).and_then(|opened| opened.ok_or_else(|| unknown(&start)))
+            }
         };
         opened.map_err(|error| if error.path().is_some() { error } else { error.at_path(path) })
     }
@@ -352,58 +353,6 @@ impl Object {
         let kind = named(kind(&start, content.len()), &path);
         Ok(Self { path, file, content, kind, start })
     }
-}
-
-#[cfg(all(feature = "object-store", feature = "arrow"))]
-fn remote_packed(remote: &Remote, url: &str, options: &OpenOptions) -> Result<Box<dyn Reader>> {
-    Ok(Box::new(crate::pack::open_remote(remote, url, &options.table())?))
-}
-
-#[cfg(all(feature = "object-store", not(feature = "arrow")))]
-fn remote_packed(remote: &Remote, url: &str, _: &OpenOptions) -> Result<Box<dyn Reader>> {
-    remote.file(&crate::remote::in_folder(url, super::PACK_INDEX, super::PACK_INDEX))?;
-    Err(super::needs("arrow"))
-}
-
-#[cfg(all(feature = "object-store", feature = "arrow"))]
-fn remote_arrow(file: RemoteFile, options: &OpenOptions) -> Result<Box<dyn Reader>> {
-    Ok(Box::new(crate::ArrowFile::of_remote(file, options.table())?))
-}
-
-#[cfg(all(feature = "object-store", not(feature = "arrow")))]
-fn remote_arrow(_: RemoteFile, _: &OpenOptions) -> Result<Box<dyn Reader>> {
-    Err(super::needs("arrow"))
-}
-
-#[cfg(all(feature = "object-store", feature = "parquet"))]
-fn remote_parquet(file: RemoteFile, options: &OpenOptions) -> Result<Box<dyn Reader>> {
-    Ok(Box::new(crate::ParquetFile::of_remote(file, options.table())?))
-}
-
-#[cfg(all(feature = "object-store", not(feature = "parquet")))]
-fn remote_parquet(_: RemoteFile, _: &OpenOptions) -> Result<Box<dyn Reader>> {
-    Err(super::needs("parquet"))
-}
-
-#[cfg(all(feature = "object-store", feature = "mds"))]
-fn remote_mds(file: RemoteFile) -> Result<Box<dyn Reader>> {
-    Ok(Box::new(crate::mds::Mds::of_remote(file)?))
-}
-
-#[cfg(all(feature = "object-store", feature = "mds"))]
-fn remote_mds_folder(remote: &Remote, url: &str) -> Result<Box<dyn Reader>> {
-    Ok(Box::new(crate::mds::open_remote(remote, url)?))
-}
-
-#[cfg(all(feature = "object-store", not(feature = "mds")))]
-fn remote_mds(_: RemoteFile) -> Result<Box<dyn Reader>> {
-    Err(super::needs("mds"))
-}
-
-#[cfg(all(feature = "object-store", not(feature = "mds")))]
-fn remote_mds_folder(remote: &Remote, url: &str) -> Result<Box<dyn Reader>> {
-    remote.file(&crate::remote::in_folder(url, "index.json", "index.json"))?;
-    Err(super::needs("mds"))
 }
 
 /// Opens a URL that was passed to `open` as a path.

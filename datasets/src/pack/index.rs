@@ -189,8 +189,9 @@ impl Index {
             let file = open(&shard.name)?;
             let path = file.path().to_path_buf();
             shard.check_bytes(file.len()).map_err(|error| error.at_path(&path))?;
-            let file = ArrowFile::of_remote(file, options.clone())?;
-            shard.check(&file).map_err(|error| error.at_path(&path))?;
+            let at = |error: feedline_core::Error| error.at_path(&path);
+            let file = ArrowFile::of_content(&path, Content::Remote(file), options.clone()).map_err(at)?;
+            shard.check(&file).map_err(at)?;
             readers.push(Box::new(file));
         }
         let shards = Shards::new(readers)?;

@@ -159,7 +159,9 @@ formats! {
         crate::Csv::of_content(file.path, file.inflated()?, &options.csv())?
     }
     "jsonl" jsonl(file: File<'_>, options) {
-        crate::JsonLines::of_lines(file.path, Lines::of_content(file.path, file.inflated()?)?, &options.jsonl())?
+        let path = file.path;
+        let lines = Lines::of_content(path, file.inflated()?)?;
+        crate::JsonLines::of_lines(path, lines, &options.jsonl())?
     }
     "tar" tar(file: File<'_>, options) {
         let (path, content) = (file.path, file.inflated()?);

@@ -23,7 +23,7 @@ fn read(reader: &dyn Reader, field: usize) -> Result<(Duration, u64)> {
 
 fn run(tokenizer: &str, path: &str, field: &str) -> Result<()> {
     let text = open(path)?;
-    let at = text.schema().fields().iter().position(|of| of.name == field).unwrap_or_default();
+    let at = text.schema().fields().iter().position(|of| of.name() == field).unwrap_or_default();
     let (plain, bytes) = read(&*text, at)?;
     let texts = text.len();
     let reader = Tokenized::new(text, field, tokenizer)?;

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::path::Path;
 
-use feedline_core::{DType, Error, ErrorKind, Result, Spec};
+use feedline_core::{DType, Error, ErrorKind, Field, Result, Spec};
 
 use self::lengths::Lengths;
 use self::row_memory::RowMemory;
+use crate::Reader;
 use crate::reader::{at_file, check_not_empty};
-use crate::{Reader, Schema, SchemaField};
 
 pub(crate) mod lengths;
 mod read;
@@ -74,7 +74,7 @@ impl Bounded {
     /// The data set of `reader`, whose samples have one size.
     ///
     /// # Errors
-    /// `Config` if [`Schema::spec`](crate::Schema::spec) refuses a field; `Data` if there are no samples.
+    /// `Config` if [`Spec::closed`] refuses a field; `Data` if there are no samples.
     pub fn new(reader: Box<dyn Reader>) -> Result<Self> {
         Self::stated(reader, &[])
     }
@@ -85,9 +85,9 @@ impl Bounded {
     /// # Errors
     /// As [`new`](Self::new), for a field without a limit; as [`limit`](Self::limit).
     pub fn stated(reader: Box<dyn Reader>, limits: &[(String, usize)]) -> Result<Self> {
-        let is_stated = |field: &&SchemaField| limits.iter().any(|(name, _)| *name == field.name);
+        let is_stated = |field: &&Field| limits.iter().any(|(name, _)| *name == field.name());
         let others = reader.schema().fields().iter().filter(|field| !is_stated(field));
-        Schema::new(others.cloned()).spec().map_err(|error| at_file(&*reader, 0, error))?;
+        Spec::of_fields(others.cloned()).closed().map_err(|error| at_file(&*reader, 0, error))?;
         check_not_empty(&*reader)?;
         let data = Self::of_reader(reader, 1).laid_out()?;
         limits.iter().try_fold(data, |data, (field, max)| data.limit(field, *max))
@@ -145,7 +145,7 @@ impl Bounded {
     }
 
     fn measure(reader: Box<dyn Reader>, cache: Option<&Path>) -> Result<Self> {
-        if reader.schema().fields().iter().all(|field| !field.shape.contains(&None)) {
+        if reader.schema().fields().iter().all(|field| !field.dims().contains(&None)) {
             return Self::new(reader);
         }
         let mut data = Self::limited(reader, 1)?;
@@ -158,7 +158,7 @@ impl Bounded {
         for (field, lengths) in fields.iter().zip(&data.lengths) {
             let max = lengths.iter().flat_map(|lengths| lengths.iter()).max();
             // A limit is at least 1, even if all samples are empty.
-            data.limits.extend(max.map(|&max| (field.name.clone(), max.max(1) as usize)));
+            data.limits.extend(max.map(|&max| (field.name().to_owned(), max.max(1) as usize)));
         }
         data.laid_out()
     }
@@ -181,7 +181,7 @@ impl Bounded {
     /// [measured](Self::measured).
     pub fn lengths(&self, field: &str) -> Result<&[u32]> {
         self.check_ragged(field)?;
-        let at = self.reader.schema().fields().iter().position(|of| of.name == field);
+        let at = self.reader.schema().fields().iter().position(|of| of.name() == field);
         at.and_then(|at| self.lengths.get(at)?.as_deref()).ok_or_else(|| {
             let why = "the lengths are not known: make the data set by Bounded::measured";
             Error::new(ErrorKind::Config, why)
@@ -197,7 +197,7 @@ impl Bounded {
     /// [cut](feedline_core::Long::Cut) to fewer tokens than its number.
     pub fn before_labels(&self, field: &str) -> Option<&[u32]> {
         let fields = self.reader.schema().fields();
-        let at = lengths::labels(&*self.reader).position(|at| fields[at].name == field)?;
+        let at = lengths::labels(&*self.reader).position(|at| fields[at].name() == field)?;
         self.lengths.get(fields.len() + at)?.as_deref()
     }
 
@@ -252,7 +252,7 @@ impl Bounded {
         let (mut spec, mut fields) = (Spec::new(), Vec::new());
         for field in self.reader.schema().fields() {
             let kind;
-            (spec, kind) = add(spec, field, limit(&field.name))?;
+            (spec, kind) = add(spec, field, limit(field.name()))?;
             fields.push(kind);
         }
         let data = Self { spec, fields, ..self };
@@ -262,25 +262,21 @@ impl Bounded {
 }
 
 /// Adds the fields of the data set for `field` of the reader.
-fn add(spec: Spec, field: &SchemaField, max: usize) -> Result<(Spec, Kind)> {
-    let Some(first) = field.shape.iter().position(Option::is_none) else {
-        let fixed = Schema::new([field.clone()]).spec()?;
-        return Ok((
-            spec.field(&field.name, fixed.fields()[0].dtype(), fixed.fields()[0].shape())?,
-            Kind::Fixed,
-        ));
+fn add(spec: Spec, field: &Field, max: usize) -> Result<(Spec, Kind)> {
+    let Some(first) = field.dims().iter().position(Option::is_none) else {
+        return Ok((spec.with(&field.closed()?)?, Kind::Fixed));
     };
     let (dtype, parts) = field.batch_type()?;
-    let rest: Option<Vec<usize>> = field.shape.iter().skip(1).copied().collect();
+    let rest: Option<Vec<usize>> = field.dims().iter().skip(1).copied().collect();
     match rest {
         Some(mut item) if first == 0 => {
             item.extend_from_slice(parts);
-            Ok((spec.ragged(&field.name, dtype, item, max)?, Kind::Ragged))
+            Ok((spec.ragged(field.name(), dtype, item, max)?, Kind::Ragged))
         }
         _ => {
-            let dims = field.shape.len();
-            let spec = spec.ragged(&field.name, dtype, parts, max)?;
-            Ok((spec.field(&format!("{}.shape", field.name), DType::I64, [dims])?, Kind::Shaped(dims)))
+            let dims = field.dims().len();
+            let spec = spec.ragged(field.name(), dtype, parts, max)?;
+            Ok((spec.field(&format!("{}.shape", field.name()), DType::I64, [dims])?, Kind::Shaped(dims)))
         }
     }
 }

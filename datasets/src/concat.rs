@@ -3,16 +3,16 @@
 use std::ops::Range;
 use std::path::Path;
 
-use feedline_core::{About, Error, ErrorKind, Fingerprint, Groups, Prefetched, Result};
+use feedline_core::{About, Error, ErrorKind, Field, Fingerprint, Groups, Meaning, Prefetched, Result, Spec};
 
 use crate::error::one_line;
-use crate::{Buffers, Decoded, FieldStream, Meaning, Reader, Schema, SchemaField, Sink, Storage};
+use crate::{Buffers, Decoded, FieldStream, Reader, Sink, Storage};
 
 /// The samples of several readers, one after another. All readers have the same schema.
 #[derive(Debug)]
 pub struct Shards {
     readers: Vec<Box<dyn Reader>>,
-    schema: Schema,
+    schema: Spec,
     /// Cumulative sample counts.
     ends: Vec<u64>,
     /// The names of the classes, for readers without such names.
@@ -49,17 +49,17 @@ impl Shards {
             let of = |reader: &dyn Reader| reader.schema().fields()[index].clone();
             let ticks = field.ticks_per_day();
             if let Some(other) = readers.iter().find(|reader| of(&***reader).ticks_per_day() != ticks) {
-                let name = one_line(&field.name);
+                let name = one_line(field.name());
                 let why = format!("the shards differ: \"{name}\" has another unit of time than in the first");
                 let error = Error::new(ErrorKind::Data, why + ": write all of them in one unit");
                 return Err(other.path(0).map_or(error.clone(), |path| error.at_path(path)));
             }
             // A shard whose lists are all null has texts.
-            if readers.iter().any(|reader| of(&**reader).meaning == Meaning::Json) {
-                field.meaning = Meaning::Json;
+            if readers.iter().any(|reader| of(&**reader).meaning() == Meaning::Json) {
+                *field = field.clone().with_meaning(Meaning::Json);
             }
         }
-        let schema = Schema::new(fields);
+        let schema = Spec::of_fields(fields);
         let (mut ends, mut end) = (Vec::new(), 0u64);
         for reader in &readers {
             end = end.saturating_add(reader.len());
@@ -100,17 +100,18 @@ fn difference(reader: &dyn Reader, first: &dyn Reader) -> Option<String> {
         return Some(format!("this one is {format}, the first is {of_first}"));
     }
     let (have, want) = (reader.schema().fields(), first.schema().fields());
-    let name = |field: &SchemaField| one_line(&field.name);
+    let name = |field: &Field| one_line(field.name());
     if let Some((have, want)) = have.iter().zip(want).find(|(have, want)| have != want) {
-        let what = |field: &SchemaField, what: &str| format!("{what} of \"{}\" in", name(field));
-        return Some(if have.name != want.name {
+        let what = |field: &Field, what: &str| format!("{what} of \"{}\" in", name(field));
+        return Some(if have.name() != want.name() {
             format!("this one has the field \"{}\" where the first has \"{}\"", name(have), name(want))
-        } else if have.element != want.element {
+        } else if have.element() != want.element() {
             let what = what(have, "the type");
-            format!("{what} this one is {}, in the first it is {}", have.element, want.element)
+            format!("{what} this one is {}, in the first it is {}", have.element(), want.element())
         } else {
-            let shape = |field: &SchemaField| {
-                let sizes = field.shape.iter().map(|size| size.map_or("any".into(), |size| size.to_string()));
+            let shape = |field: &Field| {
+                let sizes =
+                    field.dims().iter().map(|size| size.map_or("any".into(), |size| size.to_string()));
                 sizes.collect::<Vec<_>>().join(", ")
             };
             let what = what(have, "the shape");
@@ -126,7 +127,7 @@ fn difference(reader: &dyn Reader, first: &dyn Reader) -> Option<String> {
 }
 
 impl Reader for Shards {
-    fn schema(&self) -> &Schema {
+    fn schema(&self) -> &Spec {
         &self.schema
     }
 

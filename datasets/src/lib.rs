@@ -6,7 +6,7 @@
 //!
 //! | part | what |
 //! | --- | --- |
-//! | [`Schema`], [`Reader`], [`Bounded`] | the fields of a file; its samples; a data set of them |
+//! | [`Reader`], [`Bounded`] | the samples of a file, with a spec of their fields; a data set of them |
 //! | [`idx`] | LeCun's IDX files, the format of MNIST: [`Idx`] is the data set, [`IdxFile`] one file |
 //! | [`cifar`] | CIFAR-10 and CIFAR-100, the binary version |
 //! | [`npy`], `npz`, `safetensors` | arrays whose first dimension counts samples: [`Arrays`] |
@@ -48,7 +48,6 @@ mod reader;
 mod remote;
 #[cfg(feature = "arrow")]
 mod rows;
-mod schema;
 mod shared;
 #[cfg(feature = "audio")]
 mod sounds;
@@ -104,7 +103,7 @@ pub use pictures::labelled;
 pub use reader::{Buffers, Reader, Sink, Value, Values};
 #[cfg(feature = "object-store")]
 pub use remote::{Remote, RemoteCache, RemoteOptions, RemoteStats};
-pub use schema::{ElementType, Meaning, Schema, SchemaField};
+
 #[cfg(feature = "audio")]
 pub use sounds::{SoundDataset, open_sounds};
 pub use storage::Storage;

@@ -11,6 +11,7 @@ use std::path::Path;
 use feedline_core::{Error, ErrorKind, Result};
 
 use crate::error::data;
+use crate::reader::check_names;
 use crate::{Reader, Shards, TableOptions};
 
 mod classes;
@@ -97,7 +98,7 @@ pub fn pack(
         return Err(at(refuse("the source has no fields: give one that has some")));
     }
     // Check this before anything is written: `open` would refuse the packed file.
-    reader.schema().check_names().map_err(at)?;
+    check_names(reader.schema()).map_err(at)?;
     let columns = Columns::new(reader.schema()).map_err(at)?;
     match options.shard_bytes {
         None => one_file(reader, &columns.with_classes(reader.about().classes), to, &mut progress),

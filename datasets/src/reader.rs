@@ -1,11 +1,12 @@
 //! Random access to the samples of a file. Samples may vary in size.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::path::Path;
 
-use feedline_core::{About, Error, ErrorKind, Fingerprint, Result};
+use feedline_core::{About, Error, ErrorKind, Fingerprint, Result, Spec};
 
-use crate::Schema;
+use crate::error::{data, one_line};
 use crate::io::read_ahead::ReadAhead;
 use crate::storage::{OneByOne, Storage};
 
@@ -16,20 +17,20 @@ use crate::storage::{OneByOne, Storage};
 ///
 /// ```
 /// use feedline_core::Result;
-/// use feedline_datasets::{Buffers, ElementType, Reader, Schema, SchemaField, Sink, Values};
+/// use feedline_datasets::{Buffers, ElementType, Reader, Spec, Field, Sink, Values};
 ///
 /// #[derive(Debug)]
-/// struct Words(Schema, [&'static str; 2]);
+/// struct Words(Spec, [&'static str; 2]);
 ///
 /// impl Reader for Words {
-///     fn schema(&self) -> &Schema { &self.0 }
+///     fn schema(&self) -> &Spec { &self.0 }
 ///     fn len(&self) -> u64 { 2 }
 ///     fn visit(&self, sample: u64, row: &mut Sink<'_>, _: &mut Buffers) -> Result<()> {
 ///         row.put(0, self.1[sample as usize].as_bytes())
 ///     }
 /// }
 ///
-/// let schema = Schema::new([SchemaField::variable("word", ElementType::Text)]);
+/// let schema = Spec::of_fields([Field::variable("word", ElementType::Text)]);
 /// let (words, mut values) = (Words(schema, ["to", "be"]), Values::new());
 /// words.read(1, &mut values)?;
 /// assert_eq!(values.fields()[0].bytes, b"be");
@@ -37,7 +38,7 @@ use crate::storage::{OneByOne, Storage};
 /// ```
 pub trait Reader: fmt::Debug + Send + Sync + 'static {
     /// The fields of a sample.
-    fn schema(&self) -> &Schema;
+    fn schema(&self) -> &Spec;
 
     /// Number of samples.
     fn len(&self) -> u64;
@@ -258,6 +259,18 @@ pub(crate) fn outside(sample: u64, len: u64, path: &Path) -> Error {
 pub(crate) fn about(reader: &dyn Reader) -> About<'_> {
     let about = reader.about();
     About { plain_shuffle: about.groups.and_then(|groups| groups.plain_shuffle(reader.len())), ..about }
+}
+
+/// Refuses two fields of one name: one would hide the other.
+pub(crate) fn check_names(spec: &Spec) -> Result<()> {
+    let mut names = HashSet::new();
+    match spec.fields().iter().find(|field| !names.insert(field.name())) {
+        None => Ok(()),
+        Some(field) => {
+            let name = one_line(field.name());
+            Err(data(format!("there are two columns or arrays \"{name}\": rename one of them")))
+        }
+    }
 }
 
 /// Refuses a reader without samples.

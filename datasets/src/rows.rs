@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use feedline_core::{About, Fingerprint, Groups, Prefetched, Result};
+use feedline_core::{About, Fingerprint, Groups, Prefetched, Result, Spec};
 
 use crate::reader::inside;
-use crate::{Buffers, FieldStream, Reader, Schema, Sink, Storage};
+use crate::{Buffers, FieldStream, Reader, Sink, Storage};
 
 /// The samples of a reader that a list names, in the order of the list. A sample may come twice.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl Rows {
 }
 
 impl Reader for Rows {
-    fn schema(&self) -> &Schema {
+    fn schema(&self) -> &Spec {
         self.reader.schema()
     }
 

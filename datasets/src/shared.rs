@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use feedline_core::{About, Result};
+use feedline_core::{About, Result, Spec};
 
-use crate::{Buffers, Reader, Schema, Sink, Storage};
+use crate::{Buffers, Reader, Sink, Storage};
 
 /// Lets two data sets share a reader. So a folder in a store is listed only once.
 impl<R: Reader + ?Sized> Reader for Arc<R> {
-    fn schema(&self) -> &Schema {
+    fn schema(&self) -> &Spec {
         (**self).schema()
     }
 

@@ -244,7 +244,7 @@ fn read_epoch(data: &Bounded, epoch: u64, expected: &[Vec<Vec<u8>>], memory: &[M
             for (row, &id) in ids.iter().enumerate() {
                 let fields = data.reader().schema().fields();
                 for (field, bytes) in fields.iter().zip(&expected[id as usize]) {
-                    let index = data.spec().index_of(&field.name).unwrap();
+                    let index = data.spec().index_of(field.name()).unwrap();
                     let found = match data.spec().fields()[index].as_ragged() {
                         Some(_) => layout.row_values(&slab, index, row),
                         None => &slab[layout.offset(index) + row * bytes.len()..][..bytes.len()],

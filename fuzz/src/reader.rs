@@ -55,7 +55,7 @@ pub fn read(reader: &dyn Reader) -> Result<()> {
         assert_eq!(values.fields().len(), fields.len());
         for (value, field) in values.fields().iter().zip(fields) {
             let elements: usize = value.shape.iter().product();
-            assert_eq!(value.bytes.len(), elements * field.element.size(), "{field}");
+            assert_eq!(value.bytes.len(), elements * field.element().size(), "{field}");
         }
         for index in 0..fields.len() {
             if let Some(column) = reader.storage().column(index) {

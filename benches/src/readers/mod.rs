@@ -203,8 +203,8 @@ fn dataset(reader: Box<dyn Reader>) -> Result<Box<dyn Dataset>> {
     let mut values = Values::new();
     reader.read(0, &mut values)?;
     let varying = reader.schema().fields().iter().zip(values.fields());
-    let varying = varying.filter(|(field, _)| field.shape.contains(&None));
-    let limits: Vec<_> = varying.map(|(field, value)| (field.name.clone(), value.shape[0])).collect();
+    let varying = varying.filter(|(field, _)| field.dims().contains(&None));
+    let limits: Vec<_> = varying.map(|(field, value)| (field.name().to_owned(), value.shape[0])).collect();
     Ok(Box::new(Bounded::stated(reader, &limits)?))
 }
 

@@ -103,7 +103,7 @@ pub use sampler::Sampler;
 pub use scratch::Scratch;
 pub use source::{Next, Shard, Source};
 pub use source_order::{RecordOrder, SourcePosition, record_id};
-pub use spec::{Field, FieldId, Spec};
+pub use spec::{ElementType, Field, FieldId, Meaning, Spec};
 pub use stable::StableDataset;
 pub use timeline::Timeline;
 pub use unpadded::{Unpadded, UnpaddedBuilder};

@@ -1,89 +1,19 @@
 //! The fields of a sample, each with a name, a data type and a shape, or a length that varies.
 
+use std::fmt;
+
 use crate::ragged::Form;
 use crate::{DType, Error, ErrorKind, Pad, RaggedField, Result, named};
 
+mod element;
+mod field;
 mod widened;
+
+pub use element::{ElementType, Meaning};
+pub use field::Field;
 
 /// Maximum number of fields of a spec. The bound lets rows be split over workers without an allocation.
 pub const MAX_FIELDS: usize = 16;
-
-/// A named part of every sample.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(try_from = "stored::Field"))]
-pub struct Field {
-    name: String,
-    dtype: DType,
-    shape: Vec<usize>,
-    row_bytes: usize,
-    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
-    ragged: Option<RaggedField>,
-}
-
-impl Field {
-    /// A field, of a shape that fits the address space.
-    fn new(name: &str, dtype: DType, shape: Vec<usize>, ragged: Option<RaggedField>) -> Result<Self> {
-        if name.is_empty() {
-            return Err(in_field(name, "a field needs a name"));
-        }
-        if shape.contains(&0) {
-            return Err(in_field(name, &format!("shape {shape:?} has a dimension of zero")));
-        }
-        if let Some(ragged) = ragged {
-            ragged.check().map_err(|why| in_field(name, &why))?;
-            ragged.form.check(dtype, &shape).map_err(|why| in_field(name, why))?;
-        }
-        let items = ragged.map_or(1, |ragged| ragged.per_sample);
-        let bytes = shape.iter().chain([&items]).try_fold(dtype.size(), |bytes, &n| bytes.checked_mul(n));
-        let Some(row_bytes) = bytes.filter(|&bytes| bytes <= isize::MAX as usize) else {
-            let why = format!("shape {shape:?} of {dtype} is larger than the address space");
-            return Err(in_field(name, &why));
-        };
-        Ok(Self { name: name.to_owned(), dtype, shape, row_bytes, ragged })
-    }
-
-    /// The field's name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The element type.
-    pub fn dtype(&self) -> DType {
-        self.dtype
-    }
-
-    /// The shape within one sample, without the batch dimension; empty for a scalar. For a ragged field, the
-    /// shape of one item.
-    pub fn shape(&self) -> &[usize] {
-        &self.shape
-    }
-
-    /// Elements per sample; for a ragged field, the maximum.
-    pub fn elements(&self) -> usize {
-        self.row_bytes / self.dtype.size()
-    }
-
-    /// Bytes per sample; for a ragged field, the maximum.
-    pub fn row_bytes(&self) -> usize {
-        self.row_bytes
-    }
-
-    /// How the field varies in length; `None` if every sample has the same.
-    pub fn as_ragged(&self) -> Option<&RaggedField> {
-        self.ragged.as_ref()
-    }
-}
-
-/// # For loaders and readers
-///
-/// What loaders, bridges and sets that read other sets call. It may change in any release.
-impl Field {
-    /// Bytes of one item of a ragged field; of another field, bytes per sample.
-    pub fn item_bytes(&self) -> usize {
-        self.shape.iter().product::<usize>() * self.dtype.size()
-    }
-}
 
 /// The fields of a sample, in the order of their columns in a batch.
 ///
@@ -180,8 +110,8 @@ impl Spec {
     }
 
     fn add(mut self, field: Field) -> Result<Self> {
-        if self.fields.iter().any(|other| other.name == field.name) {
-            return Err(in_field(&field.name, "the name is taken: use a different name for each field"));
+        if self.fields.iter().any(|other| other.name() == field.name()) {
+            return Err(in_field(field.name(), "the name is taken: use a different name for each field"));
         }
         if self.fields.len() == MAX_FIELDS {
             let join = named(
@@ -190,7 +120,7 @@ impl Spec {
                  also chooses columns by select=",
             );
             let why = format!("a sample has at most {MAX_FIELDS} fields: {join}");
-            return Err(in_field(&field.name, &why));
+            return Err(in_field(field.name(), &why));
         }
         self.fields.push(field);
         Ok(self)
@@ -211,7 +141,7 @@ impl Spec {
     /// # Errors
     /// `Config` when there is none; the message lists the existing names.
     pub fn index_of(&self, name: &str) -> Result<usize> {
-        self.fields.iter().position(|f| f.name == name).ok_or_else(|| {
+        self.fields.iter().position(|field| field.name() == name).ok_or_else(|| {
             let names: Vec<_> = self.fields.iter().map(Field::name).collect();
             Error::new(ErrorKind::Config, format!("no field \"{name}\"; the fields are {names:?}"))
         })
@@ -245,7 +175,7 @@ impl Spec {
     /// `Config` for a field that does not exist, is not ragged or is cumulative, and for padding of another
     /// type than the field.
     pub fn padded(mut self, name: &str, pad: Pad) -> Result<Self> {
-        let dtype = self.fields[self.index_of(name)?].dtype;
+        let dtype = self.fields[self.index_of(name)?].dtype();
         let ragged = self.ragged_mut(name)?;
         if ragged.form == Form::Cumulative {
             return Err(in_field(name, "sums cannot be padded"));
@@ -256,9 +186,42 @@ impl Spec {
         Ok(self)
     }
 
+    /// The fields of a reader, as they are: they may vary in size without a limit, and have types that
+    /// batches lack. A set of them has a spec that is [closed](Self::closed).
+    ///
+    /// ```
+    /// use feedline_core::{DType, Field, Spec, spec::ElementType};
+    ///
+    /// let label = Field::fixed("label", ElementType::Number(DType::I64), &[]);
+    /// let spec = Spec::of_fields([Field::variable("jpg", ElementType::Bytes), label]);
+    /// assert_eq!(spec.to_string(), "jpg bytes [?], label i64 []");
+    /// assert!(spec.closed().unwrap_err().to_string().contains("\"jpg\""));
+    /// ```
+    pub fn of_fields(fields: impl IntoIterator<Item = Field>) -> Self {
+        Self { fields: fields.into_iter().collect() }
+    }
+
+    /// The spec of batches of these samples: each field [closed](Field::closed).
+    ///
+    /// # Errors
+    /// `Config` if a field varies in size or is of a type that batches lack, or if [`Spec::field`] refuses
+    /// it. The error names the field.
+    pub fn closed(&self) -> Result<Self> {
+        self.fields.iter().try_fold(Self::new(), |spec, field| spec.add(field.closed()?))
+    }
+
     /// Whether a field is ragged.
     pub fn is_ragged(&self) -> bool {
-        self.fields.iter().any(|field| field.ragged.is_some())
+        self.fields.iter().any(|field| field.as_ragged().is_some())
+    }
+}
+
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, field) in self.fields.iter().enumerate() {
+            write!(f, "{}{field}", if index == 0 { "" } else { ", " })?;
+        }
+        Ok(())
     }
 }
 
@@ -323,8 +286,8 @@ mod stored {
         fn try_from(stored: Field) -> Result<Self> {
             let Field { name, dtype, shape, row_bytes, ragged } = stored;
             let field = Self::new(&name, dtype, shape, ragged)?;
-            if field.row_bytes != row_bytes {
-                let why = format!("{row_bytes} bytes per sample, but its shape has {}", field.row_bytes);
+            if field.row_bytes() != row_bytes {
+                let why = format!("{row_bytes} bytes per sample, but its shape has {}", field.row_bytes());
                 return Err(super::in_field(&name, &why));
             }
             Ok(field)
@@ -417,6 +380,24 @@ mod tests {
             let error = changed(at, to);
             assert!(error.contains(part), "no {part:?} in: {error}");
         }
+    }
+
+    #[test]
+    fn fields_of_files_are_closed_before_batches_have_them() {
+        let of = |element| Spec::of_fields([Field::fixed("x", element, &[2])]);
+        let closed = of(ElementType::Complex64).closed().unwrap();
+        assert_eq!(closed, Spec::new().field("x", DType::F32, [2, 2]).unwrap());
+        for (open, part) in [
+            (of(ElementType::Bytes), "close the spec by Spec::closed"),
+            (of(ElementType::U64), "u64, which batches do not have"),
+            (Spec::of_fields([Field::variable("x", ElementType::Text)]), "varies in size"),
+        ] {
+            let error = crate::Layout::new(&open, 1).unwrap_err();
+            assert!(error.kind() == ErrorKind::Config && error.to_string().contains(part), "{error}");
+        }
+        // What values mean makes no other field.
+        let times = Field::fixed("x", ElementType::Bytes, &[2]).with_meaning(Meaning::Time { per_day: 1 });
+        assert_eq!(Spec::of_fields([times]), of(ElementType::Bytes));
     }
 
     #[test]

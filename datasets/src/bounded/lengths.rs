@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use feedline_core::before_labels;
 use feedline_core::{Error, ErrorKind, Fingerprint, Result, on_threads, user_cache};
+use feedline_core::{Meaning, before_labels};
 
 use crate::error::data;
-use crate::{Buffers, Meaning, Reader, Sink, io::system};
+use crate::{Buffers, Reader, Sink, io::system};
 
 /// The first bytes of the file.
 const MAGIC: [u8; 8] = *b"fllength";
@@ -72,14 +72,14 @@ pub(crate) fn counted(reader: &dyn Reader, items: &[Option<usize>], cache: Optio
 /// The fields of labels of `reader`.
 pub(super) fn labels(reader: &dyn Reader) -> impl Iterator<Item = usize> {
     let fields = reader.schema().fields().iter().enumerate();
-    fields.filter(|(_, field)| field.meaning == Meaning::Labels).map(|(index, _)| index)
+    fields.filter(|(_, field)| field.meaning() == Meaning::Labels).map(|(index, _)| index)
 }
 
 /// The bytes per sample of the field `field` of `reader`. The field holds files.
 #[cfg(feature = "images")]
 pub(crate) fn of_field(reader: &dyn Reader, field: usize) -> Result<Arc<[u32]>> {
     let fields = reader.schema().fields();
-    let varies = |field: &&crate::SchemaField| field.shape.first() == Some(&None);
+    let varies = |field: &&feedline_core::Field| field.dims().first() == Some(&None);
     if let Some(known) = reader.storage().lengths()? {
         // The reader knows the lengths of all fields that vary.
         let place = fields[..field].iter().filter(varies).count();
@@ -199,7 +199,7 @@ fn count_chunk(
         let mut count = |field: usize, bytes: &[u8], _: Option<&[usize]>| {
             for (to, counted) in row.iter_mut().zip(counted).filter(|(_, counted)| counted.field == field) {
                 *to = counted.count(bytes).ok_or_else(|| {
-                    let (name, item) = (&reader.schema().fields()[field].name, counted.item);
+                    let (name, item) = (&reader.schema().fields()[field].name(), counted.item);
                     let why = format!("field \"{name}\" has {} bytes, in items of {item}", bytes.len());
                     Error::new(ErrorKind::Sample, why).at_sample(sample)
                 })?;

@@ -3,12 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
-use feedline_core::{About, Fingerprint, Result, StridedColumn};
+use feedline_core::{About, ElementType, Field, Fingerprint, Result, Spec, StridedColumn};
 
 use crate::error::data;
 use crate::io::bytes::Content;
-use crate::reader::inside;
-use crate::{Buffers, ElementType, Reader, Schema, SchemaField, Sink, Storage};
+use crate::reader::{check_names, inside};
+use crate::{Buffers, Reader, Sink, Storage};
 
 /// How elements are encoded in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ struct Column {
 pub struct Arrays {
     format: &'static str,
     path: PathBuf,
-    schema: Schema,
+    schema: Spec,
     len: u64,
     blocks: Vec<Content>,
     columns: Vec<Column>,
@@ -108,8 +108,8 @@ impl Arrays {
         for block in &blocks {
             state = block.fingerprint_sampled(state)?;
         }
-        let (schema, path) = (Schema::new(fields), path.to_path_buf());
-        schema.check_names()?;
+        let (schema, path) = (Spec::of_fields(fields), path.to_path_buf());
+        check_names(&schema)?;
         let (classes, fingerprint) = (None, state.value());
         Ok(Self { format, path, schema, len, blocks, columns, classes, fingerprint })
     }
@@ -122,7 +122,7 @@ impl Arrays {
 }
 
 /// The field and the column of `array`. If `rows` is true, its first dimension is the number of samples.
-fn split(array: Array, rows: bool) -> Result<(SchemaField, Column)> {
+fn split(array: Array, rows: bool) -> Result<(Field, Column)> {
     let refuse = |why| Err(data(format!("array \"{}\" {why}", array.name)));
     let is_string = matches!(array.coding, Coding::PaddedBytes | Coding::Utf32 { .. });
     let dims = array.dims[usize::from(rows)..].to_vec();
@@ -136,9 +136,9 @@ fn split(array: Array, rows: bool) -> Result<(SchemaField, Column)> {
         return refuse("has samples without elements: leave it out");
     }
     let field = if is_string {
-        SchemaField::variable(array.name, array.element)
+        Field::variable(array.name, array.element)
     } else {
-        SchemaField::fixed(array.name, array.element, &dims)
+        Field::fixed(array.name, array.element, &dims)
     };
     let mut gaps = vec![0; array.dims.len()];
     let mut gap = array.item as u64;
@@ -232,7 +232,7 @@ fn to_utf8(bytes: &mut Vec<u8>, big_endian: bool) -> Result<usize, usize> {
 }
 
 impl Reader for Arrays {
-    fn schema(&self) -> &Schema {
+    fn schema(&self) -> &Spec {
         &self.schema
     }
 

@@ -9,7 +9,7 @@ use arrow_array::ArrayRef;
 use arrow_ipc::MetadataVersion;
 use arrow_ipc::reader::RecordBatchDecoder;
 use arrow_schema::SchemaRef;
-use feedline_core::{About, Error, Fingerprint, Groups, Prefetched, Result, StridedColumn};
+use feedline_core::{About, Error, Fingerprint, Groups, Prefetched, Result, Spec, StridedColumn};
 
 use crate::error::data;
 use crate::io::bytes::Content;
@@ -18,7 +18,7 @@ use crate::io::disk::DiskFile;
 use crate::io::panics::catch_panics;
 use crate::reader::inside;
 use crate::tables::table::{Batch, Layout, TableOptions};
-use crate::{Buffers, Decoded, MappedFile, Reader, Schema, Sink, Storage};
+use crate::{Buffers, Decoded, MappedFile, Reader, Sink, Storage};
 
 mod index;
 mod messages;
@@ -52,7 +52,7 @@ type Dictionaries = HashMap<i64, ArrayRef>;
 /// [`TableOptions`].
 ///
 /// A file without compressed batches that is in memory or mapped is read in place. A column of one size in a
-/// single batch, without nulls, is [ready](Reader::column) for zero-copy loading. Otherwise, reading a row
+/// single batch, without nulls, is [ready](Storage::column) for zero-copy loading. Otherwise, reading a row
 /// decodes its batch, and a cache of [`TableOptions::cache_bytes`] keeps the batch.
 ///
 /// ```
@@ -282,7 +282,7 @@ impl Decoder {
 }
 
 impl Reader for ArrowFile {
-    fn schema(&self) -> &Schema {
+    fn schema(&self) -> &Spec {
         &self.layout.schema
     }
 

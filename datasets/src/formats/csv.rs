@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use csv_core::ReadRecordResult;
-use feedline_core::{About, Error, ErrorKind, Result};
+use feedline_core::{About, ElementType, Error, ErrorKind, Result, Spec};
 
 use crate::bounded::row_memory::CACHE_BYTES;
 use crate::error::{data, one_line};
@@ -14,7 +14,7 @@ use crate::io::bytes::Content;
 use crate::io::read_ahead::ReadAhead;
 use crate::reader::inside;
 use crate::tables::nulls::missing;
-use crate::{Buffers, ElementType, Nulls, Reader, Schema, Sink};
+use crate::{Buffers, Nulls, Reader, Sink};
 
 mod quotes;
 mod scan;
@@ -97,7 +97,7 @@ pub struct Csv {
     starts: Vec<u64>,
     /// Cells per row.
     cells: usize,
-    schema: Schema,
+    schema: Spec,
     columns: Vec<Column>,
     nulls: Nulls,
     cache_bytes: u64,
@@ -232,7 +232,7 @@ impl Csv {
                     value.extend(kind.blank());
                     Some(())
                 }
-                Nulls::Refuse if is_missing => return Err(missing(&field.name, sample).at_offset(start)),
+                Nulls::Refuse if is_missing => return Err(missing(field.name(), sample).at_offset(start)),
                 Nulls::Fill if is_missing && kind == ColumnType::Float => {
                     value.extend(f64::NAN.to_le_bytes());
                     Some(())
@@ -240,7 +240,7 @@ impl Csv {
                 _ => std::str::from_utf8(cell).ok().and_then(|cell| types::write(kind, cell, value)),
             };
             written.ok_or_else(|| {
-                damaged(format!("column \"{}\" is not {}", one_line(&field.name), field.element))
+                damaged(format!("column \"{}\" is not {}", one_line(field.name()), field.element()))
             })?;
         }
         Ok(())
@@ -248,7 +248,7 @@ impl Csv {
 }
 
 impl Reader for Csv {
-    fn schema(&self) -> &Schema {
+    fn schema(&self) -> &Spec {
         &self.schema
     }
 

@@ -4,16 +4,16 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use feedline_core::{About, DType, Error, ErrorKind, Fingerprint, Prefetched, Result, named};
+use feedline_core::{
+    About, DType, ElementType, Error, ErrorKind, Field, Fingerprint, Prefetched, Result, Spec, named,
+};
 
 use crate::error::{data, one_line};
 use crate::formats::sample_file::SampleFile;
 use crate::reader::outside;
 #[cfg(feature = "object-store")]
 use crate::remote::RemoteFile;
-use crate::{
-    Buffers, ElementType, FieldStream, OpenOptions, Reader, Schema, SchemaField, Sink, Split, Storage,
-};
+use crate::{Buffers, FieldStream, OpenOptions, Reader, Sink, Split, Storage};
 
 /// Number of files whose content a fingerprint covers.
 const SAMPLED: usize = 256;
@@ -53,7 +53,7 @@ pub struct Folder {
     root: PathBuf,
     classes: Vec<String>,
     files: Vec<Sample>,
-    schema: Schema,
+    schema: Spec,
 }
 
 /// The file of a sample.
@@ -149,11 +149,11 @@ impl Folder {
         if files.is_empty() {
             return Err(data("there is no file in the folder: give one that has samples").at_path(root));
         }
-        let mut fields = vec![SchemaField::variable("data", ElementType::Bytes)];
+        let mut fields = vec![Field::variable("data", ElementType::Bytes)];
         if !classes.is_empty() {
-            fields.push(SchemaField::fixed("label", ElementType::Number(DType::I64), &[]));
+            fields.push(Field::fixed("label", ElementType::Number(DType::I64), &[]));
         }
-        Ok(Self { format, root: root.to_path_buf(), classes, files, schema: Schema::new(fields) })
+        Ok(Self { format, root: root.to_path_buf(), classes, files, schema: Spec::of_fields(fields) })
     }
 
     /// The names of the classes, in the order of their numbers.
@@ -297,7 +297,7 @@ fn name_of(path: &Path) -> String {
 }
 
 impl Reader for Folder {
-    fn schema(&self) -> &Schema {
+    fn schema(&self) -> &Spec {
         &self.schema
     }
 

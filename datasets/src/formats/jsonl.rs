@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use feedline_core::{About, Error, Result};
+use feedline_core::{About, ElementType, Error, Field, Meaning, Result, Spec};
 
 use crate::bounded::row_memory::CACHE_BYTES;
 use crate::error::{data, one_line};
@@ -12,9 +12,9 @@ use crate::formats::column_type::{ByName, ColumnType, Rounded};
 use crate::formats::json::entries;
 use crate::io::at_once::at_once;
 use crate::io::bytes::Content;
-use crate::reader::inside;
+use crate::reader::{check_names, inside};
 use crate::tables::nulls::{missing, present};
-use crate::{Buffers, ElementType, Lines, Meaning, Nulls, Reader, Schema, SchemaField, Sink, Values};
+use crate::{Buffers, Lines, Nulls, Reader, Sink, Values};
 
 mod types;
 
@@ -76,7 +76,7 @@ pub struct JsonLines {
     lines: Lines,
     /// The number of lines, without the blank lines at the end.
     len: u64,
-    schema: Schema,
+    schema: Spec,
     columns: Vec<Column>,
     nulls: Nulls,
     /// The column of each key; `None` if the key is not read.
@@ -182,7 +182,8 @@ impl JsonLines {
             written.ok_or_else(changed)
         })?;
         for (&Column { field, kind, marked, .. }, &is_there) in self.columns.iter().zip(&*is_there) {
-            let SchemaField { name, element, shape, .. } = &self.schema.fields()[field];
+            let of = &self.schema.fields()[field];
+            let (name, element, shape) = (of.name(), of.element(), of.dims());
             if marked {
                 to[field + 1].clear();
                 to[field + 1].push(is_there.into());
@@ -342,11 +343,11 @@ impl Scan {
             let is_json = kind == ColumnType::Text && seen.nested > 0 && options.stated(key).is_none();
             let meaning = if is_json { Meaning::Json } else { Meaning::Plain };
             columns.push(Column { field: fields.len(), kind, marked });
-            fields.push(SchemaField::new(key, kind.element(), shape).meaning(meaning));
+            fields.push(Field::open(key, kind.element(), shape).with_meaning(meaning));
             fields.extend(marked.then(|| present(key)));
         }
-        let schema = Schema::new(fields);
-        schema.check_names().map_err(at)?;
+        let schema = Spec::of_fields(fields);
+        check_names(&schema).map_err(at)?;
         let nulls = options.nulls;
         Ok(JsonLines { lines: self.lines, len: self.len, schema, columns, nulls, numbers, cache_bytes })
     }
@@ -389,7 +390,7 @@ thread_local! {
 }
 
 impl Reader for JsonLines {
-    fn schema(&self) -> &Schema {
+    fn schema(&self) -> &Spec {
         &self.schema
     }
 

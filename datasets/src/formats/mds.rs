@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use feedline_core::{About, DType, Fingerprint, Result};
+use feedline_core::{About, DType, ElementType, Field, Fingerprint, Result, Spec};
 use serde_json::Value as Json;
 
 use crate::error::{data, one_line};
@@ -16,8 +16,8 @@ use crate::formats::text::without_mark;
 use crate::io::bytes::Content;
 use crate::io::cache::Cache;
 use crate::io::disk::DiskFile;
-use crate::reader::inside;
-use crate::{Buffers, ElementType, Reader, Schema, SchemaField, Shards, Sink};
+use crate::reader::{check_names, inside};
+use crate::{Buffers, Reader, Shards, Sink};
 
 mod index;
 mod zipped;
@@ -34,7 +34,7 @@ const KEPT: u64 = 512 << 20;
 /// Opens the folder of an `index.json`. The shards are in the order of the index.
 ///
 /// A compressed shard (zstd, gzip or snappy) is inflated when one of its samples is read. Up to 512 MiB of
-/// inflated shards are cached, so shuffle blocks of [`together`](Reader::together) samples. If the plain
+/// inflated shards are cached, so shuffle blocks of [a group](feedline_core::About::groups). If the plain
 /// shard lies beside the compressed one, the plain shard is read instead.
 ///
 /// # Errors
@@ -127,7 +127,7 @@ pub struct Mds {
     content: Content,
     /// Offset of each sample, and the end of the last one.
     starts: Vec<u32>,
-    schema: Schema,
+    schema: Spec,
     /// Bytes of each column; `None` if they vary.
     sizes: Vec<Option<usize>>,
     fingerprint: u64,
@@ -188,8 +188,8 @@ impl Mds {
         let json = json(&content, columns, Some(starts[0].into()))?;
         let (fields, sizes): (Vec<_>, Vec<_>) = fields(&json)?.into_iter().unzip();
         let fingerprint = version.number(count.into()).value();
-        let (path, schema) = (path.to_path_buf(), Schema::new(fields));
-        schema.check_names()?;
+        let (path, schema) = (path.to_path_buf(), Spec::of_fields(fields));
+        check_names(&schema)?;
         Ok(Self { path, content, starts, schema, sizes, fingerprint })
     }
 }
@@ -212,7 +212,7 @@ impl Mds {
 }
 
 /// The columns that `json` describes, with their sizes in bytes.
-fn fields(json: &Json) -> Result<Vec<(SchemaField, Option<usize>)>> {
+fn fields(json: &Json) -> Result<Vec<(Field, Option<usize>)>> {
     let list = |name: &str| {
         let list = json.get(name).and_then(Json::as_array);
         list.ok_or_else(|| data(format!("the shard lacks \"{name}\": fetch it again")))
@@ -232,7 +232,7 @@ fn fields(json: &Json) -> Result<Vec<(SchemaField, Option<usize>)>> {
                 data(format!("column \"{name}\" has the encoding \"{encoding}\", which is not read"))
             })?;
             let bytes =
-                field.shape.iter().try_fold(field.element.size(), |bytes, dim| bytes.checked_mul((*dim)?));
+                field.dims().iter().try_fold(field.element().size(), |bytes, dim| bytes.checked_mul((*dim)?));
             let claimed = size.as_u64().and_then(|size| usize::try_from(size).ok());
             if bytes != claimed {
                 let why = format!("column \"{}\" claims {size} bytes of {encoding}", one_line(name));
@@ -245,20 +245,20 @@ fn fields(json: &Json) -> Result<Vec<(SchemaField, Option<usize>)>> {
 
 /// The field for a column with this encoding (encodings.py of MosaicML Streaming). `None` if it is
 /// unsupported.
-fn field(name: &str, encoding: &str) -> Option<SchemaField> {
+fn field(name: &str, encoding: &str) -> Option<Field> {
     let (kind, arguments) =
         encoding.split_once(':').map_or((encoding, None), |(kind, rest)| (kind, Some(rest)));
-    let number = |element| Some(SchemaField::fixed(name, element, &[]));
+    let number = |element| Some(Field::fixed(name, element, &[]));
     match kind {
-        "bytes" | "jpeg" | "png" | "pil" | "pkl" => Some(SchemaField::variable(name, ElementType::Bytes)),
+        "bytes" | "jpeg" | "png" | "pil" | "pkl" => Some(Field::variable(name, ElementType::Bytes)),
         "str" | "json" | "str_int" | "str_float" | "str_decimal" => {
-            Some(SchemaField::variable(name, ElementType::Text))
+            Some(Field::variable(name, ElementType::Text))
         }
         "int" => number(ElementType::Number(DType::I64)),
         "ndarray" => {
             let (dtype, shape) = arguments?.split_once(':')?;
             let shape: Option<Vec<usize>> = shape.split(',').map(|dim| dim.trim().parse().ok()).collect();
-            Some(SchemaField::fixed(name, element(dtype)?, &shape?))
+            Some(Field::fixed(name, element(dtype)?, &shape?))
         }
         _ => number(element(kind)?),
     }
@@ -282,7 +282,7 @@ fn element(name: &str) -> Option<ElementType> {
 }
 
 impl Reader for Mds {
-    fn schema(&self) -> &Schema {
+    fn schema(&self) -> &Spec {
         &self.schema
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Fields, Schema as ArrowSchema};
-use feedline_core::{About, Fingerprint, Groups, Prefetched, Result};
+use feedline_core::{About, Fingerprint, Groups, Prefetched, Result, Spec};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
@@ -24,7 +24,7 @@ use crate::io::disk::DiskFile;
 use crate::io::panics::catch_panics;
 use crate::reader::inside;
 use crate::tables::table::{Batch, Layout, TableOptions};
-use crate::{Buffers, Decoded, DecodedRows, Reader, Schema, Sink, Storage};
+use crate::{Buffers, Decoded, DecodedRows, Reader, Sink, Storage};
 
 mod bounds;
 mod input;
@@ -47,7 +47,7 @@ pub(crate) const MAGIC: &[u8] = b"PAR1";
 /// The file stays on disk. When a row is read, one worker decodes its row group. A cache of
 /// [`TableOptions::cache_bytes`] keeps the group. If single rows are shuffled over more row groups than the
 /// cache holds, nearly each sample decodes a row group. To decode each group once, use `Sampler::block` with
-/// the block and the window that [`block_shuffle`](Reader::block_shuffle) returns. If the chosen columns take
+/// the block and the window of [`About::block_shuffle`]. If the chosen columns take
 /// more than 512 MiB, `LoaderBuilder::shuffle` shuffles by such blocks, for any size of the cache
 /// ([`About::plain_shuffle`](feedline_core::About::plain_shuffle)).
 #[derive(Debug)]
@@ -347,7 +347,7 @@ fn view(kind: &DataType) -> DataType {
 }
 
 impl Reader for ParquetFile {
-    fn schema(&self) -> &Schema {
+    fn schema(&self) -> &Spec {
         &self.layout.schema
     }
 

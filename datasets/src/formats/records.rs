@@ -11,7 +11,7 @@ use crate::error::data;
 use crate::formats::headed::check_records;
 use crate::io::bytes::{Content, MappedFile};
 use crate::reader::inside;
-use crate::{Buffers, OpenOptions, Reader, Schema, SchemaField, Sink, Storage, io::gzip};
+use crate::{Buffers, OpenOptions, Reader, Sink, Storage, io::gzip};
 
 /// A file of records. Each record has [`sample_bytes`](Spec::sample_bytes) bytes: the fields of a spec, in
 /// order and without gaps.
@@ -156,8 +156,8 @@ impl Records {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn into_reader(self) -> Box<dyn Reader> {
-        let field = |field: &Field| SchemaField::fixed(field.name(), field.dtype().into(), field.shape());
-        let schema = Schema::new(self.spec.fields().iter().map(field));
+        let field = |field: &Field| Field::fixed(field.name(), field.dtype().into(), field.shape());
+        let schema = Spec::of_fields(self.spec.fields().iter().map(field));
         Box::new(RecordReader { records: self, schema })
     }
 
@@ -262,11 +262,11 @@ impl Dataset for Records {
 #[derive(Debug)]
 struct RecordReader {
     records: Records,
-    schema: Schema,
+    schema: Spec,
 }
 
 impl Reader for RecordReader {
-    fn schema(&self) -> &Schema {
+    fn schema(&self) -> &Spec {
         &self.schema
     }
 

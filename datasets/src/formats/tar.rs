@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use feedline_core::{About, Fingerprint, Result, named};
+use feedline_core::{About, ElementType, Field, Fingerprint, Result, Spec, named};
 use tar::{Archive, Entry};
 
 use crate::error::{data, of_stream, one_line};
 use crate::io::bytes::Content;
 use crate::reader::inside;
-use crate::{Buffers, ElementType, FieldStream, OpenOptions, Reader, Schema, SchemaField, Sink, Storage};
+use crate::{Buffers, FieldStream, OpenOptions, Reader, Sink, Storage};
 
 mod links;
 
@@ -145,7 +145,7 @@ struct Part {
 pub struct WebDataset {
     path: PathBuf,
     content: Content,
-    schema: Schema,
+    schema: Spec,
     parts: Vec<Part>,
     /// Index of the first part of each sample, and the number of parts.
     starts: Vec<usize>,
@@ -210,7 +210,7 @@ impl WebDataset {
             }
             let next = fields.len();
             let field = *numbers.entry(extension.to_lowercase()).or_insert_with_key(|extension| {
-                fields.push(SchemaField::variable(extension.as_str(), ElementType::Bytes));
+                fields.push(Field::variable(extension.as_str(), ElementType::Bytes));
                 next
             });
             let begun = starts.last().copied().unwrap_or_default();
@@ -238,7 +238,7 @@ impl WebDataset {
         let state = listed.iter().fold(state, |state, member| {
             state.bytes(member.name.as_bytes()).number(member.offset).number(member.bytes)
         });
-        let (path, schema, fingerprint) = (path.to_path_buf(), Schema::new(fields), state.value());
+        let (path, schema, fingerprint) = (path.to_path_buf(), Spec::of_fields(fields), state.value());
         Ok(Self { path, content, schema, parts, starts, fingerprint })
     }
 }
@@ -251,13 +251,13 @@ impl WebDataset {
 }
 
 /// Checks that every sample has all fields. Errors name samples by `keys`.
-fn check_whole(fields: &[SchemaField], parts: &[Part], starts: &[usize], keys: &[&str]) -> Result<()> {
+fn check_whole(fields: &[Field], parts: &[Part], starts: &[usize], keys: &[&str]) -> Result<()> {
     let samples = starts.windows(2).zip(keys);
     let mut lacking = samples.filter(|(sample, _)| sample[1] - sample[0] < fields.len());
     let Some((&[start, end], key)) = lacking.next() else { return Ok(()) };
     let first = &parts[start];
     let is_missing = |field: &usize| parts[start..end].iter().all(|part| part.field != *field);
-    let missing = (0..fields.len()).find(is_missing).map_or("", |field| &fields[field].name);
+    let missing = (0..fields.len()).find(is_missing).map_or("", |field| fields[field].name());
     let why = format!(
         "{} of {} samples lack a member that others have, the first is \"{key}\" without \".{missing}\": \
          repair the archive, or allow it by {}",
@@ -281,7 +281,7 @@ fn split(name: &str) -> Option<(&str, &str)> {
 }
 
 impl Reader for WebDataset {
-    fn schema(&self) -> &Schema {
+    fn schema(&self) -> &Spec {
         &self.schema
     }
 

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use feedline_core::{About, Fingerprint, Result};
+use feedline_core::{About, ElementType, Field, Fingerprint, Result, Spec};
 
 use crate::error::data;
 use crate::io::bytes::Content;
 use crate::reader::inside;
-use crate::{Buffers, ElementType, Reader, Schema, SchemaField, Sink};
+use crate::{Buffers, Reader, Sink};
 
 /// The number of bytes that are searched for line breaks at a time.
 const BLOCK: usize = 1 << 16;
@@ -29,7 +29,7 @@ pub struct Lines {
     content: Content,
     /// The start of each line, and the offset of the byte after the line break of the last line.
     starts: Vec<u64>,
-    schema: Schema,
+    schema: Spec,
     fingerprint: u64,
 }
 
@@ -84,7 +84,7 @@ impl Lines {
         }
         let state = Fingerprint::new().number(starts.len() as u64);
         let state = content.fingerprint_sampled(state)?;
-        let schema = Schema::new([SchemaField::variable("text", ElementType::Text)]);
+        let schema = Spec::of_fields([Field::variable("text", ElementType::Text)]);
         Ok(Self { path: path.to_path_buf(), content, starts, schema, fingerprint: state.value() })
     }
 }
@@ -98,7 +98,7 @@ impl Lines {
 }
 
 impl Reader for Lines {
-    fn schema(&self) -> &Schema {
+    fn schema(&self) -> &Spec {
         &self.schema
     }
 

@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use feedline_core::{About, DType, Error, Fingerprint, Result};
+use feedline_core::{About, DType, ElementType, Error, Field, Fingerprint, Result, Spec};
 
 use crate::error::{data, one_line};
 use crate::io::bytes::Content;
 use crate::io::read_ahead::ReadAhead;
-use crate::reader::inside;
-use crate::{Buffers, ElementType, Reader, Schema, SchemaField, Sink};
+use crate::reader::{check_names, inside};
+use crate::{Buffers, Reader, Sink};
 
 mod example;
 
@@ -66,7 +66,7 @@ pub struct TfRecord {
     content: Content,
     /// The start of each record, and the end of the file.
     starts: Vec<u64>,
-    schema: Schema,
+    schema: Spec,
     /// The features, sorted by name; empty if records are read as bytes.
     features: Vec<Known>,
     /// Whether any record has a feature twice.
@@ -139,12 +139,12 @@ impl TfRecord {
                     fields.extend(lengths);
                 }
             }
-            _ => fields.push(SchemaField::variable("record", ElementType::Bytes)),
+            _ => fields.push(Field::variable("record", ElementType::Bytes)),
         }
         let state = Fingerprint::new().number(records);
         let state = content.fingerprint_sampled(state)?;
-        let (path, schema, fingerprint) = (path.to_path_buf(), Schema::new(fields), state.value());
-        schema.check_names()?;
+        let (path, schema, fingerprint) = (path.to_path_buf(), Spec::of_fields(fields), state.value());
+        check_names(&schema)?;
         Ok(Self { path, content, starts, schema, features: known, has_repeated, fingerprint })
     }
 
@@ -161,7 +161,7 @@ impl TfRecord {
         let mut visit = |index: usize, bytes: &[u8]| {
             let field = &self.schema.fields()[index];
             let fixed =
-                field.shape.iter().try_fold(field.element.size(), |product, dim| Some(product * (*dim)?));
+                field.dims().iter().try_fold(field.element().size(), |product, dim| Some(product * (*dim)?));
             if fixed.is_some_and(|fixed| fixed != bytes.len()) {
                 return Err(damaged());
             }
@@ -228,7 +228,7 @@ impl Facts {
     }
 
     /// The fields for the feature's values and for their lengths.
-    fn fields(&self, name: &str, records: u64) -> (SchemaField, Option<SchemaField>) {
+    fn fields(&self, name: &str, records: u64) -> (Field, Option<Field>) {
         let element = match self.kind {
             Some(Kind::Int) => ElementType::Number(DType::I64),
             Some(Kind::Float) => ElementType::Number(DType::F32),
@@ -240,15 +240,15 @@ impl Facts {
             let number = ElementType::Number(DType::I64);
             let lengths = match same {
                 Some(1) => None,
-                Some(count) => Some(SchemaField::fixed(format!("{name}.lengths"), number, &[count])),
-                None => Some(SchemaField::variable(format!("{name}.lengths"), number)),
+                Some(count) => Some(Field::fixed(format!("{name}.lengths"), number, &[count])),
+                None => Some(Field::variable(format!("{name}.lengths"), number)),
             };
-            return (SchemaField::variable(name, element), lengths);
+            return (Field::variable(name, element), lengths);
         }
         let field = match same {
-            Some(1) => SchemaField::fixed(name, element, &[]),
-            Some(count) => SchemaField::fixed(name, element, &[count]),
-            None => SchemaField::variable(name, element),
+            Some(1) => Field::fixed(name, element, &[]),
+            Some(count) => Field::fixed(name, element, &[count]),
+            None => Field::variable(name, element),
         };
         (field, None)
     }
@@ -320,7 +320,7 @@ fn checked(body: &[u8], start: u64) -> Result<&[u8]> {
 }
 
 impl Reader for TfRecord {
-    fn schema(&self) -> &Schema {
+    fn schema(&self) -> &Spec {
         &self.schema
     }
 

@@ -52,6 +52,7 @@ impl File<'_> {
         }
     }
 
+    #[allow(dead_code)] // used without a feature
     fn lacks(self, feature: &str) -> Opened {
         Err(super::needs(feature))
     }

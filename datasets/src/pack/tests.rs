@@ -4,18 +4,18 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use feedline_core::{DType, Result};
+use feedline_core::{DType, ElementType, Field, Result, Spec};
 use tempfile::tempdir;
 
 use super::{PackOptions, PackSummary, TokenPackOptions, data, pack, pack_tokens};
-use crate::{Buffers, ElementType, Reader, Schema, SchemaField, Sink, open};
+use crate::{Buffers, Reader, Sink, open};
 
 const LEN: u64 = 60;
 
 /// Samples that are computed from their numbers. One sample fails.
 #[derive(Debug)]
 struct Source {
-    schema: Schema,
+    schema: Spec,
     fails_at: u64,
     fingerprint: u64,
     reads: AtomicU64,
@@ -24,17 +24,17 @@ struct Source {
 impl Source {
     fn new(varies: bool, fails_at: u64) -> Self {
         let first = if varies { vec![None] } else { vec![Some(37)] };
-        let field = |name: &str, element, shape| SchemaField::new(name, element, shape);
+        let field = |name: &str, element, shape| Field::open(name, element, shape);
         let fields = [
             field("bytes", ElementType::Bytes, first),
             field("number", ElementType::Number(DType::I64), vec![]),
         ];
-        Self { schema: Schema::new(fields), fails_at, fingerprint: 7, reads: AtomicU64::new(0) }
+        Self { schema: Spec::of_fields(fields), fails_at, fingerprint: 7, reads: AtomicU64::new(0) }
     }
 }
 
 impl Reader for Source {
-    fn schema(&self) -> &Schema {
+    fn schema(&self) -> &Spec {
         &self.schema
     }
 
@@ -47,7 +47,7 @@ impl Reader for Source {
             return Err(data("planned failure"));
         }
         self.reads.fetch_add(1, Ordering::Relaxed);
-        let varies = self.schema.fields()[0].shape == [None];
+        let varies = self.schema.fields()[0].dims() == [None];
         let len = if varies { sample % 50 } else { 37 };
         let bytes = (0..len).map(|at| (at * 7 + sample * 13) as u8).collect::<Vec<_>>();
         row.put(0, &bytes)?;
@@ -171,13 +171,13 @@ struct Ids(Source);
 
 impl Ids {
     fn new(fails_at: u64) -> Self {
-        let schema = Schema::new([SchemaField::variable("ids", ElementType::Number(DType::I64))]);
+        let schema = Spec::of_fields([Field::variable("ids", ElementType::Number(DType::I64))]);
         Self(Source { schema, ..Source::new(true, fails_at) })
     }
 }
 
 impl Reader for Ids {
-    fn schema(&self) -> &Schema {
+    fn schema(&self) -> &Spec {
         &self.0.schema
     }
 

@@ -6,14 +6,14 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
-use feedline_core::{DType, Error, ErrorKind, Fingerprint, Result};
+use feedline_core::{DType, ElementType, Error, ErrorKind, Fingerprint, Result};
 
 use super::journal::{self, Journal, Part, Written};
 use super::partial::Partial;
 use super::{cannot, refuse};
 use crate::error::data;
 use crate::text::token_files::index;
-use crate::{ElementType, Reader, Values};
+use crate::{Reader, Values};
 
 /// Max documents that a thread reads at a time.
 const TOGETHER: u64 = 32;
@@ -140,12 +140,12 @@ struct Batch {
 impl<'a> Source<'a> {
     fn new(reader: &'a dyn Reader, options: &'a TokenPackOptions) -> Result<Self> {
         let fields = reader.schema().fields();
-        let find = |name: &str| fields.iter().position(|field| field.name == name);
+        let find = |name: &str| fields.iter().position(|field| field.name() == name);
         let Some(field) = find(&options.field) else {
             let why = format!("no field \"{}\" of token ids, in {}", options.field, reader.schema());
             return Err(Error::new(ErrorKind::Config, crate::error::one_line(why)));
         };
-        let dtype = match (fields[field].element, fields[field].shape.len()) {
+        let dtype = match (fields[field].element(), fields[field].dims().len()) {
             (ElementType::Number(dtype), 1) if !is_fraction(dtype) => dtype,
             _ => {
                 let why =
@@ -160,7 +160,7 @@ impl<'a> Source<'a> {
         }
         let part = |name: &str, dtype: DType| {
             let at = find(&format!("{}.{name}", options.field))?;
-            (fields[at].element == ElementType::Number(dtype)).then_some(at)
+            (fields[at].element() == ElementType::Number(dtype)).then_some(at)
         };
         let lengths = part("lengths", DType::I64);
         let modes = lengths.and_then(|_| part("modes", DType::I8));

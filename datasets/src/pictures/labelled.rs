@@ -3,11 +3,12 @@
 //! set and the test set of a path.
 
 use feedline_core::{
-    Context, DType, Dataset, Error, ErrorKind, Fingerprint, Result, Row, Spec, StridedColumn,
+    Context, DType, Dataset, ElementType, Error, ErrorKind, Field, Fingerprint, Result, Row, Spec,
+    StridedColumn,
 };
 
 use crate::reader::{at_file, samples_of_reader};
-use crate::{ElementType, Reader, SchemaField, Value, Values};
+use crate::{Reader, Value, Values};
 
 mod pictures;
 mod sets;
@@ -62,7 +63,7 @@ impl Labelled {
         let at = |error: Error| at_file(&*reader, 0, error);
         let fields = reader.schema().fields();
         let label = choose(fields, "label", label, &LABELS, is_label).map_err(at)?;
-        let is_input = |field: &SchemaField| is_input(field) && field.name != fields[label].name;
+        let is_input = |field: &Field| is_input(field) && field.name() != fields[label].name();
         let input = choose(fields, "input", input, &INPUTS, is_input).map_err(at)?;
         let (pictures, spec) = match pixels(&fields[input]) {
             Some(shape) => (None, Spec::new().field("image", DType::U8, shape).map_err(at)?),
@@ -144,7 +145,7 @@ impl Dataset for Labelled {
             (1, _) => self.label,
             _ => return None,
         };
-        let is_byte = self.reader.schema().fields()[field].element == ElementType::Number(DType::U8);
+        let is_byte = self.reader.schema().fields()[field].element() == ElementType::Number(DType::U8);
         is_byte.then(|| self.reader.storage().column(field)).flatten()
     }
 
@@ -158,17 +159,17 @@ impl Dataset for Labelled {
 /// The field that `--{option}` names. By default, the first of `names` that fits, or else the only field that
 /// fits.
 fn choose(
-    fields: &[SchemaField],
+    fields: &[Field],
     option: &str,
     name: Option<&str>,
     names: &[&str],
-    fits: impl Fn(&SchemaField) -> bool,
+    fits: impl Fn(&Field) -> bool,
 ) -> Result<usize> {
     let refuse = |why: String| {
         let all: Vec<_> = fields.iter().map(ToString::to_string).collect();
         Err(Error::new(ErrorKind::Config, format!("{why}, there are: {}", all.join(", "))))
     };
-    let named = |name: &str| fields.iter().position(|field| field.name == name && fits(field));
+    let named = |name: &str| fields.iter().position(|field| field.name() == name && fits(field));
     if let Some(name) = name {
         let found = named(name).map_or_else(|| refuse(format!("--{option} {name} is not a field")), Ok);
         return found;
@@ -187,13 +188,13 @@ fn choose(
 }
 
 /// The shape of an image of pixels. `None` for an encoded image.
-fn pixels(field: &SchemaField) -> Option<Vec<usize>> {
-    field.shape.iter().copied().collect()
+fn pixels(field: &Field) -> Option<Vec<usize>> {
+    field.dims().iter().copied().collect()
 }
 
 /// Whether a field can be the image. It can be bytes of one size, or encoded pictures.
-fn is_input(field: &SchemaField) -> bool {
-    match (field.element, field.shape.as_slice()) {
+fn is_input(field: &Field) -> bool {
+    match (field.element(), field.dims()) {
         (ElementType::Bytes, [None]) => true,
         (ElementType::Number(DType::U8) | ElementType::Bool | ElementType::Bytes, shape) => {
             !shape.is_empty() && shape.iter().all(Option::is_some)
@@ -204,37 +205,37 @@ fn is_input(field: &SchemaField) -> bool {
 
 /// Whether a field can be the class. It can be a whole number, or a number as text, such as WebDataset's
 /// `cls`.
-fn is_label(field: &SchemaField) -> bool {
+fn is_label(field: &Field) -> bool {
     use DType::{I8, I16, I32, I64, U8, U16, U32};
-    match (field.element, field.shape.as_slice()) {
+    match (field.element(), field.dims()) {
         (ElementType::Number(U8 | U16 | U32 | I8 | I16 | I32 | I64), shape) => {
             shape.iter().all(|dim| *dim == Some(1))
         }
         (ElementType::U64 | ElementType::Bool, []) => true,
-        (ElementType::Bytes | ElementType::Text, [None]) => ["cls", "label", "class"].contains(&&*field.name),
+        (ElementType::Bytes | ElementType::Text, [None]) => ["cls", "label", "class"].contains(&field.name()),
         _ => false,
     }
 }
 
 /// The whole number that `value` holds.
-fn number(field: &SchemaField, value: &Value) -> Result<i64> {
-    if let ElementType::Bytes | ElementType::Text = field.element {
+fn number(field: &Field, value: &Value) -> Result<i64> {
+    if let ElementType::Bytes | ElementType::Text = field.element() {
         let text = String::from_utf8_lossy(&value.bytes);
         return text.trim().parse().map_err(|error| {
-            let (class, name) = (text.trim(), &field.name);
+            let (class, name) = (text.trim(), &field.name());
             let why = format!("the class {class:?} in field \"{name}\" is not a whole number");
             Error::new(ErrorKind::Sample, why).with_source(error)
         });
     }
     let is_signed =
-        matches!(field.element, ElementType::Number(DType::I8 | DType::I16 | DType::I32 | DType::I64));
+        matches!(field.element(), ElementType::Number(DType::I8 | DType::I16 | DType::I32 | DType::I64));
     let is_negative = is_signed && value.bytes.last().is_some_and(|&last| last >= 0x80);
     // Little-endian, sign-extended.
     let mut bytes = [if is_negative { 0xFF } else { 0 }; 8];
     match bytes.get_mut(..value.bytes.len()) {
         Some(low) if !low.is_empty() => low.copy_from_slice(&value.bytes),
         _ => {
-            let (name, len) = (&field.name, value.bytes.len());
+            let (name, len) = (&field.name(), value.bytes.len());
             let why = format!("field \"{name}\" has {len} bytes, which is not a number");
             return Err(Error::new(ErrorKind::Sample, why));
         }

@@ -129,7 +129,7 @@ impl SoundDataset {
     pub fn beside<S: AsRef<str>>(mut self, fields: impl IntoIterator<Item = S>) -> Result<Self> {
         for name in fields {
             let name = name.as_ref();
-            let found = self.reader.schema().fields().iter().position(|field| field.name == name);
+            let found = self.reader.schema().fields().iter().position(|field| field.name() == name);
             let at = |why: String| Err(at_file(&*self.reader, 0, Error::new(ErrorKind::Config, why)));
             let Some(index) = found else {
                 return at(format!(
@@ -138,14 +138,14 @@ impl SoundDataset {
                 ));
             };
             let field = &self.reader.schema().fields()[index];
-            if field.shape != [None] || index == self.sound {
+            if field.dims() != [None] || index == self.sound {
                 return at(format!(
                     "{field} cannot go beside the sounds: name fields that vary in one dimension; those of \
                      one size are there already"
                 ));
             }
             let (dtype, parts) = field.batch_type()?;
-            let (parts, bytes) = (parts.to_vec(), field.element.size());
+            let (parts, bytes) = (parts.to_vec(), field.element().size());
             let found = lengths::measure(self.reader.len(), |id, values| {
                 let mut length = 0;
                 let mut count = |_: usize, value: &[u8], _: Option<&[usize]>| {
@@ -166,7 +166,7 @@ impl SoundDataset {
     /// [`beside`](Self::beside) adds them.
     pub fn left_out(&self) -> Vec<&str> {
         let fields = self.reader.schema().fields();
-        let is_beside = |name: &&str| self.varying.iter().any(|(index, _)| fields[*index].name == **name);
+        let is_beside = |name: &&str| self.varying.iter().any(|(index, _)| fields[*index].name() == *name);
         self.others.left_out().iter().map(String::as_str).filter(|name| !is_beside(name)).collect()
     }
 

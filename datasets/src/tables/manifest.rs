@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use feedline_core::{About, DType, Error, ErrorKind, Fingerprint, Prefetched, Result, named};
+use feedline_core::{
+    About, DType, ElementType, Error, ErrorKind, Field, Fingerprint, Prefetched, Result, Spec, named,
+};
 
 use crate::error::one_line;
 use crate::formats::sample_file::SampleFile;
 use crate::open::{check_used, open_any};
 use crate::reader::{at_file, inside};
-use crate::{Buffers, ElementType, FieldStream, OpenOptions, Reader, Schema, SchemaField, Sink, Storage};
+use crate::{Buffers, FieldStream, OpenOptions, Reader, Sink, Storage};
 
 mod columns;
 mod places;
@@ -84,7 +86,7 @@ pub struct Manifest {
     rows: Box<dyn Reader>,
     /// How each field of the table is read.
     columns: Vec<Column>,
-    schema: Schema,
+    schema: Spec,
     classes: Option<Vec<String>>,
     /// Whether some of the files lie in a store.
     has_objects: bool,
@@ -124,8 +126,9 @@ pub(crate) fn open_files(path: &Path, options: &ManifestOptions, holds: Holds) -
     // A manifest has classes that its table lacks.
     let of_table = OpenOptions { classes: None, ..options.open.clone() };
     let fields = reader.schema().fields();
-    let is_named = fields.iter().any(|field| options.files.contains(&field.name) && is_text(field));
-    let has_bytes = fields.iter().any(|field| field.element == ElementType::Bytes);
+    let is_named =
+        fields.iter().any(|field| options.files.iter().any(|file| file == field.name()) && is_text(field));
+    let has_bytes = fields.iter().any(|field| field.element() == ElementType::Bytes);
     if TABLES.contains(&reader.about().format) && (is_named || !has_bytes) {
         check_used(&*reader, &of_table).map_err(|error| error.at_path(path))?;
         return Ok(Box::new(Manifest::of_rows(reader, path, options, holds)?));
@@ -152,8 +155,10 @@ fn open_rows(path: &Path, options: &ManifestOptions, holds: Holds) -> Result<Box
         .then(|| choose_files(&*rows, &options.files, holds).ok())
         .flatten()
         .and_then(|files| columns::label_of(fields, &files, options.label.as_deref(), holds).ok()?)
-        .filter(|&label| matches!(fields[label].element, ElementType::Number(DType::I64) | ElementType::U64));
-    let Some(label) = label.map(|label| fields[label].name.clone()) else { return Ok(rows) };
+        .filter(|&label| {
+            matches!(fields[label].element(), ElementType::Number(DType::I64) | ElementType::U64)
+        });
+    let Some(label) = label.map(|label| fields[label].name().to_owned()) else { return Ok(rows) };
     // The numbers of this file may be codes of the training set, if that has a class such as `007`.
     let is_code = |class: &String| class.parse::<u64>().is_ok_and(|number| number.to_string() != *class);
     if open.types.iter().any(|(name, _)| *name == label) {
@@ -230,7 +235,7 @@ impl Manifest {
                 let file =
                     |(row, cell): (u64, Option<String>)| cell.map(|cell| places.file(row, &cell)).transpose();
                 columns.push(Column::Files((0..).zip(cells).map(file).collect::<Result<_>>()?));
-                schema.push(SchemaField::variable(field.name.as_str(), ElementType::Bytes));
+                schema.push(Field::variable(field.name(), ElementType::Bytes));
                 continue;
             }
             let names = match &options.open.classes {
@@ -238,7 +243,7 @@ impl Manifest {
                 None => Vec::from_iter(cells.iter().flatten().cloned().collect::<BTreeSet<_>>()),
             };
             columns.push(Column::Classes(numbers(&names, &cells)));
-            schema.push(SchemaField::fixed(field.name.as_str(), ElementType::Number(DType::I64), &[]));
+            schema.push(Field::fixed(field.name(), ElementType::Number(DType::I64), &[]));
             classes = Some(names);
         }
         let classes = classes.or_else(|| rows.about().classes.map(<[String]>::to_vec));
@@ -246,7 +251,7 @@ impl Manifest {
             let of_classes = OpenOptions { classes: options.open.classes.clone(), ..Default::default() };
             of_classes.check("a manifest without a label of texts", false).map_err(at)?;
         }
-        let schema = Schema::new(schema);
+        let schema = Spec::of_fields(schema);
         let mut set = Self { rows, columns, schema, classes, has_objects: false };
         set.has_objects = (0..set.len()).any(|row| set.files(row).any(SampleFile::is_object));
         Ok(set)
@@ -254,7 +259,7 @@ impl Manifest {
 
     /// The error for the cell of `field` in row `row`.
     fn refuse(&self, kind: ErrorKind, field: usize, row: u64, why: &str) -> Error {
-        let name = one_line(&self.schema.fields()[field].name);
+        let name = one_line(self.schema.fields()[field].name());
         let error = Error::new(kind, format!("column \"{name}\" in row {row} {why}"));
         at_file(&*self.rows, row, error.at_sample(row))
     }
@@ -270,7 +275,7 @@ impl Manifest {
 
     /// The error for the file of `field` in row `row`.
     fn unread(&self, (field, row): (usize, u64), file: &SampleFile, error: Error) -> Error {
-        let name = one_line(&self.schema.fields()[field].name);
+        let name = one_line(self.schema.fields()[field].name());
         let why = format!("cannot read the file that column \"{name}\" names in row {row}");
         Error::new(error.kind(), why).with_source(error).at_path(file.path()).at_sample(row)
     }
@@ -295,7 +300,7 @@ fn numbers(names: &[String], cells: &[Option<String>]) -> Vec<Class> {
 }
 
 impl Reader for Manifest {
-    fn schema(&self) -> &Schema {
+    fn schema(&self) -> &Spec {
         &self.schema
     }
 

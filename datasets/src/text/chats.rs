@@ -6,17 +6,16 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use feedline_core::{About, DType, Error, ErrorKind, Fingerprint, Prefetched, Result, named};
+use feedline_core::{
+    About, DType, ElementType, Error, ErrorKind, Field, Fingerprint, Meaning, Prefetched, Result, Spec, named,
+};
 
 use self::sequences::Sequence;
 use crate::error::one_line;
 use crate::open::{check_used, open_any};
 use crate::reader::at_file;
 use crate::text::tokenized::{Checked, load};
-use crate::{
-    Buffers, ChatTemplate, ElementType, Meaning, Nulls, OpenOptions, Reader, Schema, SchemaField, Sink,
-    Storage, Values,
-};
+use crate::{Buffers, ChatTemplate, Nulls, OpenOptions, Reader, Sink, Storage, Values};
 use feedline_template::{folder_of, parsed};
 
 /// The label of a token that is not learnt.
@@ -151,7 +150,7 @@ pub struct Chats {
     tokenizer: Arc<Checked>,
     template: ChatTemplate,
     options: ChatOptions,
-    schema: Schema,
+    schema: Spec,
     /// Whether prompts are texts that get special tokens.
     has_special_tokens: bool,
     tokenizer_path: PathBuf,
@@ -222,10 +221,10 @@ impl Chats {
     ) -> Result<Self> {
         let refuse = |why: String| Err(at_file(&*reader, 0, Error::new(ErrorKind::Config, why)));
         let find = |name: &str| {
-            let is_text = |of: &SchemaField| {
-                of.name == name
-                    && matches!(of.element, ElementType::Text | ElementType::Bytes)
-                    && of.shape == [None]
+            let is_text = |of: &Field| {
+                of.name() == name
+                    && matches!(of.element(), ElementType::Text | ElementType::Bytes)
+                    && of.dims() == [None]
             };
             reader.schema().fields().iter().position(is_text)
         };
@@ -324,9 +323,9 @@ impl Chats {
             })?;
         }
         let number = ElementType::Number(DType::I64);
-        let schema = Schema::new(ids.iter().enumerate().map(|(index, name)| {
+        let schema = Spec::of_fields(ids.iter().enumerate().map(|(index, name)| {
             let meaning = if index % 2 == 1 { Meaning::Labels } else { Meaning::Plain };
-            SchemaField::variable(*name, number).meaning(meaning)
+            Field::variable(*name, number).with_meaning(meaning)
         }));
         let tokenizer = Arc::new(tokenizer);
         let mut chats = Self {
@@ -384,7 +383,7 @@ pub fn open_chats(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Box<d
 }
 
 impl Reader for Chats {
-    fn schema(&self) -> &Schema {
+    fn schema(&self) -> &Spec {
         &self.schema
     }
 

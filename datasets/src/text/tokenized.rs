@@ -3,12 +3,15 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use feedline_core::{About, DType, Error, ErrorKind, Fingerprint, Prefetched, Result, StridedColumn};
+use feedline_core::{
+    About, DType, ElementType, Error, ErrorKind, Field, Fingerprint, Prefetched, Result, Spec, StridedColumn,
+};
 use tokenizers::{PostProcessor, TruncationParams};
 
 use crate::error::{data, one_line};
 use crate::io::panics::catch_panics;
-use crate::{Buffers, ElementType, FieldStream, Reader, Schema, SchemaField, Sink, Storage};
+use crate::reader::check_names;
+use crate::{Buffers, FieldStream, Reader, Sink, Storage};
 
 mod checked;
 mod source;
@@ -63,7 +66,7 @@ pub struct Tokenized {
     special_tokens: bool,
     /// Max tokens of a text.
     max: Option<usize>,
-    schema: Schema,
+    schema: Spec,
     /// The hash of the tokenizer's file.
     content: u64,
 }
@@ -81,15 +84,15 @@ impl Tokenized {
             Err(reader.path(0).map_or(error.clone(), |path| error.at_path(path)))
         };
         let mut fields = reader.schema().fields().to_vec();
-        let is_text = |of: &SchemaField| {
-            matches!(of.element, ElementType::Text | ElementType::Bytes) && of.shape == [None]
+        let is_text = |of: &Field| {
+            matches!(of.element(), ElementType::Text | ElementType::Bytes) && of.dims() == [None]
         };
-        let Some(at) = fields.iter().position(|of| of.name == field && is_text(of)) else {
+        let Some(at) = fields.iter().position(|of| of.name() == field && is_text(of)) else {
             return refuse(format!("no field \"{field}\" that holds text, in {}", reader.schema()));
         };
-        fields[at] = SchemaField::variable(IDS, ElementType::Number(DType::I64));
-        let schema = Schema::new(fields);
-        if schema.check_names().is_err() {
+        fields[at] = Field::variable(IDS, ElementType::Number(DType::I64));
+        let schema = Spec::of_fields(fields);
+        if check_names(&schema).is_err() {
             return refuse(format!("there is a field \"{IDS}\" beside \"{field}\": leave it out"));
         }
         let path = tokenizer.as_ref().to_path_buf();
@@ -164,7 +167,7 @@ impl Tokenized {
             let error = error.at_sample(sample);
             self.reader.path(sample).map_or(error.clone(), |path| error.at_path(path))
         };
-        let name = &self.reader.schema().fields()[self.field].name;
+        let name = &self.reader.schema().fields()[self.field].name();
         let text = std::str::from_utf8(text).map_err(|error| {
             let why = format!("field \"{name}\" is not UTF-8 from its byte {} on", error.valid_up_to());
             at(data(why + ": convert it first"))
@@ -201,7 +204,7 @@ pub(crate) fn load(path: &Path) -> Result<(Checked, u64)> {
 }
 
 impl Reader for Tokenized {
-    fn schema(&self) -> &Schema {
+    fn schema(&self) -> &Spec {
         &self.schema
     }
 

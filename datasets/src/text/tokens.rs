@@ -4,8 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use feedline_core::{
-    About, Context, DType, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Spec,
-    StridedColumn, named,
+    About, Context, DType, Dataset, ElementType, Error, ErrorKind, Field, Fingerprint, ReadError, Result,
+    Row, Spec, StridedColumn, named,
 };
 
 use crate::error::data;
@@ -17,7 +17,7 @@ use crate::reader::outside;
 use crate::remote::RemoteFile;
 use crate::text::token_files::index::{Index, is_index};
 use crate::text::token_files::{Ids, check_ids};
-use crate::{Buffers, ElementType, Reader, Schema, SchemaField, Sink, Storage};
+use crate::{Buffers, Reader, Sink, Storage};
 
 /// Index of the field `tokens`. The field `targets` follows it.
 const TOKENS: usize = 0;
@@ -130,7 +130,7 @@ pub struct Tokens {
     /// Cumulative sample counts of the streams.
     ends: Vec<u64>,
     spec: Spec,
-    schema: Schema,
+    schema: Spec,
     fingerprint: u64,
 }
 
@@ -242,7 +242,7 @@ impl Tokens {
         let spec = Spec::new().field("tokens", dtype, [window])?.field("targets", dtype, [window])?;
         let fields = ["tokens", "targets"];
         let schema =
-            Schema::new(fields.map(|name| SchemaField::fixed(name, ElementType::Number(dtype), &[window])));
+            Spec::of_fields(fields.map(|name| Field::fixed(name, ElementType::Number(dtype), &[window])));
         let (mut streams, mut ends, mut samples) = (Vec::new(), Vec::new(), 0u64);
         let mut state = Fingerprint::new().spec(&spec).number(stride as u64);
         state = state.number(options.separator.map_or(u64::MAX, u64::from));
@@ -451,7 +451,7 @@ impl Dataset for Tokens {
 }
 
 impl Reader for Tokens {
-    fn schema(&self) -> &Schema {
+    fn schema(&self) -> &Spec {
         &self.schema
     }
 

@@ -245,7 +245,7 @@ fn masks_of_cocos_objects_are_pycocotools_to_the_pixel() {
     let dir = tempdir().unwrap();
     (0..wanted.len()).for_each(|number| drop(write(dir.path(), &format!("{number}.png"), &picture())));
     let reader = Annotated::open_segmented(dir.path(), &golden, None).unwrap();
-    let field = reader.schema().fields().iter().position(|field| field.name == "segmentation").unwrap();
+    let field = reader.schema().fields().iter().position(|field| field.name() == "segmentation").unwrap();
     let (mut decoder, mut mask, mut objects) = (Decoder::new(), Plane::<u8>::new(), 0);
     for (number, wanted) in wanted.iter().enumerate() {
         let runs: Vec<u64> = wanted.as_array().unwrap().iter().map(|run| run.as_u64().unwrap()).collect();
@@ -260,7 +260,7 @@ fn masks_of_cocos_objects_are_pycocotools_to_the_pixel() {
     }
     assert!(objects > 10_000, "{objects} pixels of objects");
     let plain = Annotated::open(dir.path(), &golden).unwrap();
-    assert!(plain.schema().fields().iter().all(|field| field.name != "segmentation"));
+    assert!(plain.schema().fields().iter().all(|field| field.name() != "segmentation"));
     assert_ne!(plain.fingerprint(), reader.fingerprint());
 }
 

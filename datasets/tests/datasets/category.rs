@@ -7,7 +7,8 @@ use crate::table_lists::lists;
 use crate::tabular::{batch, ints};
 use arrow_array::builder::{ListBuilder, StringBuilder};
 use arrow_array::{ArrayRef, Int16Array, RecordBatch, StringArray, UInt8Array};
-use feedline_datasets::{Class, ElementType, Missing, OpenOptions, Table, open, open_with};
+use feedline_core::ElementType;
+use feedline_datasets::{Class, Missing, OpenOptions, Table, open, open_with};
 use tempfile::tempdir;
 
 #[test]
@@ -179,6 +180,6 @@ fn the_items_of_a_column_of_lists_are_categories_and_lists_of_json_lines_are_ref
         // Only other columns are read.
         assert!(Table::open(&path).category("n").select(["n"]).build().is_ok());
         let codes = OpenOptions { codes: vec!["n".into()], ..Default::default() };
-        assert_eq!(open_with(&path, &codes).unwrap().schema().fields()[0].element, ElementType::Text);
+        assert_eq!(open_with(&path, &codes).unwrap().schema().fields()[0].element(), ElementType::Text);
     }
 }

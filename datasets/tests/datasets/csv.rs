@@ -78,7 +78,7 @@ fn the_first_row_names_the_columns_unless_it_has_numbers() {
         ("1,2\n3,4\n", Some(true), ["1", "2"], 1),
     ] {
         let table = open(text, header);
-        let found: Vec<_> = table.schema().fields().iter().map(|field| field.name.clone()).collect();
+        let found: Vec<_> = table.schema().fields().iter().map(|field| field.name().to_owned()).collect();
         assert_eq!((found.as_slice(), table.len()), (&names.map(String::from)[..], rows), "{text:?}");
     }
 }
@@ -214,7 +214,7 @@ fn the_header_of_pandas_has_an_index_without_a_name() {
         ] {
             let bytes: Vec<u8> = bytes;
             let reader = open(write(dir.path(), name, &bytes)).unwrap();
-            let found: Vec<_> = reader.schema().fields().iter().map(|field| field.name.as_str()).collect();
+            let found: Vec<_> = reader.schema().fields().iter().map(|field| field.name()).collect();
             assert_eq!((&found[..], reader.len()), (names, rows), "{text:?}");
         }
     }
@@ -264,7 +264,7 @@ fn a_first_row_that_may_be_names_or_values_is_refused_and_read_as_stated() {
             let rows = text.lines().count() as u64;
             let of = |header| open_with(&path, &OpenOptions { header: Some(header), ..Default::default() });
             assert_eq!(of(false).unwrap().len(), rows, "{text:?}");
-            assert_eq!(of(false).unwrap().schema().fields()[0].name, "c0");
+            assert_eq!(of(false).unwrap().schema().fields()[0].name(), "c0");
             let twice = why.contains("twice");
             match of(true) {
                 Ok(table) => assert_eq!((table.len(), twice), (rows - 1, false), "{text:?}"),

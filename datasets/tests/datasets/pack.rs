@@ -4,23 +4,22 @@ use std::fs;
 use std::path::Path;
 
 use crate::made::{read, write};
-use feedline_core::{DType, Result};
+use feedline_core::{DType, ElementType, Field, Result, Spec};
 use feedline_datasets::{
-    ArrowFile, Buffers, ElementType, OpenOptions, PackOptions, Reader, Schema, SchemaField, Sink, Values,
-    open, open_with, pack,
+    ArrowFile, Buffers, OpenOptions, PackOptions, Reader, Sink, Values, open, open_with, pack,
 };
 use tempfile::tempdir;
 
 /// Samples that are functions of their number.
 #[derive(Debug)]
 struct Made {
-    schema: Schema,
+    schema: Spec,
     len: u64,
     fingerprint: u64,
 }
 
 impl Reader for Made {
-    fn schema(&self) -> &Schema {
+    fn schema(&self) -> &Spec {
         &self.schema
     }
 
@@ -32,10 +31,10 @@ impl Reader for Made {
         let fields = self.schema.fields();
         for (index, field) in fields.iter().enumerate() {
             let varying = (sample % 5) as usize;
-            let shape: Vec<usize> = field.shape.iter().map(|dim| dim.unwrap_or(varying)).collect();
-            let bytes = shape.iter().product::<usize>() * field.element.size();
+            let shape: Vec<usize> = field.dims().iter().map(|dim| dim.unwrap_or(varying)).collect();
+            let bytes = shape.iter().product::<usize>() * field.element().size();
             // Small bytes, which are valid as text and as a truth value.
-            let most = if field.element == ElementType::Bool { 2 } else { 100 };
+            let most = if field.element() == ElementType::Bool { 2 } else { 100 };
             let bytes = (0..bytes as u64).map(|at| ((at * 7 + sample) % most) as u8);
             row.put_shaped(index, &Vec::from_iter(bytes), &shape)?;
         }
@@ -48,7 +47,7 @@ impl Reader for Made {
 }
 
 /// A field of each type and shape.
-fn fields(varying: bool) -> Vec<SchemaField> {
+fn fields(varying: bool) -> Vec<Field> {
     let others = [ElementType::U64, ElementType::Complex64, ElementType::Complex128];
     let elements = DType::ALL.map(ElementType::from).into_iter().chain(others);
     let elements = elements.chain([ElementType::Bytes, ElementType::Text]);
@@ -57,14 +56,14 @@ fn fields(varying: bool) -> Vec<SchemaField> {
     let field = |element: ElementType| {
         shapes.iter().map(move |shape| {
             let name = format!("{element} {}{}", shape.len(), if varying { " varying" } else { "" });
-            SchemaField::new(name, element, shape.to_vec())
+            Field::open(name, element, shape.to_vec())
         })
     };
     elements.flat_map(field).collect()
 }
 
-fn made(fields: Vec<SchemaField>, len: u64) -> Made {
-    Made { schema: Schema::new(fields), len, fingerprint: 7 }
+fn made(fields: Vec<Field>, len: u64) -> Made {
+    Made { schema: Spec::of_fields(fields), len, fingerprint: 7 }
 }
 
 fn assert_same(one: &dyn Reader, two: &dyn Reader) {
@@ -168,8 +167,8 @@ fn what_cannot_be_packed_is_refused_before_anything_is_written() {
     let dir = tempdir().unwrap();
     let folder = dir.path().join("set");
     let shards = PackOptions { shard_bytes: Some(1000) };
-    let label = || vec![SchemaField::fixed("x", ElementType::Number(DType::I64), &[])];
-    let two = SchemaField::new("y", ElementType::Bytes, [None, None]);
+    let label = || vec![Field::fixed("x", ElementType::Number(DType::I64), &[])];
+    let two = Field::open("y", ElementType::Bytes, [None, None]);
     pack(&made(label(), 10), &folder, shards, |_| {}).unwrap();
     write(dir.path(), "other/file", b"1");
     for (source, name, options, why) in [

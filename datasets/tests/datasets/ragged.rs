@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use feedline_core::{
-    About, CheckOptions, Context, DType, Dataset, Error, ErrorKind, Layout, Result, StridedColumn,
-    check_dataset, lengths,
+    About, CheckOptions, Context, DType, Dataset, ElementType, Error, ErrorKind, Field, Layout, Result, Spec,
+    StridedColumn, check_dataset, lengths,
 };
-use feedline_datasets::{Bounded, Buffers, ElementType, Reader, Schema, SchemaField, Sink, Values, open};
+use feedline_datasets::{Bounded, Buffers, Reader, Sink, Values, open};
 
 /// Compares every sample with the reader's, and checks the contract of data sets.
 fn check(data: &Bounded) {
@@ -23,13 +23,13 @@ fn check(data: &Bounded) {
         drop(rows);
         data.reader().read(id, &mut values).unwrap();
         for (field, value) in data.reader().schema().fields().iter().zip(values.fields()) {
-            let index = data.spec().index_of(&field.name).unwrap();
+            let index = data.spec().index_of(field.name()).unwrap();
             let bytes = match data.spec().fields()[index].as_ragged() {
                 Some(_) => layout.row_values(&slab, index, 0),
                 None => &slab[layout.offset(index)..][..value.bytes.len()],
             };
             assert_eq!(bytes, value.bytes, "sample {id}, {field}");
-            if let Ok(shape) = data.spec().index_of(&format!("{}.shape", field.name)) {
+            if let Ok(shape) = data.spec().index_of(&format!("{}.shape", field.name())) {
                 let dims = slab[layout.offset(shape)..].chunks(8).take(value.shape.len());
                 let dims: Vec<i64> = dims.map(|dim| i64::from_ne_bytes(dim.try_into().unwrap())).collect();
                 assert!(dims.iter().map(|&dim| dim as usize).eq(value.shape.iter().copied()), "sample {id}");
@@ -75,18 +75,18 @@ fn a_reader_of_one_size_is_as_before_with_its_column() {
 
 /// Pictures of `id` x 2 pixels, complex numbers, and a number.
 #[derive(Debug)]
-struct Pictures(Schema);
+struct Pictures(Spec);
 
 impl Pictures {
     fn new() -> Self {
-        let picture = SchemaField::new("picture", ElementType::Number(DType::U16), [None, None, Some(3)]);
-        let points = SchemaField::new("points", ElementType::Complex64, [None, Some(2)]);
-        Self(Schema::new([picture, SchemaField::fixed("n", ElementType::Bool, &[]), points]))
+        let picture = Field::open("picture", ElementType::Number(DType::U16), [None, None, Some(3)]);
+        let points = Field::open("points", ElementType::Complex64, [None, Some(2)]);
+        Self(Spec::of_fields([picture, Field::fixed("n", ElementType::Bool, &[]), points]))
     }
 }
 
 impl Reader for Pictures {
-    fn schema(&self) -> &Schema {
+    fn schema(&self) -> &Spec {
         &self.0
     }
 
@@ -141,7 +141,7 @@ struct Counted {
 }
 
 impl Reader for Counted {
-    fn schema(&self) -> &Schema {
+    fn schema(&self) -> &Spec {
         self.reader.schema()
     }
 

@@ -3,15 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use feedline_core::{About, DType, Prefetched, Result};
-use feedline_datasets::{Buffers, ElementType, Reader, Schema, SchemaField, Sink, Storage};
+use feedline_core::{About, DType, ElementType, Field, Prefetched, Result, Spec};
+use feedline_datasets::{Buffers, Reader, Sink, Storage};
 
 /// Each answer differs from the default of its method.
 #[derive(Debug)]
-struct Odd(Schema);
+struct Odd(Spec);
 
 impl Reader for Odd {
-    fn schema(&self) -> &Schema {
+    fn schema(&self) -> &Spec {
         &self.0
     }
 
@@ -48,8 +48,8 @@ impl Storage for Odd {
 
 #[test]
 fn a_shared_reader_answers_as_the_reader_itself() {
-    let fields = vec![SchemaField::fixed("x", ElementType::Number(DType::U8), &[])];
-    let odd: Arc<dyn Reader> = Arc::new(Odd(Schema::new(fields)));
+    let fields = vec![Field::fixed("x", ElementType::Number(DType::U8), &[])];
+    let odd: Arc<dyn Reader> = Arc::new(Odd(Spec::of_fields(fields)));
     let shared: Box<dyn Reader> = Box::new(odd.clone());
     let mut visited = Vec::new();
     let mut visit = |field: usize, bytes: &[u8], _: Option<&[usize]>| {

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::made::{read, write};
-use feedline_core::{Context, DType, Dataset, ErrorKind, Layout, Rows};
+use feedline_core::{Context, DType, Dataset, ElementType, ErrorKind, Layout, Rows};
 use feedline_datasets::{
-    Bounded, Csv, CsvOptions, ElementType, Missing, OpenOptions, Reader, Shards, Table, Values, open,
-    open_with,
+    Bounded, Csv, CsvOptions, Missing, OpenOptions, Reader, Shards, Table, Values, open, open_with,
 };
 use tempfile::tempdir;
 
@@ -213,7 +212,7 @@ fn steps_that_do_not_fit_are_refused_when_the_table_is_built() {
 fn any_reader_is_a_table_and_its_unchanged_columns_stay_in_memory() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tables");
     let whole = open(golden.join("none.parquet")).unwrap();
-    let names: Vec<_> = whole.schema().fields().iter().map(|field| field.name.clone()).collect();
+    let names: Vec<_> = whole.schema().fields().iter().map(|field| field.name().to_owned()).collect();
     let same = Table::new(open(golden.join("none.parquet")).unwrap()).reader().unwrap();
     assert_eq!(
         (same.schema(), same.about().groups.map(|groups| groups.largest)),
@@ -229,7 +228,7 @@ fn any_reader_is_a_table_and_its_unchanged_columns_stay_in_memory() {
         assert!((0..names.len()).all(|field| same.slice(row, field) == whole.slice(row, field)));
     }
     let tiny = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny.arrow");
-    let column = open(&tiny).unwrap().schema().fields()[0].name.clone();
+    let column = open(&tiny).unwrap().schema().fields()[0].name().to_owned();
     let data = Table::open(&tiny).select([&column]).build().unwrap();
     assert_eq!(data.column(0).unwrap().row(2), Some(&9i32.to_le_bytes()[..]));
     let cast = Table::open(&tiny).cast(&column, DType::F32).select([&column]).build().unwrap();

@@ -35,7 +35,7 @@ pub(crate) fn ids(reader: &dyn Reader, sample: u64) -> Vec<i64> {
     let numbers = |bytes: &[u8]| -> Vec<i64> {
         bytes.as_chunks().0.iter().map(|number| i64::from_le_bytes(*number)).collect()
     };
-    let field = reader.schema().fields().iter().position(|field| field.name == "ids").unwrap();
+    let field = reader.schema().fields().iter().position(|field| field.name() == "ids").unwrap();
     let mut values = Values::new();
     reader.read(sample, &mut values).unwrap();
     let value = &values.fields()[field];

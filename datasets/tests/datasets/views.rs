@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use feedline_core::{CheckOptions, Context, DType, Dataset, ErrorKind, Layout, Result, check_dataset};
-use feedline_datasets::{
-    Buffers, ElementType, Form, Parts, Pictures, Reader, Schema, SchemaField, Sink, Views,
+use feedline_core::{
+    CheckOptions, Context, DType, Dataset, ElementType, ErrorKind, Field, Layout, Result, Spec, check_dataset,
 };
+use feedline_datasets::{Buffers, Form, Parts, Pictures, Reader, Sink, Views};
 use feedline_images::{Mode, Transforms};
 
 use crate::made::png;
@@ -14,21 +14,21 @@ use crate::made::png;
 /// Pictures in memory, which count how often they are read.
 #[derive(Debug)]
 struct Counted {
-    schema: Schema,
+    schema: Spec,
     reads: Arc<AtomicU64>,
 }
 
 impl Counted {
     fn counted() -> (Box<dyn Reader>, Arc<AtomicU64>) {
-        let label = SchemaField::fixed("label", ElementType::Number(DType::I64), &[]);
-        let schema = Schema::new([SchemaField::variable("image", ElementType::Bytes), label]);
+        let label = Field::fixed("label", ElementType::Number(DType::I64), &[]);
+        let schema = Spec::of_fields([Field::variable("image", ElementType::Bytes), label]);
         let reads = Arc::new(AtomicU64::new(0));
         (Box::new(Self { schema, reads: reads.clone() }), reads)
     }
 }
 
 impl Reader for Counted {
-    fn schema(&self) -> &Schema {
+    fn schema(&self) -> &Spec {
         &self.schema
     }
 

@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use crate::made::{gz, read, write};
-use feedline_core::{DType, Dataset};
-use feedline_datasets::{ElementType, Missing, Nulls, OpenOptions, Table, Values, open, open_with};
+use feedline_core::{DType, Dataset, ElementType};
+use feedline_datasets::{Missing, Nulls, OpenOptions, Table, Values, open, open_with};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -106,7 +106,7 @@ proptest! {
                         continue;
                     }
                 };
-                let element = reader.schema().fields()[0].element;
+                let element = reader.schema().fields()[0].element();
                 if is_i64 && (nulls == Nulls::Refuse || there.len() == cells.len()) {
                     prop_assert_eq!(element, ElementType::Number(DType::I64), "{:?}", cells);
                 }
@@ -143,7 +143,7 @@ proptest! {
                 (table().stack("a", ["a", "b"]).cast("a", DType::F64).select(["a"]), Some(DType::F64)),
             ] {
                 let Ok(reader) = table.reader() else { continue };
-                let element = reader.schema().fields()[0].element;
+                let element = reader.schema().fields()[0].element();
                 prop_assert!(dtype.is_none_or(|dtype| element == ElementType::Number(dtype)));
                 let mut values = Values::new();
                 for (row, cell) in cells.iter().enumerate() {

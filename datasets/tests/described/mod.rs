@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 pub(crate) fn describe(reader: &dyn Reader) -> Json {
     let fields = reader.schema().fields().iter();
     let fields: Vec<_> = fields
-        .map(|field| json!({"name": field.name, "dtype": field.element.name(), "shape": field.shape}))
+        .map(|field| json!({"name": field.name(), "dtype": field.element().name(), "shape": field.dims()}))
         .collect();
     let mut values = Values::new();
     let mut hashes = Vec::new();
@@ -17,10 +17,10 @@ pub(crate) fn describe(reader: &dyn Reader) -> Json {
         reader.read(sample, &mut values).unwrap();
         for (value, field) in values.fields().iter().zip(reader.schema().fields()) {
             let elements: usize = value.shape.iter().product();
-            assert_eq!(value.bytes.len(), elements * field.element.size(), "sample {sample}: {field}");
-            assert_eq!(value.shape.len(), field.shape.len());
+            assert_eq!(value.bytes.len(), elements * field.element().size(), "sample {sample}: {field}");
+            assert_eq!(value.shape.len(), field.dims().len());
             let fits = |(is, says): (&usize, &Option<usize>)| says.is_none_or(|says| says == *is);
-            assert!(value.shape.iter().zip(&field.shape).all(fits), "sample {sample}: {field}");
+            assert!(value.shape.iter().zip(field.dims()).all(fits), "sample {sample}: {field}");
         }
         if sample == 0 || sample + 1 == reader.len() {
             let mut hash = Sha256::new();

@@ -233,7 +233,7 @@ fn tables_by_url_have_the_types_of_all_shards_together() {
         let numbers = |url: &str| -> Vec<f64> {
             let reader =
                 open_url(&server.url(url), options()).unwrap_or_else(|error| panic!("{url}: {error}"));
-            let a = reader.schema().fields().iter().position(|field| field.name == "a").unwrap();
+            let a = reader.schema().fields().iter().position(|field| field.name() == "a").unwrap();
             let number = |sample| f64::from_le_bytes(made::read(&*reader, sample)[a][..].try_into().unwrap());
             (0..reader.len()).map(number).collect()
         };

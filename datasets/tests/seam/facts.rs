@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use feedline_core::{Context, Dataset, Layout, ReadError, Result, Rows, Spec, user_cache};
-use feedline_datasets::{Bounded, Meaning, Reader, Values};
+use feedline_core::{Context, Dataset, Layout, Meaning, ReadError, Result, Rows, Spec, user_cache};
+use feedline_datasets::{Bounded, Reader, Values};
 use sha2::{Digest, Sha256};
 
 use crate::golden::{Found, file_name};
@@ -52,7 +52,7 @@ fn sample_of(reader: &dyn Reader, id: u64) -> Result<String> {
     reader.read(id, &mut values)?;
     let fields = reader.schema().fields().iter().zip(values.fields());
     let fields =
-        fields.map(|(field, value)| format!("{} {:?} {}", field.name, value.shape, hash(&value.bytes)));
+        fields.map(|(field, value)| format!("{} {:?} {}", field.name(), value.shape, hash(&value.bytes)));
     Ok(fields.collect::<Vec<_>>().join("; "))
 }
 
@@ -169,8 +169,8 @@ impl Found {
             self.fact(name, "row memory", reader.about().row_memory);
         }
         let schema = reader.schema();
-        let fields = || schema.fields().iter().map(|field| &*field.name).enumerate();
-        let is = |meaning| move |(at, of): (usize, _)| (of, schema.fields()[at].meaning == meaning);
+        let fields = || schema.fields().iter().map(|field| &*field.name()).enumerate();
+        let is = |meaning| move |(at, of): (usize, _)| (of, schema.fields()[at].meaning() == meaning);
         self.fields(name, "columns", fields().map(|(at, of)| (of, storage.column(at).is_some())));
         self.fields(name, "slices", fields().map(|(at, of)| (of, storage.slice(0, at).is_some())));
         let streams = |at| storage.stream(0, at).is_ok_and(|stream| stream.is_some());

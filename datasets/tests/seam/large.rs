@@ -5,11 +5,10 @@ use std::ops::Range;
 use std::path::Path;
 
 use feedline_audio::{Crop, Sounds};
-use feedline_core::{About, DType, Dataset, Groups, Result};
+use feedline_core::{About, DType, Dataset, ElementType, Field, Groups, Result, Spec};
 use feedline_datasets::labelled::{Labelled, LabelledOptions};
 use feedline_datasets::{
-    Bounded, Buffers, ElementType, Parts, Pictures, Reader, Schema, SchemaField, Shards, Sink, SoundDataset,
-    Storage, Table, Tokenized, Views,
+    Bounded, Buffers, Parts, Pictures, Reader, Shards, Sink, SoundDataset, Storage, Table, Tokenized, Views,
 };
 use feedline_images::Transforms;
 
@@ -22,31 +21,31 @@ type Makes = fn(u64) -> Vec<u8>;
 
 #[derive(Debug)]
 struct Large {
-    schema: Schema,
+    schema: Spec,
     makes: Vec<Makes>,
 }
 
 impl Large {
     /// A number, which is also a label, and another field.
-    fn of(other: Option<(SchemaField, Makes)>) -> Box<dyn Reader> {
-        let number = SchemaField::fixed("label", ElementType::Number(DType::I64), &[]);
+    fn of(other: Option<(Field, Makes)>) -> Box<dyn Reader> {
+        let number = Field::fixed("label", ElementType::Number(DType::I64), &[]);
         let label: Makes = |id| (id as i64 % 7).to_le_bytes().to_vec();
         let (fields, makes) = [(number, label)].into_iter().chain(other).unzip::<_, _, Vec<_>, Vec<_>>();
-        Box::new(Self { schema: Schema::new(fields), makes })
+        Box::new(Self { schema: Spec::of_fields(fields), makes })
     }
 
     fn texts() -> Box<dyn Reader> {
-        let field = SchemaField::variable("text", ElementType::Text);
+        let field = Field::variable("text", ElementType::Text);
         Self::of(Some((field, |id| format!("{id}:").repeat(1 + id as usize % 3).into_bytes())))
     }
 
     fn files(name: &str, makes: Makes) -> Box<dyn Reader> {
-        Self::of(Some((SchemaField::variable(name, ElementType::Bytes), makes)))
+        Self::of(Some((Field::variable(name, ElementType::Bytes), makes)))
     }
 }
 
 impl Reader for Large {
-    fn schema(&self) -> &Schema {
+    fn schema(&self) -> &Spec {
         &self.schema
     }
 
@@ -117,7 +116,7 @@ pub(crate) fn values(found: &mut Found) {
     let sounds = Large::files("sound", |id| wav(100 + id as usize));
     let crop = Sounds::new().crop(64, Crop::From(0));
     found.set("large, sounds", &SoundDataset::new(sounds, crop).unwrap());
-    let pixels = SchemaField::fixed("image", ElementType::Number(DType::U8), &[2]);
+    let pixels = Field::fixed("image", ElementType::Number(DType::U8), &[2]);
     let pixels = Large::of(Some((pixels, |id| vec![id as u8; 2])));
     let options = LabelledOptions { input: None, label: None, classes: 10 };
     found.set("large, labelled", &Labelled::new(pixels, &options).unwrap());

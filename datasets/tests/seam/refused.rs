@@ -4,10 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use feedline_core::compose::{Concat, Mix, Zip};
-use feedline_core::{About, DType, Dataset, Error, ErrorKind, InMemory, Pad, Result, Spec, from_fn, lengths};
+use feedline_core::{
+    About, DType, Dataset, ElementType, Error, ErrorKind, Field, InMemory, Pad, Result, Spec, from_fn,
+    lengths,
+};
 use feedline_datasets::{
-    Bounded, Buffers, ElementType, OpenOptions, PackOptions, Reader, Schema, SchemaField, Shards, Sink, open,
-    open_with, pack,
+    Bounded, Buffers, OpenOptions, PackOptions, Reader, Shards, Sink, open, open_with, pack,
 };
 
 use crate::facts::read;
@@ -18,14 +20,14 @@ use crate::wrappers::{fixed, grouped, ragged};
 /// A reader of one file's name, whose samples are any bytes of any shape.
 #[derive(Debug)]
 struct Made {
-    schema: Schema,
+    schema: Spec,
     sample: Result<Vec<(Vec<u8>, Vec<usize>)>>,
     len: u64,
 }
 
 impl Made {
-    fn new(fields: impl IntoIterator<Item = SchemaField>) -> Self {
-        Self { schema: Schema::new(fields), sample: Ok(Vec::new()), len: 3 }
+    fn new(fields: impl IntoIterator<Item = Field>) -> Self {
+        Self { schema: Spec::of_fields(fields), sample: Ok(Vec::new()), len: 3 }
     }
 
     fn with(self, sample: &[(&[u8], &[usize])]) -> Self {
@@ -39,7 +41,7 @@ impl Made {
 }
 
 impl Reader for Made {
-    fn schema(&self) -> &Schema {
+    fn schema(&self) -> &Spec {
         &self.schema
     }
 
@@ -68,8 +70,8 @@ impl Reader for Made {
 const BYTE: ElementType = ElementType::Number(DType::U8);
 
 /// A field of bytes of this shape.
-fn bytes(name: &str, shape: &[Option<usize>]) -> SchemaField {
-    SchemaField::new(name, BYTE, shape.to_vec())
+fn bytes(name: &str, shape: &[Option<usize>]) -> Field {
+    Field::open(name, BYTE, shape.to_vec())
 }
 
 fn packed(found: &Found, reader: &dyn Reader) -> Result<()> {
@@ -78,8 +80,8 @@ fn packed(found: &Found, reader: &dyn Reader) -> Result<()> {
 
 /// Fields that sets cannot hold.
 fn fields(found: &mut Found) {
-    let of = |element, shape: &[Option<usize>]| [SchemaField::new("a", element, shape.to_vec())];
-    let cases: Vec<(&str, Vec<SchemaField>)> = vec![
+    let of = |element, shape: &[Option<usize>]| [Field::open("a", element, shape.to_vec())];
+    let cases: Vec<(&str, Vec<Field>)> = vec![
         ("no fields", Vec::new()),
         ("17 fields", (0..17).map(|at| bytes(&format!("f{at}"), &[])).collect()),
         (
@@ -101,8 +103,8 @@ fn fields(found: &mut Found) {
     ];
     for (name, fields) in cases {
         let zeros = Vec::from_iter(fields.iter().map(|field| {
-            let shape = Vec::from_iter(field.shape.iter().map(|dim| dim.unwrap_or(1)));
-            let bytes = shape.iter().try_fold(field.element.size(), |bytes, dim| bytes.checked_mul(*dim));
+            let shape = Vec::from_iter(field.dims().iter().map(|dim| dim.unwrap_or(1)));
+            let bytes = shape.iter().try_fold(field.element().size(), |bytes, dim| bytes.checked_mul(*dim));
             (vec![0; bytes.filter(|bytes| *bytes < 1 << 20).unwrap_or_default()], shape)
         }));
         let reader = || Box::new(Made { sample: Ok(zeros.clone()), ..Made::new(fields.clone()) });
@@ -332,11 +334,11 @@ fn nested(found: &mut Found) {
 fn shards(found: &mut Found) {
     let dir = found.dir.join("unlike");
     found.refused("Shards of nothing", Shards::new(Vec::new()));
-    let of = |field: SchemaField| Made::new([bytes("a", &[]), field]).boxed();
+    let of = |field: Field| Made::new([bytes("a", &[]), field]).boxed();
     let first = || of(bytes("b", &[None]));
     for (name, other) in [
         ("another name", of(bytes("c", &[None]))),
-        ("another type", of(SchemaField { element: ElementType::Text, ..bytes("b", &[None]) })),
+        ("another type", of(Field::open("b", ElementType::Text, [None]))),
         ("another shape", of(bytes("b", &[Some(2)]))),
         ("fewer fields", Made::new([bytes("a", &[])]).boxed()),
         ("more fields", Made::new([bytes("a", &[]), bytes("b", &[None]), bytes("d", &[])]).boxed()),

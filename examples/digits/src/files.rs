@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use feedline_core::{DType, Error, ErrorKind, Result};
-use feedline_datasets::{ElementType, IdxFile, OpenOptions, SchemaField, Split, Values, open_with};
+use feedline_core::{DType, ElementType, Error, ErrorKind, Field, Result};
+use feedline_datasets::{IdxFile, OpenOptions, Split, Values, open_with};
 
 use crate::set::{self, count};
 use crate::{IMAGE_BYTES, SIDE, draw};
@@ -134,7 +134,7 @@ fn is_ours(part: Part, path: &Path) -> Result<bool> {
     }
     // Read image by image, because few are compared.
     let file = open_with(path, &OpenOptions { memory_limit: 0, ..OpenOptions::default() })?;
-    let image = SchemaField::fixed("array", ElementType::Number(DType::U8), &[SIDE, SIDE]);
+    let image = Field::fixed("array", ElementType::Number(DType::U8), &[SIDE, SIDE]);
     if file.schema().fields() != [image] || file.len() != count as u64 {
         return Ok(false);
     }

@@ -1,6 +1,7 @@
 //! The lines of Cargo.toml and Rust that load a file or folder.
 
-use feedline_datasets::{ElementType, Reader, SchemaField, Values};
+use feedline_core::{ElementType, Field};
+use feedline_datasets::{Reader, Values};
 
 use super::columns::Columns;
 use super::steps::{Becomes, Step, Steps};
@@ -52,7 +53,7 @@ fn data(
             (format!("open_with({path:?}, &{fields})?"), format!("Table::open_with({path:?}, {fields})"))
         }
     };
-    let is_text = |field: &SchemaField| field.element == ElementType::Text;
+    let is_text = |field: &Field| field.element() == ElementType::Text;
     if super::picture::encoded(reader, values).is_some() {
         return Ok(format!(
             "  let transforms = Transforms::new().random_resized_crop(224).flip(0.5);\n  \
@@ -80,15 +81,15 @@ fn data(
             });
         }
     }
-    if reader.schema().spec().is_ok() {
+    if reader.schema().closed().is_ok() {
         return Ok(format!("  let data = Bounded::new({open})?;\n"));
     }
-    let text = reader.schema().fields().iter().find(|field| is_text(field) && field.shape == [None]);
+    let text = reader.schema().fields().iter().find(|field| is_text(field) && field.dims() == [None]);
     let tokens = text.map_or_else(String::new, |field| {
         format!(
             "  // As token ids (feature \"tokenizers\"), in place of `reader` below:\n  \
              // Box::new(Tokenized::new(reader, {:?}, \"tokenizer.json\")?)\n",
-            field.name
+            field.name()
         )
     });
     Ok(format!("  let reader = {open};\n{tokens}  let data = Bounded::measured(reader)?;\n"))

@@ -127,7 +127,7 @@ fn inspect(options: &Options) -> Result<Inspected> {
         reader = open_with(&options.path, &OpenOptions { masks, ..asked(options) })?;
     }
     let fields = reader.schema().fields().iter().enumerate();
-    let varying = fields.filter(|(_, field)| field.shape.contains(&None));
+    let varying = fields.filter(|(_, field)| field.dims().contains(&None));
     let lengths = |(field, _)| Lengths { field, min: usize::MAX, max: 0, sum: 0, samples: 0 };
     let mut lengths: Vec<_> = varying.map(lengths).collect();
     let measured = if lengths.is_empty() { 0 } else { reader.len().min(MEASURED) };
@@ -197,7 +197,7 @@ fn as_json(options: &Options, inspected: &Inspected) -> String {
     let fields = reader.schema().fields();
     let names: Vec<_> = fields
         .iter()
-        .map(|field| json!({"name": field.name, "dtype": field.element.name(), "shape": field.shape}))
+        .map(|field| json!({"name": field.name(), "dtype": field.element().name(), "shape": field.dims()}))
         .collect();
     let mut all = json!({
         "format": reader.about().format, "samples": reader.len(), "fields": names,
@@ -213,14 +213,14 @@ fn as_json(options: &Options, inspected: &Inspected) -> String {
     let of = |lengths: &Lengths| {
         let Lengths { field, min, max, samples, .. } = lengths;
         let mean = lengths.mean();
-        json!({"field": fields[*field].name, "min": min, "max": max, "mean": mean, "samples": samples})
+        json!({"field": fields[*field].name(), "min": min, "max": max, "mean": mean, "samples": samples})
     };
     if !lengths.is_empty() {
         all["lengths"] = lengths.iter().map(of).collect();
     }
     if !reader.is_empty() {
         let shown = fields.iter().zip(values.fields());
-        let shown = shown.map(|(field, value)| (field.name.clone(), sample::show(field, value).into()));
+        let shown = shown.map(|(field, value)| (field.name().to_owned(), sample::show(field, value).into()));
         all["sample"] = json!({"number": options.sample, "fields": serde_json::Map::from_iter(shown)});
     }
     match load(options, inspected) {
@@ -253,7 +253,7 @@ fn as_text(options: &Options, inspected: &Inspected) -> String {
         text += &format!("missing  {}: {count} of {rows} rows\n", printable(name.to_owned()));
     }
     for lengths in lengths {
-        let name = printable(reader.schema().fields()[lengths.field].name.clone());
+        let name = printable(reader.schema().fields()[lengths.field].name().to_owned());
         let Lengths { min, max, samples, .. } = lengths;
         let mean = lengths.mean();
         text += &format!("lengths  {name}: {min} to {max}, mean {mean:.1}, of {samples} samples\n");
@@ -261,7 +261,7 @@ fn as_text(options: &Options, inspected: &Inspected) -> String {
     if !reader.is_empty() {
         text += &format!("\nsample {}\n", options.sample);
         for (field, value) in reader.schema().fields().iter().zip(values.fields()) {
-            let (name, value) = (printable(field.name.clone()), printable(sample::show(field, value)));
+            let (name, value) = (printable(field.name().to_owned()), printable(sample::show(field, value)));
             text += &format!("  {name:<12} {value}\n");
         }
         text += &picture::for_terminal(&**reader, values);

@@ -3,8 +3,8 @@
 use std::io::{BufWriter, IsTerminal as _};
 use std::path::Path;
 
-use feedline_core::{DType, Error, ErrorKind, Result};
-use feedline_datasets::{ElementType, Reader, Values};
+use feedline_core::{DType, ElementType, Error, ErrorKind, Result};
+use feedline_datasets::{Reader, Values};
 use feedline_images::{Decoder, Format};
 
 /// Columns of a picture in the terminal.
@@ -22,7 +22,7 @@ pub(super) fn encoded<'a>(reader: &dyn Reader, values: &'a Values) -> Option<&'a
     let mut fields = reader.schema().fields().iter().zip(values.fields());
     let is_picture = |bytes: &[u8]| Format::detect(bytes).is_some();
     fields
-        .find(|(field, value)| field.element == ElementType::Bytes && is_picture(&value.bytes))
+        .find(|(field, value)| field.element() == ElementType::Bytes && is_picture(&value.bytes))
         .map(|(_, value)| value.bytes.as_slice())
 }
 
@@ -69,7 +69,7 @@ fn decode(bytes: &[u8]) -> Option<Pixels> {
 /// first or last.
 fn pixels(reader: &dyn Reader, values: &Values) -> Option<Pixels> {
     let fields = reader.schema().fields().iter().zip(values.fields());
-    let bytes = fields.filter(|(field, _)| field.element == ElementType::Number(DType::U8));
+    let bytes = fields.filter(|(field, _)| field.element() == ElementType::Number(DType::U8));
     bytes.map(|(_, value)| value).find_map(|value| {
         let is_channels = |count: usize| [1, 3, 4].contains(&count);
         // The distances between pixels of a row, between rows, and between channels.

@@ -123,7 +123,7 @@ fn texts_become_the_ids_windows_and_buckets_of_the_python_library() {
             // All texts without options, the first ones with each.
             let wanted = if kind == "plain" { 10_000 } else { 2000 };
             assert_eq!((reader.len(), expected.len()), (10_000, wanted));
-            let ids = reader.schema().fields().iter().position(|field| field.name == "ids").unwrap();
+            let ids = reader.schema().fields().iter().position(|field| field.name() == "ids").unwrap();
             for (sample, expected) in expected.iter().enumerate() {
                 reader.read(sample as u64, &mut values).unwrap();
                 let (read, _) = values.fields()[ids].bytes.as_chunks();

@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use feedline_core::Result;
+use feedline_core::{ElementType, Result};
 
-use crate::formats::column_type::{ByName, ColumnType, unfit};
-use crate::schema::{is_exact, is_small};
-use crate::{ElementType, Nulls};
+use crate::formats::column_type::{ByName, ColumnType, is_exact, is_small, unfit};
+
+use crate::Nulls;
 
 /// Appends the value of `json`, little-endian. `None` if the value is of another type.
 pub(super) fn write(kind: ColumnType, json: &str, to: &mut Vec<u8>) -> Option<()> {

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use feedline_core::{About, Fingerprint, Groups, Prefetched, Result};
+use feedline_core::{About, Fingerprint, Groups, Prefetched, Result, Spec};
 use flate2::read::MultiGzDecoder;
 
 use super::Mds;
@@ -15,7 +15,7 @@ use crate::io::disk::{DiskFile, Version};
 use crate::io::gzip::most_inflated;
 use crate::io::memory::Memory;
 use crate::reader::inside;
-use crate::{Buffers, Reader, Schema, Sink, Storage};
+use crate::{Buffers, Reader, Sink, Storage};
 
 /// How a shard is compressed.
 #[derive(Clone, Copy, Debug)]
@@ -123,7 +123,7 @@ pub(super) struct Zipped {
     /// Bytes of the inflated shard.
     bytes: u64,
     samples: u64,
-    schema: Schema,
+    schema: Spec,
     /// The index of the shard in the folder.
     number: usize,
     /// The inflated shards of the folder.
@@ -136,7 +136,7 @@ impl Zipped {
         zip: Zip,
         bytes: u64,
         samples: u64,
-        schema: Schema,
+        schema: Spec,
         (number, inflated): (usize, Arc<Cache<Mds>>),
     ) -> Result<Self> {
         let state = Fingerprint::new().number(samples);
@@ -173,7 +173,7 @@ impl Zipped {
 }
 
 impl Reader for Zipped {
-    fn schema(&self) -> &Schema {
+    fn schema(&self) -> &Spec {
         &self.schema
     }
 

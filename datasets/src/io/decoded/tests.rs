@@ -3,12 +3,12 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use feedline_core::random::splitmix64;
-use feedline_core::{Context, DType, Dataset, Layout};
+use feedline_core::{Context, DType, Dataset, ElementType, Field, Layout, Spec};
 
 use super::*;
 use crate::error::data;
 use crate::io::cache::Cache;
-use crate::{Bounded, Buffers, Decoded, DecodedRows, ElementType, Schema, SchemaField, Sink, Storage};
+use crate::{Bounded, Buffers, Decoded, DecodedRows, Sink, Storage};
 
 const PARTS: u64 = 64;
 /// Samples of a part.
@@ -19,7 +19,7 @@ const BATCH: usize = 64;
 /// A sample has its number, and a text of varying length.
 #[derive(Debug)]
 struct Parts {
-    schema: Schema,
+    schema: Spec,
     cache: Cache<Part>,
     bad: Option<u64>,
     /// The number of parts in memory.
@@ -46,9 +46,9 @@ fn fields(sample: u64) -> [Vec<u8>; 2] {
 impl Parts {
     /// If `is_fixed` is true, samples have only the number. Decoding part `bad` fails.
     fn new(is_fixed: bool, bad: Option<u64>) -> Self {
-        let number = SchemaField::fixed("number", ElementType::Number(DType::I64), &[]);
-        let text = SchemaField::variable("text", ElementType::Bytes);
-        let schema = Schema::new([number, text].into_iter().take(if is_fixed { 1 } else { 2 }));
+        let number = Field::fixed("number", ElementType::Number(DType::I64), &[]);
+        let text = Field::variable("text", ElementType::Bytes);
+        let schema = Spec::of_fields([number, text].into_iter().take(if is_fixed { 1 } else { 2 }));
         let (live, most) = Default::default();
         Self { schema, cache: Cache::new(PARTS as usize, 1), bad, live, most }
     }
@@ -73,7 +73,7 @@ impl DecodedRows for Part {
 }
 
 impl Reader for Parts {
-    fn schema(&self) -> &Schema {
+    fn schema(&self) -> &Spec {
         &self.schema
     }
 

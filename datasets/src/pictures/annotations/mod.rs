@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use feedline_core::{About, Error, ErrorKind, Fingerprint, Result, named};
+use feedline_core::{About, ElementType, Error, ErrorKind, Field, Fingerprint, Result, Spec, named};
 use feedline_images::{BoxFormat, Transforms};
 
 use self::table::{Boxes, HEIGHT, WIDTH};
@@ -25,7 +25,7 @@ use crate::formats::sample_file::sampled;
 use crate::formats::text::without_mark;
 use crate::io::disk::read_whole;
 use crate::reader::outside;
-use crate::{Buffers, ElementType, Parts, Pictures, Reader, Schema, SchemaField, Sink};
+use crate::{Buffers, Parts, Pictures, Reader, Sink};
 
 /// The number of pictures whose content the fingerprint covers.
 const SAMPLED: usize = 256;
@@ -55,7 +55,7 @@ const MASK: &str = "segmentation";
 /// [`one_based`](Self::one_based) subtracts 1.
 ///
 /// COCO's pictures are sorted by id, others by name. A picture without boxes is a sample if COCO's file lists
-/// it. With YOLO, a picture without a text file is a sample too. [`classes`](Reader::classes) returns the
+/// it. With YOLO, a picture without a text file is a sample too. [`About::classes`] has the
 /// names by label. It is `N/A` for numbers that no category has. With YOLO, the names are those of
 /// `classes.txt`, if this file exists.
 ///
@@ -75,7 +75,7 @@ pub struct Annotated {
     boxes: Boxes,
     box_format: BoxFormat,
     classes: Vec<String>,
-    schema: Schema,
+    schema: Spec,
     fingerprint: u64,
 }
 
@@ -159,9 +159,9 @@ impl Annotated {
         if pictures.is_empty() {
             return Err(data("there are no pictures: give annotations that have some").at_path(path));
         }
-        let mut fields = vec![SchemaField::variable("image", ElementType::Bytes)];
+        let mut fields = vec![Field::variable("image", ElementType::Bytes)];
         fields.extend(boxes.fields());
-        fields.extend(boxes.has_masks().then(|| SchemaField::variable(MASK, ElementType::Bytes)));
+        fields.extend(boxes.has_masks().then(|| Field::variable(MASK, ElementType::Bytes)));
         let state = boxes.fingerprint(Fingerprint::new().number(pictures.len() as u64));
         let every = pictures.len().div_ceil(SAMPLED).max(1);
         let fold = || {
@@ -180,14 +180,14 @@ impl Annotated {
             boxes,
             box_format,
             classes,
-            schema: Schema::new(fields),
+            schema: Spec::of_fields(fields),
             fingerprint,
         })
     }
 
     /// The parts of a sample: the boxes and all fields with an item per box.
     pub fn parts(&self) -> Parts {
-        let names = self.boxes.fields().into_iter().map(|field| field.name);
+        let names = self.boxes.fields().into_iter().map(|field| field.name().to_owned());
         let beside = names.filter(|name| !["boxes", "image_id", WIDTH, HEIGHT].contains(&&**name));
         let parts = Parts::new().image("image").boxes("boxes", self.box_format).beside(beside);
         let parts = parts.max_boxes(self.boxes.most().max(1));
@@ -325,7 +325,7 @@ fn label_of(name: &str, classes: &[String]) -> Result<i64> {
 }
 
 impl Reader for Annotated {
-    fn schema(&self) -> &Schema {
+    fn schema(&self) -> &Spec {
         &self.schema
     }
 

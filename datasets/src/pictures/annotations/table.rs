@@ -1,9 +1,9 @@
 //! The boxes of all pictures, in memory.
 
-use feedline_core::{DType, Fingerprint, Result};
+use feedline_core::{DType, ElementType, Field, Fingerprint, Result};
 
 use super::outline::{self, Outline, Sides};
-use crate::{ElementType, SchemaField, Sink};
+use crate::Sink;
 
 /// The names of the fields of a picture's stated size.
 pub(super) const WIDTH: &str = "width";
@@ -116,11 +116,11 @@ impl Boxes {
     }
 
     /// The fields that follow the picture.
-    pub(super) fn fields(&self) -> Vec<SchemaField> {
+    pub(super) fn fields(&self) -> Vec<Field> {
         let number = ElementType::Number;
         let list = |name: &str, element, item: &[usize]| {
             let shape = [None].into_iter().chain(item.iter().copied().map(Some));
-            SchemaField::new(name, element, shape)
+            Field::open(name, element, shape)
         };
         let mut fields =
             vec![list("boxes", number(DType::F32), &[4]), list("labels", number(DType::I64), &[])];
@@ -130,9 +130,9 @@ impl Boxes {
         }
         fields.extend(self.keypoints().map(|points| list("keypoints", number(DType::F32), &[points, 3])));
         if !self.picture_ids.is_empty() {
-            fields.push(SchemaField::fixed("image_id", number(DType::I64), &[]));
+            fields.push(Field::fixed("image_id", number(DType::I64), &[]));
         }
-        let sides = [WIDTH, HEIGHT].map(|name| SchemaField::fixed(name, number(DType::I64), &[]));
+        let sides = [WIDTH, HEIGHT].map(|name| Field::fixed(name, number(DType::I64), &[]));
         fields.extend(sides.into_iter().filter(|_| self.has_sides()));
         fields
     }

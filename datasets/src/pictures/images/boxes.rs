@@ -1,13 +1,13 @@
 //! Writes boxes, points and the other lists of a sample from the reader into the row.
 
-use feedline_core::{DType, Error, ErrorKind, Result, Row, Spec};
+use feedline_core::{DType, Error, ErrorKind, Field, Result, Row, Spec};
 use feedline_images::{MOVE_WORDS, Moves};
 
 use super::numbers;
 use super::parts::{Found, Parts};
 use crate::bounded::lengths;
 use crate::reader::at_file;
-use crate::{Reader, SchemaField, Sink, Value, Values};
+use crate::{Reader, Sink, Value, Values};
 
 /// The fields of a sample that vary in length.
 #[derive(Debug)]
@@ -58,24 +58,24 @@ impl Lists {
         let max = max_items(reader, parts, found, &units)?;
         for (index, (unit, max)) in found.ragged().zip(units.iter().zip(max)) {
             let field = &reader.schema().fields()[index];
-            let mut item: Vec<usize> = field.shape.iter().skip(1).copied().flatten().collect();
+            let mut item: Vec<usize> = field.dims().iter().skip(1).copied().flatten().collect();
             item.extend(unit);
             let list;
             (spec, list) = if found.boxes == Some(index) {
-                (spec.ragged(&field.name, DType::F32, [4], max)?, List::Boxes { lengths: found.lengths })
+                (spec.ragged(field.name(), DType::F32, [4], max)?, List::Boxes { lengths: found.lengths })
             } else if found.points.contains(&index) {
                 let numbers = item.last().copied().unwrap_or(2);
                 let group = item.iter().product::<usize>() / numbers;
                 let place = found.points.iter().position(|points| *points == index);
                 let lengths = place.and_then(|place| found.point_lengths[place]);
-                let is_beside = found.boxes.is_some() && parts.beside.contains(&field.name);
-                let spec = spec.ragged(&field.name, DType::F32, item, max)?;
+                let is_beside = found.boxes.is_some() && parts.beside.iter().any(|name| name == field.name());
+                let spec = spec.ragged(field.name(), DType::F32, item, max)?;
                 (spec, List::Points { numbers, lengths, group, is_beside })
             } else {
                 let (dtype, more) = field.batch_type().map_err(|error| at_file(reader, 0, error))?;
                 let item = [&item[..], more].concat();
                 let item_bytes = dtype.size() * item.iter().product::<usize>();
-                (spec.ragged(&field.name, dtype, item, max)?, List::Beside { item_bytes })
+                (spec.ragged(field.name(), dtype, item, max)?, List::Beside { item_bytes })
             };
             fields.push((index, list));
         }
@@ -89,7 +89,7 @@ impl Lists {
     /// Writes the lists of a sample. They are moved with its picture.
     pub(super) fn write(
         &self,
-        schema: &[SchemaField],
+        schema: &[Field],
         parts: &Parts,
         values: &[Value],
         moves: &Moves,
@@ -105,12 +105,12 @@ impl Lists {
                         return Err(bad(field, "has boxes of other than four numbers"));
                     }
                     move_boxes(parts, field, value, moves, buffers)?;
-                    of = Some(&field.name);
+                    of = Some(field.name());
                     row.write_ragged(to, &buffers.numbers)?;
                 }
                 List::Points { numbers, lengths, group, is_beside } => {
                     let is_other = |length: usize| length != numbers;
-                    let last = field.shape == [None, None] && !value.bytes.is_empty();
+                    let last = field.dims() == [None, None] && !value.bytes.is_empty();
                     let last = value.shape.last().copied().filter(|_| last);
                     if lengths_in(lengths, values).any(is_other) || last.is_some_and(is_other) {
                         let why = format!(
@@ -123,7 +123,7 @@ impl Lists {
                         check_items(field, kept.len(), of, &buffers.kept)?;
                     } else if of.is_none() {
                         buffers.kept.clone_from(&kept);
-                        of = Some(&field.name);
+                        of = Some(field.name());
                     }
                     let kept = if is_beside { &buffers.kept } else { &kept };
                     keep(&mut buffers.numbers, numbers * group, kept);
@@ -159,7 +159,8 @@ fn units(reader: &dyn Reader, found: &Found) -> Result<Vec<Option<usize>>> {
     let schema = reader.schema().fields();
     let unit = |index: usize| {
         let place = found.points.iter().position(|points| *points == index);
-        let is_stated = schema[index].shape.len() > 1 && schema[index].shape[1..].iter().all(Option::is_some);
+        let is_stated =
+            schema[index].dims().len() > 1 && schema[index].dims()[1..].iter().all(Option::is_some);
         match place {
             _ if is_stated => Ok(None),
             None => Ok(found.boxes.filter(|boxes| *boxes == index).map(|_| 4)),
@@ -220,10 +221,10 @@ fn max_items(
     let unit = |at: usize| ragged.iter().position(|part| *part == at).and_then(|place| units[place]);
     let items = (0..schema.len()).map(|index| {
         let field = &schema[index];
-        let item: usize = field.shape.iter().skip(1).flatten().product();
+        let item: usize = field.dims().iter().skip(1).flatten().product();
         let item = if unit(index).is_some() { 1 } else { item };
-        let bytes = field.element.size() * item;
-        (field.shape.first() == Some(&None))
+        let bytes = field.element().size() * item;
+        (field.dims().first() == Some(&None))
             .then_some(found.ragged().any(|part| part == index).then_some(bytes))
     });
     // A reader that knows some lengths knows all of them.
@@ -243,14 +244,14 @@ fn max_items(
 /// Reads the boxes and moves them. `numbers` then holds the boxes that are kept.
 fn move_boxes(
     parts: &Parts,
-    field: &SchemaField,
+    field: &Field,
     value: &Value,
     moves: &Moves,
     Buffers { numbers, kept, .. }: &mut Buffers,
 ) -> Result<()> {
     numbers::read(field, &value.bytes, numbers)?;
     let (boxes, rest) = numbers.as_chunks_mut::<4>();
-    if !rest.is_empty() || field.shape == [None, None] && value.shape.last().is_some_and(|&last| last != 4) {
+    if !rest.is_empty() || field.dims() == [None, None] && value.shape.last().is_some_and(|&last| last != 4) {
         // The length of its items cannot be told from an empty list.
         if !(boxes.is_empty() && rest.is_empty()) {
             return Err(bad(field, "has boxes of other than four numbers"));
@@ -273,7 +274,7 @@ fn move_boxes(
 fn move_points(
     (each, group): (usize, usize),
     is_beside: bool,
-    field: &SchemaField,
+    field: &Field,
     value: &Value,
     moves: &Moves,
     buffers: &mut Buffers,
@@ -316,7 +317,7 @@ fn keep<T: Copy>(items: &mut Vec<T>, each: usize, kept: &[bool]) {
 }
 
 /// Checks that `field` has as many items as the field `of`.
-fn check_items(field: &SchemaField, items: usize, of: Option<&str>, kept: &[bool]) -> Result<()> {
+fn check_items(field: &Field, items: usize, of: Option<&str>, kept: &[bool]) -> Result<()> {
     if items == kept.len() {
         return Ok(());
     }
@@ -324,6 +325,6 @@ fn check_items(field: &SchemaField, items: usize, of: Option<&str>, kept: &[bool
     Err(bad(field, &format!("has {items} items, and \"{of}\", beside which it is, has {}", kept.len())))
 }
 
-fn bad(field: &SchemaField, why: &str) -> Error {
-    Error::new(ErrorKind::Sample, format!("field \"{}\": {why}", field.name))
+fn bad(field: &Field, why: &str) -> Error {
+    Error::new(ErrorKind::Sample, format!("field \"{}\": {why}", field.name()))
 }

@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use feedline_core::{About, DType, Fingerprint, Result};
+use feedline_core::{About, DType, ElementType, Field, Fingerprint, Result, Spec};
 use feedline_images::{Decoder, Format, Size};
 
 use crate::error::data;
 use crate::io::disk::{Version, read_whole};
 use crate::reader::inside;
-use crate::{Buffers, ElementType, Reader, Schema, SchemaField, Sink};
+use crate::{Buffers, Reader, Sink};
 
 /// One sample with the field `image`: u8 `[height, width, 3]`.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct ImageFile {
     encoded: Option<Vec<u8>>,
     format: Format,
     size: Size,
-    schema: Schema,
+    schema: Spec,
     /// The version of a file on disk. The file is read for each sample.
     version: Option<Version>,
     fingerprint: u64,
@@ -46,15 +46,15 @@ impl ImageFile {
         let size = Decoder::new().size(bytes).map_err(|error| error.at_path(path))?;
         // Files of unknown formats and pictures without a size were refused above.
         let format = Format::detect(bytes).ok_or_else(|| data("the file is not a picture").at_path(path))?;
-        let image = SchemaField::fixed("image", ElementType::Number(DType::U8), &size.shape());
+        let image = Field::fixed("image", ElementType::Number(DType::U8), &size.shape());
         let fingerprint = Fingerprint::new().bytes(bytes).value();
-        let (path, schema) = (path.to_path_buf(), Schema::new([image]));
+        let (path, schema) = (path.to_path_buf(), Spec::of_fields([image]));
         Ok(Self { path, encoded: None, format, size, schema, version: None, fingerprint })
     }
 }
 
 impl Reader for ImageFile {
-    fn schema(&self) -> &Schema {
+    fn schema(&self) -> &Spec {
         &self.schema
     }
 

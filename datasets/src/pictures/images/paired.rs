@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use feedline_core::{About, Error, ErrorKind, Fingerprint, Result};
+use feedline_core::{About, ElementType, Error, ErrorKind, Field, Fingerprint, Result, Spec};
 
 use crate::error::{data, one_line};
 use crate::reader::at_file;
-use crate::{Buffers, ElementType, Folder, OpenOptions, Reader, Schema, SchemaField, Sink, Storage};
+use crate::{Buffers, Folder, OpenOptions, Reader, Sink, Storage};
 
 /// Photographs, and masks of the same names in another folder: `a/7.jpg` has `a/7.png`.
 ///
@@ -33,7 +33,7 @@ pub struct Paired {
     masks: Folder,
     /// The mask of each photograph.
     mask_of: Vec<u64>,
-    schema: Schema,
+    schema: Spec,
 }
 
 impl Paired {
@@ -87,11 +87,11 @@ impl Paired {
         }
         let mut fields = images.schema().fields().to_vec();
         if let Some(first) = fields.first_mut() {
-            first.name = "image".to_owned();
+            *first = first.clone().named("image");
         }
         // It is the last field, so that the fields of the photographs keep their indices.
-        fields.push(SchemaField::variable("mask", ElementType::Bytes));
-        Ok(Self { images, masks, mask_of, schema: Schema::new(fields) })
+        fields.push(Field::variable("mask", ElementType::Bytes));
+        Ok(Self { images, masks, mask_of, schema: Spec::of_fields(fields) })
     }
 
     /// Renames the field of the masks to `name`, such as `depth`.
@@ -100,16 +100,16 @@ impl Paired {
     /// `Config` if the photographs have a field of this name.
     pub fn named(mut self, name: &str) -> Result<Self> {
         let mut fields = self.schema.fields().to_vec();
-        if fields.iter().rev().skip(1).any(|field| field.name == name) {
+        if fields.iter().rev().skip(1).any(|field| field.name() == name) {
             return Err(Error::new(
                 ErrorKind::Config,
                 format!("the photographs have a field \"{name}\" already"),
             ));
         }
         if let Some(last) = fields.last_mut() {
-            last.name = name.to_owned();
+            *last = last.clone().named(name);
         }
-        self.schema = Schema::new(fields);
+        self.schema = Spec::of_fields(fields);
         Ok(self)
     }
 
@@ -125,7 +125,7 @@ fn stem(folder: &Folder, root: &Path, file: u64) -> PathBuf {
 }
 
 impl Reader for Paired {
-    fn schema(&self) -> &Schema {
+    fn schema(&self) -> &Spec {
         &self.schema
     }
 

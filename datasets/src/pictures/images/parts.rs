@@ -1,6 +1,6 @@
 //! Which fields of a reader are moved together with its pictures.
 
-use feedline_core::{Error, ErrorKind, Result};
+use feedline_core::{Error, ErrorKind, Field, Result};
 use feedline_images::{BoxFormat, BoxRules, Size, Transforms};
 
 use super::Form;
@@ -8,7 +8,7 @@ use super::dataset::picture_field;
 use super::numbers::{self, are_numbers, is_whole_number};
 use crate::pictures::others::is_bytes;
 use crate::reader::at_file;
-use crate::{Reader, SchemaField, Value};
+use crate::{Reader, Value};
 
 /// The parts of a sample: a picture, and the fields that are moved with it by one list of transforms, which
 /// is drawn once. [`Pictures`](crate::Pictures) takes them [with](Self::with) that list.
@@ -174,44 +174,44 @@ impl Parts {
     pub(super) fn find(&self, reader: &dyn Reader) -> Result<Found> {
         let fields = reader.schema().fields();
         let refuse = |why: String| at_file(reader, 0, Error::new(ErrorKind::Config, why));
-        let find = |name: &str, what: &str, fits: &dyn Fn(&SchemaField) -> bool| {
-            let place = fields.iter().position(|field| field.name == name);
+        let find = |name: &str, what: &str, fits: &dyn Fn(&Field) -> bool| {
+            let place = fields.iter().position(|field| field.name() == name);
             match place {
                 Some(place) if fits(&fields[place]) => Ok(place),
                 Some(place) => Err(refuse(format!("the field {} cannot be {what}", fields[place]))),
                 None => Err(refuse(format!("no field \"{name}\" for {what}: there are {}", reader.schema()))),
             }
         };
-        let is_plane = |field: &&SchemaField| self.planes.iter().any(|(name, _)| *name == field.name);
+        let is_plane = |field: &&Field| self.planes.iter().any(|(name, _)| *name == field.name());
         let mut others = fields.iter().filter(|field| is_bytes(field) && !is_plane(field));
         let image = match (&self.image, others.next(), others.next()) {
             (Some(name), ..) => name.clone(),
-            (None, Some(only), None) => only.name.clone(),
+            (None, Some(only), None) => only.name().to_owned(),
             (None, ..) => picture_field(reader)?,
         };
         let image = find(&image, "the picture, which is encoded bytes", &is_bytes)?;
         let planes =
             self.planes.iter().map(|(name, _)| find(name, "a mask, which is encoded bytes", &is_bytes));
         // Lists of lists are read flat. The lengths of the inner lists are read too.
-        let lengths_of = |field: &SchemaField| {
-            let name = format!("{}.lengths", field.name);
-            fields.iter().position(|other| other.name == name)
+        let lengths_of = |field: &Field| {
+            let name = format!("{}.lengths", field.name());
+            fields.iter().position(|other| other.name() == name)
         };
-        let are_lists = |field: &SchemaField| match field.shape[..] {
+        let are_lists = |field: &Field| match field.dims()[..] {
             [None, None] => true,
             [None] => lengths_of(field).is_some(),
             _ => false,
         };
-        let are_boxes = |field: &SchemaField| {
-            let fits = are_lists(field) || field.shape == [None, Some(4)];
-            fits && are_numbers(field.element)
+        let are_boxes = |field: &Field| {
+            let fits = are_lists(field) || field.dims() == [None, Some(4)];
+            fits && are_numbers(field.element())
         };
         let boxes =
             self.boxes.as_ref().map(|(name, _)| find(name, "boxes, lists of four numbers", &are_boxes));
-        let are_points = |field: &SchemaField| {
-            let is_last = matches!(field.shape.last(), Some(Some(2 | 3)));
-            let has_groups = is_last && field.shape.first() == Some(&None) && has_items(field);
-            are_numbers(field.element) && (has_groups || are_lists(field))
+        let are_points = |field: &Field| {
+            let is_last = matches!(field.dims().last(), Some(Some(2 | 3)));
+            let has_groups = is_last && field.dims().first() == Some(&None) && has_items(field);
+            are_numbers(field.element()) && (has_groups || are_lists(field))
         };
         let points =
             self.points.iter().map(|name| find(name, "points, lists of two or three numbers", &are_points));
@@ -223,14 +223,14 @@ impl Parts {
         let beside = beside.map(|name| find(name, what, &has_items));
         let boxes = boxes.transpose()?;
         let points = points.collect::<Result<Vec<_>>>()?;
-        let lengths = |&at: &usize| lengths_of(&fields[at]).filter(|_| fields[at].shape == [None]);
-        let is_whole = |field: &SchemaField| field.shape.is_empty() && is_whole_number(field.element);
+        let lengths = |&at: &usize| lengths_of(&fields[at]).filter(|_| fields[at].dims() == [None]);
+        let is_whole = |field: &Field| field.dims().is_empty() && is_whole_number(field.element());
         let sized: Result<Vec<usize>> = match &self.stated_size {
             Some(names) => names.iter().map(|name| find(name, "a width or height", &is_whole)).collect(),
             None => Ok(["width", "height"]
                 .iter()
                 .filter(|_| boxes.is_some() || !points.is_empty())
-                .filter_map(|name| fields.iter().position(|field| field.name == *name && is_whole(field)))
+                .filter_map(|name| fields.iter().position(|field| field.name() == *name && is_whole(field)))
                 .collect()),
         };
         Ok(Found {
@@ -248,8 +248,8 @@ impl Parts {
 }
 
 /// Whether a field has items of one size.
-fn has_items(field: &SchemaField) -> bool {
-    matches!(&field.shape[..], [None, rest @ ..] if rest.iter().all(Option::is_some))
+fn has_items(field: &Field) -> bool {
+    matches!(field.dims(), [None, rest @ ..] if rest.iter().all(Option::is_some))
 }
 
 /// The index in the reader of each part.
@@ -289,7 +289,7 @@ impl Found {
     /// Checks that the decoded picture, of size `decoded`, is the one that boxes and points are of.
     pub(super) fn check_size(
         &self,
-        schema: &[SchemaField],
+        schema: &[Field],
         parts: &Parts,
         values: &[Value],
         decoded: Size,

@@ -1,13 +1,13 @@
 //! Finds the columns of a manifest that name files, and the column that names the class.
 
-use feedline_core::{Error, ErrorKind, Result, named};
+use feedline_core::{ElementType, Error, ErrorKind, Field, Result, named};
 
 use super::one_line;
 use crate::error::may_pass;
 use crate::open::{is_picture, is_sound, is_url};
 use crate::reader::at_file;
 use crate::tables::nulls::quoted;
-use crate::{Buffers, ElementType, Reader, SchemaField, Sink};
+use crate::{Buffers, Reader, Sink};
 
 /// The kind of the files of a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,12 +42,12 @@ const LOOKED_AT: u64 = 64;
 const LABELS: [&str; 8] = ["label", "labels", "class", "class_name", "category", "target", "cls", "y"];
 
 /// Whether a column holds one text per row.
-pub(super) fn is_text(field: &SchemaField) -> bool {
-    field.element == ElementType::Text && field.shape == [None]
+pub(super) fn is_text(field: &Field) -> bool {
+    field.element() == ElementType::Text && field.dims() == [None]
 }
 
-fn all(fields: &[SchemaField]) -> String {
-    quoted(&Vec::from_iter(fields.iter().map(|field| field.name.as_str())))
+fn all(fields: &[Field]) -> String {
+    quoted(&Vec::from_iter(fields.iter().map(|field| field.name())))
 }
 
 /// The columns of files. They are the columns `names`, or the columns whose first values are names of such
@@ -92,7 +92,7 @@ pub(super) fn choose_files(rows: &dyn Reader, names: &[String], holds: Holds) ->
 
 /// Refuses a table without a header, whose first row was taken for it.
 pub(super) fn check_header(rows: &dyn Reader, files: &[usize], holds: Holds) -> Result<()> {
-    let names = files.iter().map(|&at| rows.schema().fields()[at].name.as_str());
+    let names = files.iter().map(|&at| rows.schema().fields()[at].name());
     let Some(name) = names.into_iter().find(|name| holds.is_one(name)) else { return Ok(()) };
     let why = format!(
         "the first row of the table should name its columns, and \"{}\" is a file: begin the table \
@@ -102,8 +102,8 @@ pub(super) fn check_header(rows: &dyn Reader, files: &[usize], holds: Holds) -> 
     Err(Error::new(ErrorKind::Config, why))
 }
 
-fn text_named(fields: &[SchemaField], name: &str) -> Result<usize> {
-    let found = fields.iter().position(|field| field.name == name);
+fn text_named(fields: &[Field], name: &str) -> Result<usize> {
+    let found = fields.iter().position(|field| field.name() == name);
     let why = match found {
         Some(at) if is_text(&fields[at]) => return Ok(at),
         Some(at) => format!("column \"{}\" holds no paths, it is {}", one_line(name), fields[at]),
@@ -129,14 +129,14 @@ pub(super) fn choose_label(
 
 /// As [`choose_label`], also if the column holds numbers.
 pub(super) fn label_of(
-    fields: &[SchemaField],
+    fields: &[Field],
     files: &[usize],
     label: Option<&str>,
     holds: Holds,
 ) -> Result<Option<usize>> {
     let is_free = |field: &usize| !files.contains(field);
     if let Some(label) = label {
-        let Some(found) = fields.iter().position(|field| field.name == label) else {
+        let Some(found) = fields.iter().position(|field| field.name() == label) else {
             let (name, all) = (one_line(label), all(fields));
             let why = format!("there is no column \"{name}\" of labels; the columns are {all}");
             return Err(Error::new(ErrorKind::Config, why));
@@ -148,7 +148,7 @@ pub(super) fn label_of(
         return Ok(Some(found));
     }
     let others: Vec<usize> = (0..fields.len()).filter(is_free).collect();
-    let by_name = LABELS.iter().find_map(|name| others.iter().find(|&&at| fields[at].name == *name));
+    let by_name = LABELS.iter().find_map(|name| others.iter().find(|&&at| fields[at].name() == *name));
     Ok(match (by_name, &others[..]) {
         (Some(&found), _) => Some(found),
         (None, &[only]) if holds == Holds::Pictures => Some(only),
@@ -194,19 +194,20 @@ fn unless_damaged(rows: &dyn Reader, row: u64, visited: Result<()>) -> Result<()
 mod tests {
     use std::path::Path;
 
+    use feedline_core::Spec;
+
     use super::*;
-    use crate::Schema;
     use crate::error::{Unanswered, data};
 
     /// Rows of a class. Row 3 cannot be read.
     #[derive(Debug)]
     struct Failing {
-        schema: Schema,
+        schema: Spec,
         is_damaged: bool,
     }
 
     impl Reader for Failing {
-        fn schema(&self) -> &Schema {
+        fn schema(&self) -> &Spec {
             &self.schema
         }
 
@@ -229,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_row_that_a_store_does_not_give_is_an_error_and_not_an_empty_cell() {
-        let schema = || Schema::new([SchemaField::variable("file", ElementType::Text)]);
+        let schema = || Spec::of_fields([Field::variable("file", ElementType::Text)]);
         let damaged = Failing { schema: schema(), is_damaged: true };
         assert_eq!(choose_files(&damaged, &[], Holds::Pictures).unwrap(), [0]);
         let cells = read(&damaged, &[0]).unwrap().remove(0);

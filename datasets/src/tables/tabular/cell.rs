@@ -1,6 +1,6 @@
 //! A column as a part of a field.
 
-use feedline_core::{DType, Error, Result, named};
+use feedline_core::{DType, ElementType, Error, Result, named};
 
 use super::cast::{Number, Numbers, shown};
 use super::column::Column;
@@ -8,7 +8,6 @@ use super::description::Description;
 use super::moments::Scale;
 use super::vocabulary::{self, Vocabulary};
 use super::{Missing, refuse};
-use crate::ElementType;
 use crate::error::{data, one_line};
 use crate::io::decoded::copy;
 use crate::tables::nulls::missing;

@@ -2,16 +2,16 @@
 
 use std::collections::{HashMap, HashSet};
 
-use feedline_core::{Error, Result, named};
+use feedline_core::{ElementType, Error, Result, named};
 
 use super::cast::Numbers;
 use super::description::Description;
 use super::reader::Parts;
 use super::steps::{ByName, Category};
 use super::{Missing, refuse, vocabulary};
+use crate::Reader;
 use crate::error::{data, one_line};
 use crate::tables::nulls::no_columns;
-use crate::{ElementType, Reader, SchemaField};
 
 /// A column of the table, with its steps.
 #[derive(Debug)]
@@ -80,10 +80,10 @@ impl Column {
         let schema = reader.schema();
         let place = |name: &str| places.get(name).copied();
         let Some(field) = place(name) else {
-            let all = schema.fields().iter().map(|field| field.name.as_str());
+            let all = schema.fields().iter().map(|field| field.name());
             return Err(no_columns([name], all).unwrap_or_else(|| refuse(name.to_owned())));
         };
-        let SchemaField { element, shape: own_shape, .. } = &schema.fields()[field];
+        let (element, own_shape) = (schema.fields()[field].element(), schema.fields()[field].dims());
         let missing = steps.missing.get(name).copied().cloned();
         let category = steps.categories.get(name).copied().cloned();
         let present = format!("{name}.present");
@@ -97,25 +97,25 @@ impl Column {
                 named(", or a reader with that field", "")
             )));
         }
-        let is_text_time = *element == ElementType::Text && steps.times.contains_key(name);
+        let is_text_time = element == ElementType::Text && steps.times.contains_key(name);
         let shape: &[_] = if is_text_time { &[] } else { own_shape };
         let count = shape.iter().try_fold(1, |product: usize, dim| product.checked_mul((*dim)?));
         let is_standardized = steps.standardized.contains(name);
         let ticks = schema.fields()[field].ticks_per_day();
-        let numbers = Numbers { element: *element, time: steps.times.get(name).map(|time| (*time, ticks)) };
+        let numbers = Numbers { element, time: steps.times.get(name).map(|time| (*time, ticks)) };
         let mut items = None;
         let names = match &category {
             Some(category) => {
                 // Lists of texts have a field of their lengths.
                 let lengths = place(&format!("{name}.lengths"));
-                let lengths = lengths.filter(|&field| !schema.fields()[field].shape.is_empty());
-                vocabulary::check(name, *element, own_shape, lengths.is_some())?;
+                let lengths = lengths.filter(|&field| !schema.fields()[field].dims().is_empty());
+                vocabulary::check(name, element, own_shape, lengths.is_some())?;
                 items = match lengths {
-                    Some(lengths) if vocabulary::is_text(*element) => Some(Items::Texts(lengths)),
-                    _ if vocabulary::is_text(*element) || own_shape.is_empty() => None,
+                    Some(lengths) if vocabulary::is_text(element) => Some(Items::Texts(lengths)),
+                    _ if vocabulary::is_text(element) || own_shape.is_empty() => None,
                     _ => Some(Items::Numbers(element.size())),
                 };
-                let stated = |classes: &Vec<_>| vocabulary::stated(name, *element, classes);
+                let stated = |classes: &Vec<_>| vocabulary::stated(name, element, classes);
                 category.classes.as_ref().map(stated).transpose()?
             }
             None => None,

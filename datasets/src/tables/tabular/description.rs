@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{ErrorKind as IoError, Write as _};
 use std::path::Path;
 
-use feedline_core::{Error, Fingerprint, Result};
+use feedline_core::{ElementType, Error, Fingerprint, Result};
 use serde_json::value::RawValue;
 use serde_json::{Value as Json, json};
 
@@ -16,7 +16,7 @@ use super::steps::Steps;
 use super::vocabulary;
 use crate::error::{data, one_line};
 use crate::formats::text::without_mark;
-use crate::{ElementType, Reader, io::system};
+use crate::{Reader, io::system};
 
 /// The version of the file.
 const VERSION: u64 = 2;
@@ -180,7 +180,7 @@ impl Description {
 impl Fitted {
     /// `None` if a value is missing or does not have the written form.
     fn parsed(json: &Object) -> Option<Self> {
-        let element = ElementType::named(&read::<String>(json, "type")?)?;
+        let element = ElementType::of_name(&read::<String>(json, "type")?)?;
         let classes: Option<Vec<String>> = read(json, "classes")?;
         if classes.as_ref().is_some_and(|classes| vocabulary::twice(classes).is_some()) {
             return None;

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use feedline_core::{DType, Error, ErrorKind, Result};
+use feedline_core::{DType, ElementType, Error, ErrorKind, Field, Result};
 
 use crate::open::{check_used, open_any};
 use crate::reader::at_file;
-use crate::{Bounded, ElementType, OpenOptions, Reader, SchemaField};
+use crate::{Bounded, OpenOptions, Reader};
 
 mod cast;
 mod cell;
@@ -296,8 +296,8 @@ impl Table {
     /// [`reader`](Self::reader) by [`Bounded`](crate::Bounded).
     pub fn build(self) -> Result<Bounded> {
         let table = Box::new(self.table_reader()?);
-        let is_text = |field: &SchemaField| {
-            field.shape.contains(&None) && matches!(field.element, ElementType::Text | ElementType::Bytes)
+        let is_text = |field: &Field| {
+            field.dims().contains(&None) && matches!(field.element(), ElementType::Text | ElementType::Bytes)
         };
         // The length of a text is not measured: a text in a batch is likely an oversight.
         let has_texts = table.schema().fields().iter().any(is_text);

@@ -5,16 +5,16 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use feedline_core::{About, DType, Fingerprint, Prefetched, Result, StridedColumn};
+use feedline_core::{About, DType, Fingerprint, Meaning, Prefetched, Result, Spec, StridedColumn};
 
 use super::cell::Cell;
 use super::column::{Column, Items};
 use super::description::Description;
-use super::plan::{Field, Plan};
+use super::plan::{Output, Plan};
 use super::steps::Cut;
 use crate::reader::at_file;
 use crate::tables::nulls::missing;
-use crate::{Buffers, Decoded, DecodedRows, Meaning, Reader, Schema, Sink, Storage};
+use crate::{Buffers, Decoded, DecodedRows, Reader, Sink, Storage};
 
 /// The fields of a row by their index in the reader. They are kept until all fields have been visited.
 #[derive(Debug, Default)]
@@ -90,7 +90,7 @@ struct LeftOut {
 /// The rules for making the fields.
 #[derive(Debug)]
 pub(super) struct Made {
-    schema: Schema,
+    schema: Spec,
     kept: Vec<bool>,
     /// For each field of the reader, the output field that gets its bytes unchanged.
     passed: Vec<Option<usize>>,
@@ -139,33 +139,33 @@ impl Kept {
 
 impl Made {
     /// The fields of the plan for a reader of this schema.
-    pub(super) fn new(schema: &Schema, plan: &Plan, found: &Description) -> Result<Self> {
+    pub(super) fn new(schema: &Spec, plan: &Plan, found: &Description) -> Result<Self> {
         let inner = schema.fields().len();
         let (mut fields, mut same, mut passed) = (Vec::new(), Vec::new(), vec![None; inner]);
         let (mut needed, mut cuts) = (Vec::new(), Vec::new());
         for (index, (field, cut)) in plan.fields.iter().zip(&plan.cuts).enumerate() {
             let columns = match field {
-                Field::Copied(_, column) | Field::Present(_, column) => std::slice::from_ref(column),
-                Field::Listed(.., column) => std::slice::from_ref(column),
-                Field::Made(.., columns) => columns,
+                Output::Copied(_, column) | Output::Present(_, column) => std::slice::from_ref(column),
+                Output::Listed(.., column) => std::slice::from_ref(column),
+                Output::Made(.., columns) => columns,
             };
             let first = &plan.columns[columns[0]];
             let rule = match field {
-                Field::Copied(..) if first.present.is_none() => Rule::Pass,
-                Field::Copied(..) => Rule::Fill(Cell::new(first, DType::U8, found)?),
-                Field::Present(..) => Rule::Present(first.present),
-                Field::Listed(_, dtype, _) => match first.items {
+                Output::Copied(..) if first.present.is_none() => Rule::Pass,
+                Output::Copied(..) => Rule::Fill(Cell::new(first, DType::U8, found)?),
+                Output::Present(..) => Rule::Present(first.present),
+                Output::Listed(_, dtype, _) => match first.items {
                     Some(items) => Rule::Listed(Cell::new(first, *dtype, found)?, items),
                     None => Rule::Pass,
                 },
-                Field::Made(_, dtype, columns) => {
+                Output::Made(_, dtype, columns) => {
                     let cell = |&column: &usize| Cell::new(&plan.columns[column], *dtype, found);
                     Rule::Numbers(columns.iter().map(cell).collect::<Result<_>>()?)
                 }
             };
             let is_passed = matches!(rule, Rule::Pass);
             let own = field.schema();
-            let item_bytes = own.shape.iter().flatten().product::<usize>() * own.element.size();
+            let item_bytes = own.dims().iter().flatten().product::<usize>() * own.element().size();
             cuts.push(cut.map(|cut| Kept { cut, item_bytes }));
             // A cut list does not have the same bytes.
             same.push((is_passed && cut.is_none()).then_some(first.field));
@@ -183,9 +183,9 @@ impl Made {
         // A field with other bytes than a column of the reader is something else, too.
         let made = plan.schema();
         let of_made = made.fields().iter().zip(&same).map(|(field, of): (_, &Option<usize>)| {
-            field.clone().meaning(of.map_or(Meaning::Plain, |of| schema.fields()[of].meaning))
+            field.clone().with_meaning(of.map_or(Meaning::Plain, |of| schema.fields()[of].meaning()))
         });
-        let schema = Schema::new(of_made);
+        let schema = Spec::of_fields(of_made);
         Ok(Self { schema, kept, passed, fields, cuts, same: same.into(), classes })
     }
 }
@@ -388,7 +388,7 @@ thread_local! {
 }
 
 impl Reader for TableReader {
-    fn schema(&self) -> &Schema {
+    fn schema(&self) -> &Spec {
         &self.made.schema
     }
 

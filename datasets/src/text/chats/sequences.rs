@@ -18,13 +18,13 @@ impl Chats {
         self.reader.read(sample, values)?;
         let text = |field: usize| {
             std::str::from_utf8(&values.fields()[field].bytes).map_err(|error| {
-                let name = &self.reader.schema().fields()[field].name;
+                let name = &self.reader.schema().fields()[field].name();
                 data(format!("column \"{name}\" is not UTF-8 from its byte {} on", error.valid_up_to()))
             })
         };
         let value = |field: Option<usize>| match field {
             Some(field) => parsed(text(field)?.trim()).map_err(|error| {
-                let name = &self.reader.schema().fields()[field].name;
+                let name = &self.reader.schema().fields()[field].name();
                 data(format!("column \"{name}\": {}", error.message()))
             }),
             None => Ok(Value::None),

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use feedline_core::{About, DType, Fingerprint, Result};
+use feedline_core::{About, DType, ElementType, Field, Fingerprint, Result, Spec};
 
 use super::index::Index;
 use super::llm_c::{HEADER, Header};
@@ -12,7 +12,7 @@ use crate::error::data;
 use crate::io::bytes::Content;
 use crate::io::disk::DiskFile;
 use crate::reader::inside;
-use crate::{Buffers, ElementType, MEMORY_LIMIT, MappedFile, Reader, Schema, SchemaField, Sink, Storage};
+use crate::{Buffers, MEMORY_LIMIT, MappedFile, Reader, Sink, Storage};
 
 /// The number of ids that are searched for beginnings of documents at a time.
 const BLOCK: u64 = 1 << 19;
@@ -54,7 +54,7 @@ pub struct TokenDocuments {
     content: Content,
     dtype: DType,
     places: Places,
-    schema: Schema,
+    schema: Spec,
     fingerprint: u64,
 }
 
@@ -116,15 +116,15 @@ impl TokenDocuments {
         index.check_sequences(content.len()).map_err(|error| error.at_path(path.with_extension("idx")))?;
         let dtype = index.dtype();
         let ids = ElementType::Number(widened(dtype));
-        let mut fields = vec![SchemaField::variable("ids", ids)];
-        fields.push(SchemaField::variable("ids.lengths", ElementType::Number(DType::I64)));
+        let mut fields = vec![Field::variable("ids", ids)];
+        fields.push(Field::variable("ids.lengths", ElementType::Number(DType::I64)));
         if index.has_modes() {
-            fields.push(SchemaField::variable("ids.modes", ElementType::Number(DType::I8)));
+            fields.push(Field::variable("ids.modes", ElementType::Number(DType::I8)));
         }
         let state = index.content().fingerprint_sampled(Fingerprint::new().bytes(b"documents"))?;
         let fingerprint = content.fingerprint_sampled(state)?.value();
         let places = Places::Index(Box::new(index));
-        Ok(Self { path, content, dtype, places, schema: Schema::new(fields), fingerprint })
+        Ok(Self { path, content, dtype, places, schema: Spec::of_fields(fields), fingerprint })
     }
 
     /// The documents of a file of llm.c.
@@ -159,9 +159,9 @@ impl TokenDocuments {
             return Err(data(why));
         }
         starts.push(tokens);
-        let ids = SchemaField::variable("ids", ElementType::Number(widened(dtype)));
+        let ids = Field::variable("ids", ElementType::Number(widened(dtype)));
         let fingerprint = content.fingerprint_sampled(Fingerprint::new().bytes(b"llm.c"))?.value();
-        let (places, schema) = (Places::Starts(starts), Schema::new([ids]));
+        let (places, schema) = (Places::Starts(starts), Spec::of_fields([ids]));
         Ok(Self { path, content, dtype, places, schema, fingerprint })
     }
 
@@ -217,7 +217,7 @@ fn windows() -> &'static str {
 }
 
 impl Reader for TokenDocuments {
-    fn schema(&self) -> &Schema {
+    fn schema(&self) -> &Spec {
         &self.schema
     }
 

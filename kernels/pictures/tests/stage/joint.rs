@@ -5,8 +5,8 @@ use std::iter::zip;
 
 use feedline::bad_samples::Budget;
 use feedline::{BadSamples, DType, Device, ErrorKind, Loader, LoaderBuilder, Ready, Result};
-use feedline_core::Element;
-use feedline_datasets::{Buffers, ElementType, Parts, Pictures, Reader, Schema, SchemaField, Sink};
+use feedline_core::{Element, ElementType, Field, Spec};
+use feedline_datasets::{Buffers, Parts, Pictures, Reader, Sink};
 use feedline_images::{BoxFormat, Decoder, Size, Transforms};
 use feedline_pictures::{Decode, PictureStage};
 use feedline_testkit::watchdog::{LIMIT, Watchdog};
@@ -44,7 +44,7 @@ struct Sample {
 
 /// Samples in memory.
 pub struct Memory {
-    schema: Schema,
+    schema: Spec,
     samples: Vec<Sample>,
 }
 
@@ -82,17 +82,17 @@ impl Sample {
 impl Memory {
     pub fn new() -> Self {
         let number = ElementType::Number(DType::F64);
-        let list = |name: &str, item: usize| SchemaField::new(name, number, [None, Some(item)]);
-        let bytes = |name| SchemaField::variable(name, ElementType::Bytes);
+        let list = |name: &str, item: usize| Field::open(name, number, [None, Some(item)]);
+        let bytes = |name| Field::variable(name, ElementType::Bytes);
         let fields = [
-            SchemaField::variable("class", ElementType::Number(DType::I64)),
+            Field::variable("class", ElementType::Number(DType::I64)),
             bytes("mask"),
             list("bbox", 4),
             bytes("image"),
             list("points", 2),
-            SchemaField::fixed("number", ElementType::Number(DType::I64), &[]),
+            Field::fixed("number", ElementType::Number(DType::I64), &[]),
         ];
-        Self { schema: Schema::new(fields), samples: (0..SAMPLES as usize).map(Sample::new).collect() }
+        Self { schema: Spec::of_fields(fields), samples: (0..SAMPLES as usize).map(Sample::new).collect() }
     }
 
     /// Adds samples that are bad, each in a different way.
@@ -119,7 +119,7 @@ impl Memory {
 const BAD: [u64; 8] = [0, 4, 15, 20, 26, 33, 41, 48];
 
 impl Reader for Memory {
-    fn schema(&self) -> &Schema {
+    fn schema(&self) -> &Spec {
         &self.schema
     }
 

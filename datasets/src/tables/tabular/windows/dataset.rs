@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use feedline_core::compose::Subset;
 use feedline_core::{
-    About, Context, DType, Dataset, Error, ErrorKind, Fingerprint, Prefetched, ReadError, Result, Row, Rows,
-    Spec, named,
+    About, Context, DType, Dataset, ElementType, Error, ErrorKind, Fingerprint, Prefetched, ReadError,
+    Result, Row, Rows, Spec, named,
 };
 
 use super::index::{Index, Shape, Unsorted};
@@ -20,7 +20,7 @@ use crate::io::memory::Memory;
 use crate::reader::{at_file, check_not_empty};
 use crate::tables::tabular::fit_on::Limits;
 use crate::tables::tabular::reader::TableReader;
-use crate::{Buffers, ElementType, Reader, Sink, Values};
+use crate::{Buffers, Reader, Sink, Values};
 
 /// Time windows over a table, as a [`Dataset`]. [`Table::windows`](crate::Table::windows) makes it. Clones
 /// share the rows. `read` uses no random numbers.
@@ -71,11 +71,11 @@ impl TableWindows {
     pub(super) fn new(reader: TableReader, group: usize, shape: Shape, budget: u64) -> Result<Self> {
         check_not_empty(&reader)?;
         let fields = reader.schema().fields();
-        let ElementType::Number(time) = fields[0].element else { return Err(no_time(&reader)) };
-        if !fields[0].shape.is_empty() {
+        let ElementType::Number(time) = fields[0].element() else { return Err(no_time(&reader)) };
+        if !fields[0].dims().is_empty() {
             return Err(no_time(&reader));
         }
-        let inner = reader.schema().spec().map_err(|error| at_file(&reader, 0, error))?;
+        let inner = reader.schema().closed().map_err(|error| at_file(&reader, 0, error))?;
         let spec = spec(&inner, time, group, shape)?;
         let column = |of: usize, to: &str| -> Result<Column> {
             Ok(Column { of, to: spec.index_of(to)?, bytes: inner.fields()[of].row_bytes() })
@@ -90,7 +90,7 @@ impl TableWindows {
         };
         let bytes = row_memory::bytes(&reader, &inner);
         let memory = (bytes <= budget).then(|| RowMemory::decoded_now(&reader, &inner));
-        let mut unsorted = Unsorted::new(fields[0].element, reader.len())?;
+        let mut unsorted = Unsorted::new(fields[0].element(), reader.len())?;
         let mut times = Memory::new(reader.len() * time.size() as u64)?;
         let mut cells = Cells::new(&reader, places);
         let mut unread = Vec::new();
@@ -196,10 +196,10 @@ fn spec(inner: &Spec, time: DType, group: usize, shape: Shape) -> Result<Spec> {
 
 fn no_time(reader: &TableReader) -> Error {
     let field = &reader.schema().fields()[0];
-    let (name, how) = (one_line(&field.name), named("days or seconds", "days= or seconds="));
+    let (name, how) = (one_line(field.name()), named("days or seconds", "days= or seconds="));
     let why = format!(
         "order_by names \"{name}\", which is {} and not one number: make times of it by {how}",
-        field.element
+        field.element()
     );
     at_file(reader, 0, refuse(why))
 }
@@ -207,7 +207,7 @@ fn no_time(reader: &TableReader) -> Error {
 /// The values of a group, for an error message.
 fn named_group(reader: &TableReader, numbers: &[i64]) -> String {
     let classes = reader.about().categories;
-    let names: Vec<_> = match reader.schema().fields().get(1).map(|field| &field.name) {
+    let names: Vec<_> = match reader.schema().fields().get(1).map(|field| field.name()) {
         Some(name) if numbers.len() == 1 => {
             let list = classes.iter().find(|(column, _)| column == name);
             let value = list.and_then(|(_, list)| list.get(usize::try_from(numbers[0]).ok()?));

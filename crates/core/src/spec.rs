@@ -1,19 +1,112 @@
 //! The fields of a sample, each with a name, a data type and a shape, or a length that varies.
 
-use std::fmt;
-
 use crate::ragged::Form;
 use crate::{DType, Error, ErrorKind, Pad, RaggedField, Result, named};
 
 mod element;
-mod field;
+mod open;
 mod widened;
 
 pub use element::{ElementType, Meaning};
-pub use field::Field;
 
 /// Maximum number of fields of a spec. The bound lets rows be split over workers without an allocation.
 pub const MAX_FIELDS: usize = 16;
+
+/// A named part of every sample.
+#[derive(Clone, Debug, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "stored::Field"))]
+pub struct Field {
+    name: String,
+    dtype: DType,
+    shape: Vec<usize>,
+    /// 0 if the field is not closed.
+    row_bytes: usize,
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    ragged: Option<RaggedField>,
+    #[cfg_attr(feature = "serde", serde(skip))]
+    element: ElementType,
+    #[cfg_attr(feature = "serde", serde(skip))]
+    dims: Vec<Option<usize>>,
+    #[cfg_attr(feature = "serde", serde(skip))]
+    meaning: Meaning,
+}
+
+/// What the values are makes no difference.
+impl PartialEq for Field {
+    fn eq(&self, other: &Self) -> bool {
+        let of = |field: &Self| (field.dtype, field.element, field.row_bytes, field.ragged);
+        (&self.name, &self.shape, &self.dims) == (&other.name, &other.shape, &other.dims)
+            && of(self) == of(other)
+    }
+}
+
+impl Field {
+    /// A field, of a shape that fits the address space.
+    fn new(name: &str, dtype: DType, shape: Vec<usize>, ragged: Option<RaggedField>) -> Result<Self> {
+        if name.is_empty() {
+            return Err(in_field(name, "a field needs a name"));
+        }
+        if shape.contains(&0) {
+            return Err(in_field(name, &format!("shape {shape:?} has a dimension of zero")));
+        }
+        if let Some(ragged) = ragged {
+            ragged.check().map_err(|why| in_field(name, &why))?;
+            ragged.form.check(dtype, &shape).map_err(|why| in_field(name, why))?;
+        }
+        let items = ragged.map_or(1, |ragged| ragged.per_sample);
+        let bytes = shape.iter().chain([&items]).try_fold(dtype.size(), |bytes, &n| bytes.checked_mul(n));
+        let Some(row_bytes) = bytes.filter(|&bytes| bytes <= isize::MAX as usize) else {
+            let why = format!("shape {shape:?} of {dtype} is larger than the address space");
+            return Err(in_field(name, &why));
+        };
+        let first = ragged.map(|_| None);
+        let dims = first.into_iter().chain(shape.iter().copied().map(Some)).collect();
+        let (element, meaning) = (dtype.into(), Meaning::Plain);
+        Ok(Self { name: name.to_owned(), dtype, shape, row_bytes, ragged, element, dims, meaning })
+    }
+
+    /// The field's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The shape within one sample, without the batch dimension; empty for a scalar. For a ragged field, the
+    /// shape of one item.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// Elements per sample; for a ragged field, the maximum.
+    pub fn elements(&self) -> usize {
+        self.row_bytes / self.dtype.size()
+    }
+
+    /// Bytes per sample; for a ragged field, the maximum.
+    pub fn row_bytes(&self) -> usize {
+        self.row_bytes
+    }
+
+    /// How the field varies in length; `None` if every sample has the same.
+    pub fn as_ragged(&self) -> Option<&RaggedField> {
+        self.ragged.as_ref()
+    }
+}
+
+/// # For loaders and readers
+///
+/// What loaders, bridges and sets that read other sets call. It may change in any release.
+impl Field {
+    /// Bytes of one item of a ragged field; of another field, bytes per sample.
+    pub fn item_bytes(&self) -> usize {
+        self.shape.iter().product::<usize>() * self.dtype.size()
+    }
+}
 
 /// The fields of a sample, in the order of their columns in a batch.
 ///
@@ -186,42 +279,9 @@ impl Spec {
         Ok(self)
     }
 
-    /// The fields of a reader, as they are: they may vary in size without a limit, and have types that
-    /// batches lack. A set of them has a spec that is [closed](Self::closed).
-    ///
-    /// ```
-    /// use feedline_core::{DType, Field, Spec, spec::ElementType};
-    ///
-    /// let label = Field::fixed("label", ElementType::Number(DType::I64), &[]);
-    /// let spec = Spec::of_fields([Field::variable("jpg", ElementType::Bytes), label]);
-    /// assert_eq!(spec.to_string(), "jpg bytes [?], label i64 []");
-    /// assert!(spec.closed().unwrap_err().to_string().contains("\"jpg\""));
-    /// ```
-    pub fn of_fields(fields: impl IntoIterator<Item = Field>) -> Self {
-        Self { fields: fields.into_iter().collect() }
-    }
-
-    /// The spec of batches of these samples: each field [closed](Field::closed).
-    ///
-    /// # Errors
-    /// `Config` if a field varies in size or is of a type that batches lack, or if [`Spec::field`] refuses
-    /// it. The error names the field.
-    pub fn closed(&self) -> Result<Self> {
-        self.fields.iter().try_fold(Self::new(), |spec, field| spec.add(field.closed()?))
-    }
-
     /// Whether a field is ragged.
     pub fn is_ragged(&self) -> bool {
         self.fields.iter().any(|field| field.as_ragged().is_some())
-    }
-}
-
-impl fmt::Display for Spec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, field) in self.fields.iter().enumerate() {
-            write!(f, "{}{field}", if index == 0 { "" } else { ", " })?;
-        }
-        Ok(())
     }
 }
 

@@ -1,98 +1,37 @@
-//! A named part of every sample.
+//! The fields of readers, which are open: they may vary in size without a limit, and have types that batches
+//! lack. Batches take a field once it is closed.
 
 use std::fmt;
 
-use super::{ElementType, Meaning, in_field};
-use crate::{DType, Error, ErrorKind, RaggedField, Result, named};
+use super::{ElementType, Field, Meaning, Spec};
+use crate::{DType, Error, ErrorKind, Result, named};
 
-/// A named part of every sample.
-#[derive(Clone, Debug, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(try_from = "super::stored::Field"))]
-pub struct Field {
-    pub(super) name: String,
-    pub(super) dtype: DType,
-    pub(super) shape: Vec<usize>,
-    /// 0 if the field is not closed.
-    pub(super) row_bytes: usize,
-    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
-    pub(super) ragged: Option<RaggedField>,
-    #[cfg_attr(feature = "serde", serde(skip))]
-    pub(super) element: ElementType,
-    #[cfg_attr(feature = "serde", serde(skip))]
-    pub(super) dims: Vec<Option<usize>>,
-    #[cfg_attr(feature = "serde", serde(skip))]
-    pub(super) meaning: Meaning,
-}
-
-/// What the values are makes no difference.
-impl PartialEq for Field {
-    fn eq(&self, other: &Self) -> bool {
-        let of = |field: &Self| (field.dtype, field.element, field.row_bytes, field.ragged);
-        (&self.name, &self.shape, &self.dims) == (&other.name, &other.shape, &other.dims)
-            && of(self) == of(other)
-    }
-}
-
-impl Field {
-    /// A field, of a shape that fits the address space.
-    pub(super) fn new(
-        name: &str,
-        dtype: DType,
-        shape: Vec<usize>,
-        ragged: Option<RaggedField>,
-    ) -> Result<Self> {
-        if name.is_empty() {
-            return Err(in_field(name, "a field needs a name"));
-        }
-        if shape.contains(&0) {
-            return Err(in_field(name, &format!("shape {shape:?} has a dimension of zero")));
-        }
-        if let Some(ragged) = ragged {
-            ragged.check().map_err(|why| in_field(name, &why))?;
-            ragged.form.check(dtype, &shape).map_err(|why| in_field(name, why))?;
-        }
-        let items = ragged.map_or(1, |ragged| ragged.per_sample);
-        let bytes = shape.iter().chain([&items]).try_fold(dtype.size(), |bytes, &n| bytes.checked_mul(n));
-        let Some(row_bytes) = bytes.filter(|&bytes| bytes <= isize::MAX as usize) else {
-            let why = format!("shape {shape:?} of {dtype} is larger than the address space");
-            return Err(in_field(name, &why));
-        };
-        let first = ragged.map(|_| None);
-        let dims = first.into_iter().chain(shape.iter().copied().map(Some)).collect();
-        let (element, meaning) = (dtype.into(), Meaning::Plain);
-        Ok(Self { name: name.to_owned(), dtype, shape, row_bytes, ragged, element, dims, meaning })
+/// # For loaders and readers
+///
+/// What loaders, bridges and sets that read other sets call. It may change in any release.
+impl Spec {
+    /// The fields of a reader, as they are: they may vary in size without a limit, and have types that
+    /// batches lack. A set of them has a spec that is [closed](Self::closed).
+    ///
+    /// ```
+    /// use feedline_core::{DType, Field, Spec, spec::ElementType};
+    ///
+    /// let label = Field::fixed("label", ElementType::Number(DType::I64), &[]);
+    /// let spec = Spec::of_fields([Field::variable("jpg", ElementType::Bytes), label]);
+    /// assert_eq!(spec.to_string(), "jpg bytes [?], label i64 []");
+    /// assert!(spec.closed().unwrap_err().to_string().contains("\"jpg\""));
+    /// ```
+    pub fn of_fields(fields: impl IntoIterator<Item = Field>) -> Self {
+        Self { fields: fields.into_iter().collect() }
     }
 
-    /// The field's name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The element type.
-    pub fn dtype(&self) -> DType {
-        self.dtype
-    }
-
-    /// The shape within one sample, without the batch dimension; empty for a scalar. For a ragged field, the
-    /// shape of one item.
-    pub fn shape(&self) -> &[usize] {
-        &self.shape
-    }
-
-    /// Elements per sample; for a ragged field, the maximum.
-    pub fn elements(&self) -> usize {
-        self.row_bytes / self.dtype.size()
-    }
-
-    /// Bytes per sample; for a ragged field, the maximum.
-    pub fn row_bytes(&self) -> usize {
-        self.row_bytes
-    }
-
-    /// How the field varies in length; `None` if every sample has the same.
-    pub fn as_ragged(&self) -> Option<&RaggedField> {
-        self.ragged.as_ref()
+    /// The spec of batches of these samples: each field [closed](Field::closed).
+    ///
+    /// # Errors
+    /// `Config` if a field varies in size or is of a type that batches lack, or if [`Spec::field`] refuses
+    /// it. The error names the field.
+    pub fn closed(&self) -> Result<Self> {
+        self.fields.iter().try_fold(Self::new(), |spec, field| spec.add(field.closed()?))
     }
 }
 
@@ -201,10 +140,14 @@ impl Field {
             Error::new(ErrorKind::Config, why)
         })
     }
+}
 
-    /// Bytes of one item of a ragged field; of another field, bytes per sample.
-    pub fn item_bytes(&self) -> usize {
-        self.shape.iter().product::<usize>() * self.dtype.size()
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, field) in self.fields.iter().enumerate() {
+            write!(f, "{}{field}", if index == 0 { "" } else { ", " })?;
+        }
+        Ok(())
     }
 }
 

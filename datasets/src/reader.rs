@@ -16,8 +16,8 @@ use crate::storage::{OneByOne, Storage};
 /// reader.
 ///
 /// ```
-/// use feedline_core::Result;
-/// use feedline_datasets::{Buffers, ElementType, Reader, Spec, Field, Sink, Values};
+/// use feedline_core::{ElementType, Field, Result, Spec};
+/// use feedline_datasets::{Buffers, Reader, Sink, Values};
 ///
 /// #[derive(Debug)]
 /// struct Words(Spec, [&'static str; 2]);

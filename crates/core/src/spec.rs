@@ -455,6 +455,8 @@ mod tests {
             let error = crate::Layout::new(&open, 1).unwrap_err();
             assert!(error.kind() == ErrorKind::Config && error.to_string().contains(part), "{error}");
         }
+        let ragged = Spec::new().ragged("x", DType::U8, [], 3).unwrap();
+        assert_eq!(ragged.closed().unwrap(), ragged, "a closed field stays as it is");
         // What values mean makes no other field.
         let times = Field::fixed("x", ElementType::Bytes, &[2]).with_meaning(Meaning::Time { per_day: 1 });
         assert_eq!(Spec::of_fields([times]), of(ElementType::Bytes));

@@ -54,8 +54,8 @@ impl Bounded {
         if let Some(memory) = &self.memory {
             return memory.copy(&*self.reader, ids, rows);
         }
-        let is_ready =
-            |field| ids.first().is_some_and(|&id| self.reader.storage().slice(id, field).is_some());
+        let storage = self.reader.storage();
+        let is_ready = |field| ids.first().is_some_and(|&id| storage.slice(id, field).is_some());
         if !(0..self.spec.fields().len()).all(is_ready) {
             return false;
         }
@@ -65,12 +65,12 @@ impl Bounded {
             let fits = |column: &StridedColumn<'_>| {
                 ids.iter().all(|&id| column.row(id).is_some_and(|row| row.len() == field.row_bytes()))
             };
-            if let Some(column) = self.reader.storage().column(index).filter(fits) {
+            if let Some(column) = storage.column(index).filter(fits) {
                 rows.write(index, ids.iter().filter_map(|&id| column.row(id)));
                 return true;
             }
             ready.clear();
-            ready.extend(ids.iter().map_while(|&id| self.reader.storage().slice(id, index)));
+            ready.extend(ids.iter().map_while(|&id| storage.slice(id, index)));
             let all = ready.len() == ids.len() && ready.iter().all(|row| row.len() == field.row_bytes());
             if all {
                 rows.write(index, ready.iter().copied());

@@ -97,7 +97,7 @@ pub enum Meaning {
         /// Units per day.
         per_day: u64,
     },
-    /// The items are labels of the tokens of the field before, where -100 is not learnt.
-    /// What measures the samples also counts the tokens before the first that is learnt.
+    /// The items are labels of the tokens of the field before, where -100 is not learnt. A set that measures
+    /// its samples also counts the tokens before the first that is learnt.
     Labels,
 }

@@ -50,7 +50,10 @@ impl Layout {
             return Err(Error::new(ErrorKind::Config, "the spec has no fields: add at least one"));
         }
         if let Some(open) = spec.fields().iter().find(|field| field.row_bytes() == 0) {
-            let why = format!("field \"{}\" is that of a file: close the spec by Spec::closed", open.name());
+            let why = format!(
+                "field \"{}\" is that of a file, without a size in batches: close the spec first",
+                open.name()
+            );
             return Err(open.closed().err().unwrap_or_else(|| Error::new(ErrorKind::Config, why)));
         }
         if capacity == 0 {

@@ -169,7 +169,7 @@ impl Found {
             self.fact(name, "row memory", reader.about().row_memory);
         }
         let schema = reader.schema();
-        let fields = || schema.fields().iter().map(|field| &*field.name()).enumerate();
+        let fields = || schema.fields().iter().map(|field| field.name()).enumerate();
         let is = |meaning| move |(at, of): (usize, _)| (of, schema.fields()[at].meaning() == meaning);
         self.fields(name, "columns", fields().map(|(at, of)| (of, storage.column(at).is_some())));
         self.fields(name, "slices", fields().map(|(at, of)| (of, storage.slice(0, at).is_some())));

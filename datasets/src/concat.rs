@@ -29,6 +29,7 @@ impl Shards {
         let Some(first) = readers.first() else {
             return Err(Error::new(ErrorKind::Config, "there is no shard: give at least one"));
         };
+        let classes = first.about().classes;
         for reader in &readers {
             if let Some(how) = difference(&**reader, &**first) {
                 let why = format!(
@@ -38,7 +39,7 @@ impl Shards {
                 let error = Error::new(ErrorKind::Data, why);
                 return Err(reader.path(0).map_or(error.clone(), |path| error.at_path(path)));
             }
-            if reader.about().classes != first.about().classes {
+            if reader.about().classes != classes {
                 let why = "the classes of this shard are not those of the first, so labels would differ";
                 let error = Error::new(ErrorKind::Data, format!("{why}: write the shards with one list"));
                 return Err(reader.path(0).map_or(error.clone(), |path| error.at_path(path)));
@@ -46,16 +47,16 @@ impl Shards {
         }
         let mut fields = first.schema().fields().to_vec();
         for (index, field) in fields.iter_mut().enumerate() {
-            let of = |reader: &dyn Reader| reader.schema().fields()[index].clone();
             let ticks = field.ticks_per_day();
-            if let Some(other) = readers.iter().find(|reader| of(&***reader).ticks_per_day() != ticks) {
+            let mut all = readers.iter().map(|reader| (reader, &reader.schema().fields()[index]));
+            if let Some((other, _)) = all.clone().find(|(_, other)| other.ticks_per_day() != ticks) {
                 let name = one_line(field.name());
                 let why = format!("the shards differ: \"{name}\" has another unit of time than in the first");
                 let error = Error::new(ErrorKind::Data, why + ": write all of them in one unit");
                 return Err(other.path(0).map_or(error.clone(), |path| error.at_path(path)));
             }
             // A shard whose lists are all null has texts.
-            if readers.iter().any(|reader| of(&**reader).meaning() == Meaning::Json) {
+            if all.any(|(_, other)| other.meaning() == Meaning::Json) {
                 *field = field.clone().with_meaning(Meaning::Json);
             }
         }
@@ -142,18 +143,18 @@ impl Reader for Shards {
 
     /// All shards have the same `row_memory`, since one set of options opens them.
     fn about(&self) -> About<'_> {
-        let all = || self.readers.iter().map(|reader| reader.about());
-        let groups = all().filter_map(|about| about.groups).reduce(|one, other| Groups {
+        let all = Vec::from_iter(self.readers.iter().map(|reader| reader.about()));
+        let groups = all.iter().filter_map(|about| about.groups).reduce(|one, other| Groups {
             largest: one.largest.max(other.largest),
             bytes: one.bytes.saturating_add(other.bytes),
         });
-        let first = self.readers[0].about();
+        let first = all[0];
         About {
             classes: self.classes.as_deref().or(first.classes),
             categories: &[],
             groups,
-            block_shuffle: all().filter_map(|about| about.block_shuffle).max(),
-            row_memory: all().map(|about| about.row_memory).min().unwrap_or_default(),
+            block_shuffle: all.iter().filter_map(|about| about.block_shuffle).max(),
+            row_memory: all.iter().map(|about| about.row_memory).min().unwrap_or_default(),
             ..first
         }
     }

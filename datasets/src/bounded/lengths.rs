@@ -199,7 +199,7 @@ fn count_chunk(
         let mut count = |field: usize, bytes: &[u8], _: Option<&[usize]>| {
             for (to, counted) in row.iter_mut().zip(counted).filter(|(_, counted)| counted.field == field) {
                 *to = counted.count(bytes).ok_or_else(|| {
-                    let (name, item) = (&reader.schema().fields()[field].name(), counted.item);
+                    let (name, item) = (reader.schema().fields()[field].name(), counted.item);
                     let why = format!("field \"{name}\" has {} bytes, in items of {item}", bytes.len());
                     Error::new(ErrorKind::Sample, why).at_sample(sample)
                 })?;

@@ -86,7 +86,8 @@ pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Box<dy
 /// Refuses options that data opened by [`open_any`] do not use. That has refused a split and the age of a
 /// listing.
 pub(crate) fn check_used(reader: &dyn Reader, options: &OpenOptions) -> Result<()> {
-    options.of_one_set().check(reader.about().format, reader.about().classes.is_some())
+    let about = reader.about();
+    options.of_one_set().check(about.format, about.classes.is_some())
 }
 
 /// As [`open_with`]. Also takes options of columns that only some formats use.

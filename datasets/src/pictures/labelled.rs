@@ -222,7 +222,7 @@ fn number(field: &Field, value: &Value) -> Result<i64> {
     if let ElementType::Bytes | ElementType::Text = field.element() {
         let text = String::from_utf8_lossy(&value.bytes);
         return text.trim().parse().map_err(|error| {
-            let (class, name) = (text.trim(), &field.name());
+            let (class, name) = (text.trim(), field.name());
             let why = format!("the class {class:?} in field \"{name}\" is not a whole number");
             Error::new(ErrorKind::Sample, why).with_source(error)
         });
@@ -235,7 +235,7 @@ fn number(field: &Field, value: &Value) -> Result<i64> {
     match bytes.get_mut(..value.bytes.len()) {
         Some(low) if !low.is_empty() => low.copy_from_slice(&value.bytes),
         _ => {
-            let (name, len) = (&field.name(), value.bytes.len());
+            let (name, len) = (field.name(), value.bytes.len());
             let why = format!("field \"{name}\" has {len} bytes, which is not a number");
             return Err(Error::new(ErrorKind::Sample, why));
         }

@@ -73,7 +73,7 @@ impl Others {
         } else if bytes.len() == row.bytes_mut(field).len() {
             row.write(field, bytes);
         } else {
-            let name = &reader.schema().fields()[index].name();
+            let name = reader.schema().fields()[index].name();
             let why = format!("field \"{name}\" has {} bytes instead of its usual size", bytes.len());
             return Err(Error::new(ErrorKind::Sample, why));
         }

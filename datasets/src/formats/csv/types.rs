@@ -2,9 +2,8 @@
 
 use feedline_core::{ElementType, Result};
 
-use crate::formats::column_type::{ByName, ColumnType, is_exact, is_small, unfit};
-
 use crate::Nulls;
+use crate::formats::column_type::{ByName, ColumnType, is_exact, is_small, unfit};
 
 /// Appends the cell's value, little-endian. `None` if the cell is of another type.
 pub(super) fn write(kind: ColumnType, cell: &str, to: &mut Vec<u8>) -> Option<()> {

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use feedline_core::Result;
+use feedline_core::{Result, Spec};
 use serde_json::Value as Json;
 
 use super::zipped::Codec;
@@ -11,7 +11,6 @@ use super::{fields, json};
 use crate::error::{data, one_line};
 use crate::io::bytes::Content;
 use crate::reader::check_names;
-use feedline_core::Spec;
 
 /// One shard of the index.
 pub(super) struct Listed {

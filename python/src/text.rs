@@ -9,6 +9,7 @@ use feedline_datasets::{
     open_chats as open_table_of_chats,
 };
 use pyo3::prelude::*;
+use std::sync::Arc;
 
 use crate::dataset::{DataSet, detached};
 use crate::error::raise;
@@ -282,7 +283,7 @@ pub(crate) fn open_chats(
             "preferences" => Chats::preferences(reader, tokenizer, chat)?,
             _ => Chats::new(reader, tokenizer, chat)?,
         };
-        let data = DataSet::ragged("chats", Bounded::measured(Box::new(chats))?);
+        let data = DataSet::ragged("chats", Bounded::measured(Arc::new(chats))?);
         let fate = data.before_labels.iter().map(|(labels, before)| {
             let lengths = data.lengths_of(labels)?;
             let none = lengths.iter().zip(before).filter(|(length, before)| *length == *before).count();

@@ -49,13 +49,7 @@ impl Layout {
         if spec.fields().is_empty() {
             return Err(Error::new(ErrorKind::Config, "the spec has no fields: add at least one"));
         }
-        if let Some(open) = spec.fields().iter().find(|field| field.row_bytes() == 0) {
-            let why = format!(
-                "field \"{}\" is that of a file, without a size in batches: close the spec first",
-                open.name()
-            );
-            return Err(open.closed().err().unwrap_or_else(|| Error::new(ErrorKind::Config, why)));
-        }
+        spec.check_closed()?;
         if capacity == 0 {
             return Err(Error::new(ErrorKind::Config, "batch size is 0: it must be at least 1"));
         }

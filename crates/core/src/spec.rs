@@ -448,7 +448,7 @@ mod tests {
         let closed = of(ElementType::Complex64).closed().unwrap();
         assert_eq!(closed, Spec::new().field("x", DType::F32, [2, 2]).unwrap());
         for (open, part) in [
-            (of(ElementType::Bytes), "close the spec first"),
+            (of(ElementType::Bytes), "no batch has"),
             (of(ElementType::U64), "u64, which batches do not have"),
             (Spec::of_fields([Field::variable("x", ElementType::Text)]), "varies in size"),
         ] {

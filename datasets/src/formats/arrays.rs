@@ -3,12 +3,15 @@
 
 use std::path::{Path, PathBuf};
 
-use feedline_core::{About, ElementType, Field, Fingerprint, Result, Spec, StridedColumn};
+use feedline_core::{
+    About, Context, Dataset, ElementType, Field, Fingerprint, ReadError, Result, Row, Spec, Storage,
+    StridedColumn,
+};
 
-use crate::error::data;
+use crate::Buffers;
+use crate::error::{check_names, data, inside};
 use crate::io::bytes::Content;
-use crate::reader::{check_names, inside};
-use crate::{Buffers, Reader, Sink, Storage};
+use crate::io::of_one_file;
 
 /// How elements are encoded in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,16 +234,15 @@ fn to_utf8(bytes: &mut Vec<u8>, big_endian: bool) -> Result<usize, usize> {
     Ok(end)
 }
 
-impl Reader for Arrays {
-    fn schema(&self) -> &Spec {
-        &self.schema
-    }
+impl Dataset for Arrays {
+    of_one_file! { self => self.schema, self.path; }
 
     fn len(&self) -> u64 {
         self.len
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        let buffers = context.scratch::<Buffers>();
         inside(sample, self.len, &self.path)?;
         let at = |error: feedline_core::Error| error.at_path(&self.path).at_sample(sample);
         for (field, column) in self.columns.iter().enumerate() {
@@ -249,7 +251,7 @@ impl Reader for Arrays {
                 row.put(field, &buffers.value)?;
             }
         }
-        self.blocks.iter().try_for_each(|block| block.check_unchanged().map_err(at))
+        Ok(self.blocks.iter().try_for_each(|block| block.check_unchanged().map_err(at))?)
     }
 
     fn about(&self) -> About<'_> {
@@ -258,14 +260,6 @@ impl Reader for Arrays {
 
     fn storage(&self) -> &dyn Storage {
         self
-    }
-
-    fn path(&self, _: u64) -> Option<&Path> {
-        Some(&self.path)
-    }
-
-    fn fingerprint(&self) -> u64 {
-        self.fingerprint
     }
 }
 

@@ -8,16 +8,18 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use feedline_core::{About, DType, ElementType, Field, Fingerprint, Result, Spec};
+use feedline_core::{
+    About, Context, DType, Dataset, ElementType, Field, Fingerprint, ReadError, Result, Row, Spec,
+};
 use serde_json::Value as Json;
 
-use crate::error::{data, one_line};
+use crate::error::{check_names, data, inside, one_line};
 use crate::formats::text::without_mark;
 use crate::io::bytes::Content;
 use crate::io::cache::Cache;
 use crate::io::disk::DiskFile;
-use crate::reader::{check_names, inside};
-use crate::{Buffers, Reader, Shards, Sink};
+use crate::io::of_one_file;
+use crate::{Buffers, Shards};
 
 mod index;
 mod zipped;
@@ -46,7 +48,7 @@ pub fn open_folder(folder: impl AsRef<Path>) -> Result<Shards> {
     let shards = DiskFile::open(&path).and_then(|file| index(&Content::OnDisk(file.into())));
     let shards = shards.map_err(|error| error.at_path(&path))?;
     let inflated = Arc::new(Cache::new(shards.len(), KEPT));
-    let mut readers = Vec::<Box<dyn Reader>>::new();
+    let mut readers = Vec::<Arc<dyn Dataset>>::new();
     let others = not_listed(folder, &shards).map_err(|error| error.at_path(&path))?;
     for (number, Listed { name, samples, plain, zipped }) in shards.into_iter().enumerate() {
         let path = folder.join(&name);
@@ -56,10 +58,10 @@ pub fn open_folder(folder: impl AsRef<Path>) -> Result<Shards> {
             let path = folder.join(name);
             let shard = Zip::open(path.clone(), codec)
                 .and_then(|zip| Zipped::new(zip, bytes, samples, schema, (number, inflated.clone())));
-            readers.push(Box::new(shard.map_err(|error| error.at_path(path))?));
+            readers.push(Arc::new(shard.map_err(|error| error.at_path(path))?));
             continue;
         }
-        readers.push(Box::new(Mds::open(&path)?.with(samples, plain)?));
+        readers.push(Arc::new(Mds::open(&path)?.with(samples, plain)?));
     }
     if let Some(first) = others.first() {
         let why = format!(
@@ -86,7 +88,7 @@ pub fn open_remote(remote: &crate::Remote, url: &str) -> Result<Shards> {
     let path = file.path().to_path_buf();
     let shards = index(&Content::Remote(file)).map_err(|error| error.at_path(&path))?;
     let inflated = Arc::new(Cache::new(shards.len(), KEPT));
-    let mut readers = Vec::<Box<dyn Reader>>::new();
+    let mut readers = Vec::<Arc<dyn Dataset>>::new();
     for (number, Listed { name, samples, plain, zipped }) in shards.into_iter().enumerate() {
         let file = open(zipped.as_ref().map_or(&name, |zipped| &zipped.name))?;
         let path = file.path().to_path_buf();
@@ -95,10 +97,10 @@ pub fn open_remote(remote: &crate::Remote, url: &str) -> Result<Shards> {
             Some(ZippedAs { codec, bytes, schema, .. }) => {
                 let zip = Zip::of_remote(file, codec);
                 let inflated = (number, inflated.clone());
-                Box::new(Zipped::new(zip, bytes, samples, schema, inflated).map_err(at)?)
+                Arc::new(Zipped::new(zip, bytes, samples, schema, inflated).map_err(at)?)
             }
             None => {
-                Box::new(Mds::of_content(&path, Content::Remote(file)).map_err(at)?.with(samples, plain)?)
+                Arc::new(Mds::of_content(&path, Content::Remote(file)).map_err(at)?.with(samples, plain)?)
             }
         });
     }
@@ -281,16 +283,15 @@ fn element(name: &str) -> Option<ElementType> {
     }))
 }
 
-impl Reader for Mds {
-    fn schema(&self) -> &Spec {
-        &self.schema
-    }
+impl Dataset for Mds {
+    of_one_file! { self => self.schema, self.path; }
 
     fn len(&self) -> u64 {
         self.starts.len() as u64 - 1
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        let buffers = context.scratch::<Buffers>();
         inside(sample, self.len(), &self.path)?;
         let at = |error: feedline_core::Error| error.at_path(&self.path).at_sample(sample);
         let (start, end) = (self.starts[sample as usize], self.starts[sample as usize + 1]);
@@ -312,18 +313,10 @@ impl Reader for Mds {
             columns = rest;
             row.put(index, column)?;
         }
-        if columns.is_empty() { Ok(()) } else { Err(damaged()) }
+        if columns.is_empty() { Ok(()) } else { Err(damaged().into()) }
     }
 
     fn about(&self) -> About<'_> {
         About { format: "mds", ..About::default() }
-    }
-
-    fn path(&self, _: u64) -> Option<&Path> {
-        Some(&self.path)
-    }
-
-    fn fingerprint(&self) -> u64 {
-        self.fingerprint
     }
 }

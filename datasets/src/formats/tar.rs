@@ -4,13 +4,16 @@ use std::collections::HashMap;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use feedline_core::{About, ElementType, Field, Fingerprint, Result, Spec, named};
+use feedline_core::{
+    About, Context, Dataset, ElementType, Field, FieldStream, Fingerprint, ReadError, Result, Row, Spec,
+    Storage, named,
+};
 use tar::{Archive, Entry};
 
-use crate::error::{data, of_stream, one_line};
+use crate::error::{data, inside, of_stream, one_line};
 use crate::io::bytes::Content;
-use crate::reader::inside;
-use crate::{Buffers, FieldStream, OpenOptions, Reader, Sink, Storage};
+use crate::io::of_one_file;
+use crate::{Buffers, OpenOptions};
 
 mod links;
 
@@ -280,16 +283,18 @@ fn split(name: &str) -> Option<(&str, &str)> {
     (!is_note && !key.is_empty() && !extension.is_empty()).then(|| (&name[..file + key.len()], extension))
 }
 
-impl Reader for WebDataset {
-    fn schema(&self) -> &Spec {
-        &self.schema
+impl Dataset for WebDataset {
+    of_one_file! { self => self.schema, self.path;
+        /// Covers the content of a gzip archive. Of a plain archive, covers its name, size and last write
+        /// time.
     }
 
     fn len(&self) -> u64 {
         self.starts.len() as u64 - 1
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        let buffers = context.scratch::<Buffers>();
         inside(sample, self.len(), &self.path)?;
         let at = |error: feedline_core::Error| error.at_path(&self.path).at_sample(sample);
         let (parts, fields) = (self.parts(sample), self.schema.fields().len());
@@ -305,9 +310,9 @@ impl Reader for WebDataset {
             && parts.iter().all(|part| row.wants(part.field))
         {
             let all = buffers.ahead.read(&self.content, first.offset, span as usize).map_err(at)?;
-            return parts.iter().try_for_each(|&Part { field, offset, bytes }| {
+            return Ok(parts.iter().try_for_each(|&Part { field, offset, bytes }| {
                 row.put(field, &all[(offset - first.offset) as usize..][..bytes as usize])
-            });
+            })?);
         }
         for &Part { field, offset, bytes } in parts {
             if row.wants(field) {
@@ -325,15 +330,6 @@ impl Reader for WebDataset {
 
     fn storage(&self) -> &dyn Storage {
         self
-    }
-
-    fn path(&self, _: u64) -> Option<&Path> {
-        Some(&self.path)
-    }
-
-    /// Covers the content of a gzip archive. Of a plain archive, covers its name, size and last write time.
-    fn fingerprint(&self) -> u64 {
-        self.fingerprint
     }
 }
 

@@ -6,13 +6,15 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use feedline_core::{About, DType, ElementType, Error, Field, Fingerprint, Result, Spec};
+use feedline_core::{
+    About, Context, DType, Dataset, ElementType, Error, Field, Fingerprint, ReadError, Result, Row, Spec,
+};
 
-use crate::error::{data, one_line};
+use crate::Buffers;
+use crate::error::{check_names, data, inside, one_line};
 use crate::io::bytes::Content;
+use crate::io::of_one_file;
 use crate::io::read_ahead::ReadAhead;
-use crate::reader::{check_names, inside};
-use crate::{Buffers, Reader, Sink};
 
 mod example;
 
@@ -154,7 +156,7 @@ impl TfRecord {
         record: &[u8],
         (value, visited): (&mut Vec<u8>, &mut Vec<bool>),
         damaged: impl Fn() -> Error,
-        row: &mut Sink<'_>,
+        row: &mut Row<'_, '_>,
     ) -> Result<()> {
         visited.clear();
         visited.resize(self.schema.fields().len(), false);
@@ -319,16 +321,17 @@ fn checked(body: &[u8], start: u64) -> Result<&[u8]> {
     }
 }
 
-impl Reader for TfRecord {
-    fn schema(&self) -> &Spec {
-        &self.schema
+impl Dataset for TfRecord {
+    of_one_file! { self => self.schema, self.path;
+        /// Covers the content of a gzip file. Of a plain file, covers its name, size and last write time.
     }
 
     fn len(&self) -> u64 {
         self.starts.len() as u64 - 1
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        let buffers = context.scratch::<Buffers>();
         inside(sample, self.len(), &self.path)?;
         let at = |error: Error| error.at_path(&self.path).at_sample(sample);
         let Buffers { ahead, value, visited, .. } = buffers;
@@ -338,22 +341,13 @@ impl Reader for TfRecord {
         let all = ahead.read(&self.content, start, len).map_err(at)?;
         let record = checked(all.get(BEFORE as usize..).unwrap_or_default(), start).map_err(at)?;
         if self.features.is_empty() {
-            return row.put(0, record);
+            return Ok(row.put(0, record)?);
         }
         let damaged = || at(data("the record is not a tf.train.Example: write it again").at_offset(start));
-        self.visit_record(record, (value, visited), damaged, row)
+        Ok(self.visit_record(record, (value, visited), damaged, row)?)
     }
 
     fn about(&self) -> About<'_> {
         About { format: "tfrecord", ..About::default() }
-    }
-
-    fn path(&self, _: u64) -> Option<&Path> {
-        Some(&self.path)
-    }
-
-    /// Covers the content of a gzip file. Of a plain file, covers its name, size and last write time.
-    fn fingerprint(&self) -> u64 {
-        self.fingerprint
     }
 }

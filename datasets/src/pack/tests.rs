@@ -4,11 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use feedline_core::{DType, ElementType, Field, Result, Spec};
+use feedline_core::{Context, DType, Dataset, ElementType, Field, ReadError, Result, Row, Spec};
 use tempfile::tempdir;
 
 use super::{PackOptions, PackSummary, TokenPackOptions, data, pack, pack_tokens};
-use crate::{Buffers, Reader, Sink, open};
+use crate::open;
 
 const LEN: u64 = 60;
 
@@ -33,8 +33,8 @@ impl Source {
     }
 }
 
-impl Reader for Source {
-    fn schema(&self) -> &Spec {
+impl Dataset for Source {
+    fn spec(&self) -> &Spec {
         &self.schema
     }
 
@@ -42,16 +42,16 @@ impl Reader for Source {
         LEN
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, _: &mut Buffers) -> Result<()> {
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
         if sample == self.fails_at {
-            return Err(data("planned failure"));
+            return Err(data("planned failure").into());
         }
         self.reads.fetch_add(1, Ordering::Relaxed);
         let varies = self.schema.fields()[0].dims() == [None];
         let len = if varies { sample % 50 } else { 37 };
         let bytes = (0..len).map(|at| (at * 7 + sample * 13) as u8).collect::<Vec<_>>();
         row.put(0, &bytes)?;
-        row.put(1, &sample.to_le_bytes())
+        Ok(row.put(1, &sample.to_le_bytes())?)
     }
 
     fn fingerprint(&self) -> u64 {
@@ -176,8 +176,8 @@ impl Ids {
     }
 }
 
-impl Reader for Ids {
-    fn schema(&self) -> &Spec {
+impl Dataset for Ids {
+    fn spec(&self) -> &Spec {
         &self.0.schema
     }
 
@@ -185,14 +185,14 @@ impl Reader for Ids {
         5000
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, _: &mut Buffers) -> Result<()> {
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
         if sample == self.0.fails_at {
-            return Err(data("planned failure"));
+            return Err(data("planned failure").into());
         }
         self.0.reads.fetch_add(1, Ordering::Relaxed);
         let ids: Vec<u8> =
             (0..sample % 7).flat_map(|at| (sample as i64 * 3 + at as i64).to_le_bytes()).collect();
-        row.put(0, &ids)
+        Ok(row.put(0, &ids)?)
     }
 
     fn fingerprint(&self) -> u64 {
@@ -254,7 +254,7 @@ fn token_ids_resume_where_they_were_and_are_the_same_on_any_number_of_threads() 
 fn what_cannot_be_packed_as_token_ids_is_an_error_that_says_why() {
     let dir = tempdir().unwrap();
     let to = dir.path().join("x.bin");
-    let refused = |source: &dyn Reader, to: &Path, options: &TokenPackOptions| {
+    let refused = |source: &dyn Dataset, to: &Path, options: &TokenPackOptions| {
         pack_tokens(source, to, options, |_| {}).unwrap_err().to_string()
     };
     let ids = Ids::new(u64::MAX);

@@ -1,14 +1,15 @@
 //! Labelled images of any format, for the example trainer and decode servers. Finds the field of images and
-//! the field of labels in a reader. Writes pixels and class as bytes. `labelled/sets.rs` opens the training
+//! the field of labels in a data set. Writes pixels and class as bytes. `labelled/sets.rs` opens the training
 //! set and the test set of a path.
 
 use feedline_core::{
-    Context, DType, Dataset, ElementType, Error, ErrorKind, Field, Fingerprint, Result, Row, Spec,
-    StridedColumn,
+    Context, DType, Dataset, ElementType, Error, ErrorKind, Field, Fingerprint, Prefetched, Result, Row,
+    Spec, Storage, StridedColumn, Value,
 };
+use std::sync::Arc;
 
-use crate::reader::{at_file, samples_of_reader};
-use crate::{Reader, Value, Values};
+use crate::error::at_file;
+use crate::over::samples_over;
 
 mod pictures;
 mod sets;
@@ -36,10 +37,10 @@ pub struct LabelledOptions {
 
 /// A data set with the fields "image" (`u8`) and "label" (`u8`, a scalar).
 pub struct Labelled {
-    reader: Box<dyn Reader>,
-    /// The reader's field that holds the image, and its decoder.
+    inner: Arc<dyn Dataset>,
+    /// The inner set's field that holds the image, and its decoder.
     input: (usize, Option<Pictures>),
-    /// The reader's field that holds the class.
+    /// The inner set's field that holds the class.
     label: usize,
     classes: usize,
     spec: Spec,
@@ -48,20 +49,20 @@ pub struct Labelled {
 /// A worker's memory.
 #[derive(Default)]
 struct Memory {
-    values: Values,
+    values: Vec<Value>,
     scratch: Scratch,
 }
 
 impl Labelled {
-    /// The samples of `reader`. If the options do not name a field, its content tells it.
+    /// The samples of `inner`. If the options do not name a field, its content tells it.
     ///
     /// # Errors
     /// `Config` if there is no such field, or if several fields are possible. `Data` for a class that is not
     /// below `classes`.
-    pub fn new(reader: Box<dyn Reader>, options: &LabelledOptions) -> Result<Self> {
+    pub fn new(inner: Arc<dyn Dataset>, options: &LabelledOptions) -> Result<Self> {
         let (input, label) = (options.input.as_deref(), options.label.as_deref());
-        let at = |error: Error| at_file(&*reader, 0, error);
-        let fields = reader.schema().fields();
+        let at = |error: Error| at_file(&*inner, 0, error);
+        let fields = inner.spec().fields();
         let label = choose(fields, "label", label, &LABELS, is_label).map_err(at)?;
         let is_input = |field: &Field| is_input(field) && field.name() != fields[label].name();
         let input = choose(fields, "input", input, &INPUTS, is_input).map_err(at)?;
@@ -73,7 +74,7 @@ impl Labelled {
             }
         };
         let spec = spec.field("label", DType::U8, [])?;
-        let set = Self { input: (input, pictures), label, classes: options.classes, spec, reader };
+        let set = Self { input: (input, pictures), label, classes: options.classes, spec, inner };
         set.check_labels()?;
         Ok(set)
     }
@@ -85,7 +86,7 @@ impl Labelled {
 
     /// Checks classes that are in memory, because the device may read them without a call of `read`.
     fn check_labels(&self) -> Result<()> {
-        let Some(column) = self.column(1) else { return Ok(()) };
+        let Some(column) = self.storage().column(1) else { return Ok(()) };
         for id in 0..self.len() {
             let class = column.row(id).and_then(|row| row.first()).copied().unwrap_or_default();
             self.class(i64::from(class)).map_err(|error| self.located(id, error))?;
@@ -109,7 +110,7 @@ impl Labelled {
     }
 
     fn located(&self, id: u64, error: Error) -> Error {
-        at_file(&*self.reader, id, error.at_sample(id))
+        at_file(&*self.inner, id, error.at_sample(id))
     }
 
     fn write(
@@ -120,8 +121,8 @@ impl Labelled {
         context: &mut Context,
     ) -> Result<()> {
         let Memory { values, scratch } = memory;
-        self.reader.read(id, values)?;
-        let (input, label) = (&values.fields()[self.input.0], &values.fields()[self.label]);
+        context.with_stream(0, |context| self.inner.copy(id, values, context))?;
+        let (input, label) = (&values[self.input.0], &values[self.label]);
         match &self.input.1 {
             Some(pictures) => pictures.read(&input.bytes, context, scratch, row.bytes_mut(0))?,
             None if input.bytes.len() == self.pixels() => row.write(0, &input.bytes),
@@ -130,14 +131,26 @@ impl Labelled {
                 return Err(Error::new(ErrorKind::Sample, why));
             }
         }
-        let label = number(&self.reader.schema().fields()[self.label], label)?;
+        let label = number(&self.inner.spec().fields()[self.label], label)?;
         row.write(1, &[self.class(label)?]);
         Ok(())
     }
 }
 
 impl Dataset for Labelled {
-    samples_of_reader!(self => false);
+    samples_over!(self => false);
+
+    fn fingerprint(&self) -> u64 {
+        let fields = [self.input.0, self.label].map(|field| field as u64);
+        let state = Fingerprint::new().spec(&self.spec).number(self.len()).number(fields[0]);
+        state.number(fields[1]).number(self.inner.fingerprint()).value()
+    }
+}
+
+impl Storage for Labelled {
+    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
+        self.inner.storage().prefetch(ids, context)
+    }
 
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
         let field = match (field, &self.input) {
@@ -145,14 +158,8 @@ impl Dataset for Labelled {
             (1, _) => self.label,
             _ => return None,
         };
-        let is_byte = self.reader.schema().fields()[field].element() == ElementType::Number(DType::U8);
-        is_byte.then(|| self.reader.storage().column(field)).flatten()
-    }
-
-    fn fingerprint(&self) -> u64 {
-        let fields = [self.input.0, self.label].map(|field| field as u64);
-        let state = Fingerprint::new().spec(&self.spec).number(self.len()).number(fields[0]);
-        state.number(fields[1]).number(self.reader.fingerprint()).value()
+        let is_byte = self.inner.spec().fields()[field].element() == ElementType::Number(DType::U8);
+        is_byte.then(|| self.inner.storage().column(field)).flatten()
     }
 }
 

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use feedline_core::{
-    About, DType, ElementType, Error, ErrorKind, Field, Fingerprint, Prefetched, Result, Spec, named,
+    About, Context, DType, Dataset, ElementType, Error, ErrorKind, Field, FieldStream, Fingerprint,
+    Prefetched, ReadError, Result, Row, Sink, Spec, Storage, named,
 };
 
-use crate::error::one_line;
+use crate::error::{at_file, inside, one_line};
 use crate::formats::sample_file::SampleFile;
 use crate::open::{check_used, open_any};
-use crate::reader::{at_file, inside};
-use crate::{Buffers, FieldStream, OpenOptions, Reader, Sink, Storage};
+use crate::{Buffers, OpenOptions};
 
 mod columns;
 mod places;
@@ -63,7 +64,8 @@ pub struct ManifestOptions {
 /// loader may replace such rows (`BadSamples`).
 ///
 /// ```
-/// use feedline_datasets::{Manifest, ManifestOptions, Reader, Values};
+/// use feedline_core::{Dataset, Values};
+/// use feedline_datasets::{Manifest, ManifestOptions};
 ///
 /// # let dir = std::env::temp_dir().join(format!("feedline-doc-manifest-{}", std::process::id()));
 /// # std::fs::create_dir_all(&dir)?;
@@ -71,19 +73,19 @@ pub struct ManifestOptions {
 /// std::fs::write(dir.join("1.jpg"), "a picture")?;
 /// std::fs::write(dir.join("train.csv"), "file,species\n1.jpg,bee\n2.jpg,ant\n")?;
 /// let train = Manifest::open(dir.join("train.csv"), &ManifestOptions::default())?;
-/// assert_eq!(train.schema().to_string(), "file bytes [?], species i64 []");
+/// assert_eq!(train.spec().to_string(), "file bytes [?], species i64 []");
 /// assert_eq!(train.about().classes.unwrap(), ["ant", "bee"]);
 /// let mut values = Values::new();
-/// train.read(0, &mut values)?;
+/// values.read(&train, 0)?;
 /// assert_eq!(values.fields()[0].bytes, b"a picture");
-/// assert!(train.read(1, &mut values).is_err(), "there is no 2.jpg");
+/// assert!(values.read(&train, 1).is_err(), "there is no 2.jpg");
 /// # }
 /// # std::fs::remove_dir_all(&dir)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct Manifest {
-    rows: Box<dyn Reader>,
+    rows: Arc<dyn Dataset>,
     /// How each field of the table is read.
     columns: Vec<Column>,
     schema: Spec,
@@ -116,31 +118,31 @@ enum Class {
 ///
 /// # Errors
 /// As [`open_with`](crate::open_with) and [`Manifest::open`].
-pub fn open_pictures(path: impl AsRef<Path>, options: &ManifestOptions) -> Result<Box<dyn Reader>> {
+pub fn open_pictures(path: impl AsRef<Path>, options: &ManifestOptions) -> Result<Arc<dyn Dataset>> {
     open_files(path.as_ref(), options, Holds::Pictures)
 }
 
 /// As [`open_pictures`], for files of another kind.
-pub(crate) fn open_files(path: &Path, options: &ManifestOptions, holds: Holds) -> Result<Box<dyn Reader>> {
-    let reader = open_rows(path, options, holds)?;
+pub(crate) fn open_files(path: &Path, options: &ManifestOptions, holds: Holds) -> Result<Arc<dyn Dataset>> {
+    let inner = open_rows(path, options, holds)?;
     // A manifest has classes that its table lacks.
     let of_table = OpenOptions { classes: None, ..options.open.clone() };
-    let fields = reader.schema().fields();
+    let fields = inner.spec().fields();
     let is_named =
         fields.iter().any(|field| options.files.iter().any(|file| file == field.name()) && is_text(field));
     let has_bytes = fields.iter().any(|field| field.element() == ElementType::Bytes);
-    if TABLES.contains(&reader.about().format) && (is_named || !has_bytes) {
-        check_used(&*reader, &of_table).map_err(|error| error.at_path(path))?;
-        return Ok(Box::new(Manifest::of_rows(reader, path, options, holds)?));
+    if TABLES.contains(&inner.about().format) && (is_named || !has_bytes) {
+        check_used(&*inner, &of_table).map_err(|error| error.at_path(path))?;
+        return Ok(Arc::new(Manifest::of_rows(inner, path, options, holds)?));
     }
-    check_used(&*reader, &options.open).map_err(|error| error.at_path(path))?;
-    options.check_manifest(reader.about().format).map_err(|error| at_file(&*reader, 0, error))?;
-    Ok(reader)
+    check_used(&*inner, &options.open).map_err(|error| error.at_path(path))?;
+    options.check_manifest(inner.about().format).map_err(|error| at_file(&*inner, 0, error))?;
+    Ok(inner)
 }
 
 /// Opens the data at `path`. The labels of a CSV file are texts if one of them is a code such as `007`: as
 /// numbers, `007` and `7` would be one class.
-fn open_rows(path: &Path, options: &ManifestOptions, holds: Holds) -> Result<Box<dyn Reader>> {
+fn open_rows(path: &Path, options: &ManifestOptions, holds: Holds) -> Result<Arc<dyn Dataset>> {
     let mut open = options.open.clone();
     let rows = match open_any(path, &open) {
         Err(error) if open.header.is_none() => {
@@ -150,7 +152,7 @@ fn open_rows(path: &Path, options: &ManifestOptions, holds: Holds) -> Result<Box
         }
         opened => opened?,
     };
-    let fields = rows.schema().fields();
+    let fields = rows.spec().fields();
     let label = (rows.about().format == "csv")
         .then(|| choose_files(&*rows, &options.files, holds).ok())
         .flatten()
@@ -204,7 +206,7 @@ impl Manifest {
     }
 
     /// The manifest of the table `rows`, which was opened at `path`.
-    fn of_rows(rows: Box<dyn Reader>, path: &Path, options: &ManifestOptions, holds: Holds) -> Result<Self> {
+    fn of_rows(rows: Arc<dyn Dataset>, path: &Path, options: &ManifestOptions, holds: Holds) -> Result<Self> {
         let at = |error: Error| at_file(&*rows, 0, error);
         if !TABLES.contains(&rows.about().format) {
             let why = format!(
@@ -222,7 +224,7 @@ impl Manifest {
         texts.sort_unstable();
         let mut cells = columns::read(&*rows, &texts)?;
         let mut places = Places::new(&*rows, path, options.root.as_deref());
-        let fields = rows.schema().fields();
+        let fields = rows.spec().fields();
         let (mut columns, mut schema, mut classes) = (Vec::new(), Vec::new(), None);
         for (index, field) in fields.iter().enumerate() {
             let Some(place) = texts.iter().position(|text| *text == index) else {
@@ -266,8 +268,8 @@ impl Manifest {
 
     /// The error for a row without a value in `field`. It is the table's own error, if there is one.
     /// Otherwise it says that the cell is empty.
-    fn missing(&self, field: usize, row: u64, buffers: &mut Buffers) -> Error {
-        match self.rows.visit(row, &mut Sink::new(&mut |_, _, _| Ok(())), buffers) {
+    fn missing(&self, field: usize, row: u64, context: &mut Context) -> Error {
+        match self.rows.visit(row, &mut Sink::new(&mut |_, _, _| Ok(())), context) {
             Err(error) => at_file(&*self.rows, row, error),
             Ok(()) => self.refuse(ErrorKind::Data, field, row, "is empty: write a value there"),
         }
@@ -299,8 +301,8 @@ fn numbers(names: &[String], cells: &[Option<String>]) -> Vec<Class> {
     cells.iter().map(class).collect()
 }
 
-impl Reader for Manifest {
-    fn schema(&self) -> &Spec {
+impl Dataset for Manifest {
+    fn spec(&self) -> &Spec {
         &self.schema
     }
 
@@ -308,14 +310,14 @@ impl Reader for Manifest {
         self.rows.len()
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
         inside(sample, self.len(), self.rows.path(0).unwrap_or(Path::new("")))?;
         let is_same = |field: usize| matches!(self.columns.get(field), Some(Column::Same));
         if (0..self.columns.len()).any(|field| is_same(field) && row.wants(field)) {
             let mut same = |field: usize, bytes: &[u8], shape: Option<&[usize]>| {
-                if is_same(field) { row.pass_on(field, bytes, shape) } else { Ok(()) }
+                if is_same(field) { row.put_shaped(field, bytes, shape) } else { Ok(()) }
             };
-            let visited = self.rows.visit(sample, &mut Sink::new(&mut same), buffers);
+            let visited = self.rows.visit(sample, &mut Sink::new(&mut same), context);
             visited.map_err(|error| at_file(&*self.rows, sample, error))?;
         }
         for (field, column) in self.columns.iter().enumerate() {
@@ -324,19 +326,20 @@ impl Reader for Manifest {
                 Column::Same => {}
                 Column::Classes(classes) => match classes[sample as usize] {
                     Class::Number(class) => row.put(field, &i64::from(class).to_le_bytes())?,
-                    Class::None => return Err(self.missing(field, sample, buffers)),
+                    Class::None => return Err(self.missing(field, sample, context).into()),
                     Class::Unknown => {
                         let option = named("OpenOptions::classes", "classes=");
                         let why = format!("is none of the stated classes: add it to {option}");
-                        return Err(self.refuse(ErrorKind::Data, field, sample, &why));
+                        return Err(self.refuse(ErrorKind::Data, field, sample, &why).into());
                     }
                 },
                 Column::Files(files) => match &files[sample as usize] {
-                    None => return Err(self.missing(field, sample, buffers)),
+                    None => return Err(self.missing(field, sample, context).into()),
                     Some(file) => {
-                        let read = file.read(&mut buffers.file);
+                        let Buffers { file: bytes, .. } = context.scratch();
+                        let read = file.read(bytes);
                         read.map_err(|error| self.unread((field, sample), file, error))?;
-                        row.put(field, &buffers.file)?;
+                        row.put(field, bytes)?;
                     }
                 },
             }
@@ -390,9 +393,9 @@ impl Storage for Manifest {
         file.stream().map_err(|error| self.unread((field, sample), file, error))
     }
 
-    fn prefetch(&self, samples: &[u64]) -> Prefetched {
+    fn prefetch(&self, samples: &[u64], context: &mut Context) -> Prefetched {
         let files = SampleFile::prefetch(samples.iter().flat_map(|&sample| self.files(sample)));
-        match self.rows.storage().prefetch(samples) {
+        match self.rows.storage().prefetch(samples, context) {
             // The files of other rows may be objects in a store.
             Prefetched::Never if files == Prefetched::Never && self.has_objects => Prefetched::Ready,
             Prefetched::Never => files,

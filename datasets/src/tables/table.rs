@@ -6,15 +6,13 @@ use arrow_array::{Array, RecordBatch};
 use arrow_buffer::Buffer;
 use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field as ArrowField};
-use feedline_core::{DType, ElementType, Error, Field, Result, Spec};
+use feedline_core::{DType, DecodedRows, ElementType, Error, Field, Result, Row, Spec};
 
 use crate::bounded::row_memory::CACHE_BYTES;
-use crate::error::{data, one_line};
+use crate::error::{check_names, data, one_line};
 use crate::io::bytes::MEMORY_LIMIT;
-use crate::reader::check_names;
 use crate::tables::features::Features;
 use crate::tables::nulls::{Nulls, missing, no_columns, present};
-use crate::{DecodedRows, Sink};
 
 mod column;
 mod kind;
@@ -209,11 +207,11 @@ impl Layout {
 
     /// Puts the fields of row `place` of `batch`, which is sample `sample`, into `row`. Fields that are not
     /// contiguous in memory are copied together in `value`.
-    pub(crate) fn visit(
+    pub(crate) fn put(
         &self,
         (batch, place, sample): (&Batch, usize, u64),
         value: &mut Vec<u8>,
-        row: &mut Sink<'_>,
+        row: &mut Row<'_, '_>,
     ) -> Result<()> {
         let columns = batch.columns.iter().zip(self.schema.fields());
         for (index, ((part, column), field)) in columns.enumerate() {

@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use feedline_core::{
-    CheckOptions, Context, DType, Dataset, ElementType, Error, ErrorKind, Field, Layout, Result, Spec,
-    check_dataset,
+    CheckOptions, Context, DType, Dataset, ElementType, Error, ErrorKind, Field, Layout, ReadError, Result,
+    Row, Spec, check_dataset,
 };
-use feedline_datasets::{Buffers, Paired, Parts, Pictures, Reader, Sink, open};
+use feedline_datasets::{Paired, Parts, Pictures, open};
 use feedline_images::{BoxFormat, Transforms};
 use tempfile::tempdir;
 
@@ -73,12 +74,12 @@ impl Memory {
     }
 
     fn joint(self, parts: Parts, transforms: Transforms) -> Result<Pictures> {
-        Pictures::new(Box::new(self), parts.with(transforms))
+        Pictures::new(Arc::new(self), parts.with(transforms))
     }
 }
 
-impl Reader for Memory {
-    fn schema(&self) -> &Spec {
+impl Dataset for Memory {
+    fn spec(&self) -> &Spec {
         &self.schema
     }
 
@@ -86,9 +87,9 @@ impl Reader for Memory {
         self.samples
     }
 
-    fn visit(&self, _: u64, row: &mut Sink<'_>, _: &mut Buffers) -> Result<()> {
+    fn read(&self, _: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
         let mut values = self.values.iter().enumerate();
-        values.try_for_each(|(field, (bytes, shape))| row.put_shaped(field, bytes, shape))
+        Ok(values.try_for_each(|(field, (bytes, shape))| row.put_shaped(field, bytes, Some(shape)))?)
     }
 
     fn fingerprint(&self) -> u64 {
@@ -179,7 +180,7 @@ fn photographs_and_masks_of_two_folders_are_paired_by_name() {
     }
     let (photographs, masks) = (dir.path().join("photographs"), dir.path().join("masks"));
     let pairs = Paired::open(&photographs, &masks).unwrap();
-    let set = Pictures::new(Box::new(pairs), Parts::new().mask("mask").with(moving())).unwrap();
+    let set = Pictures::new(Arc::new(pairs), Parts::new().mask("mask").with(moving())).unwrap();
     assert!(check_dataset(&set, &CheckOptions::default()).unwrap().is_clean());
     let aligned = (0..40).filter(|id| {
         let fields = read(&set, *id).unwrap();
@@ -391,7 +392,7 @@ fn a_bad_mask_is_named_by_its_own_file() {
     write(dir.path(), "photographs/0.png", &picture());
     let mask: PathBuf = write(dir.path(), "masks/0.png", &png(8, 8, 0, &[3; 64]));
     let pairs = Paired::open(dir.path().join("photographs"), dir.path().join("masks")).unwrap();
-    let set = Pictures::new(Box::new(pairs), Parts::new().mask("mask").with(moving())).unwrap();
+    let set = Pictures::new(Arc::new(pairs), Parts::new().mask("mask").with(moving())).unwrap();
     let error = read(&set, 0).unwrap_err();
     assert_eq!((error.path(), error.sample()), (Some(&*mask), Some(0)), "{error}");
 }

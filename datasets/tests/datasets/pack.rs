@@ -4,10 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use crate::made::{read, write};
-use feedline_core::{DType, ElementType, Field, Result, Spec};
-use feedline_datasets::{
-    ArrowFile, Buffers, OpenOptions, PackOptions, Reader, Sink, Values, open, open_with, pack,
-};
+use feedline_core::{Context, DType, Dataset, ElementType, Field, ReadError, Result, Row, Spec, Values};
+use feedline_datasets::{ArrowFile, OpenOptions, PackOptions, open, open_with, pack};
 use tempfile::tempdir;
 
 /// Samples that are functions of their number.
@@ -18,8 +16,8 @@ struct Made {
     fingerprint: u64,
 }
 
-impl Reader for Made {
-    fn schema(&self) -> &Spec {
+impl Dataset for Made {
+    fn spec(&self) -> &Spec {
         &self.schema
     }
 
@@ -27,7 +25,7 @@ impl Reader for Made {
         self.len
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, _: &mut Buffers) -> Result<()> {
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
         let fields = self.schema.fields();
         for (index, field) in fields.iter().enumerate() {
             let varying = (sample % 5) as usize;
@@ -36,7 +34,7 @@ impl Reader for Made {
             // Small bytes, which are valid as text and as a truth value.
             let most = if field.element() == ElementType::Bool { 2 } else { 100 };
             let bytes = (0..bytes as u64).map(|at| ((at * 7 + sample) % most) as u8);
-            row.put_shaped(index, &Vec::from_iter(bytes), &shape)?;
+            row.put_shaped(index, &Vec::from_iter(bytes), Some(&shape))?;
         }
         Ok(())
     }
@@ -66,13 +64,13 @@ fn made(fields: Vec<Field>, len: u64) -> Made {
     Made { schema: Spec::of_fields(fields), len, fingerprint: 7 }
 }
 
-fn assert_same(one: &dyn Reader, two: &dyn Reader) {
-    assert_eq!((one.schema(), one.len()), (two.schema(), two.len()));
+fn assert_same(one: &dyn Dataset, two: &dyn Dataset) {
+    assert_eq!((one.spec(), one.len()), (two.spec(), two.len()));
     let (mut a, mut b) = (Values::new(), Values::new());
     for sample in 0..one.len() {
-        one.read(sample, &mut a).unwrap();
-        two.read(sample, &mut b).unwrap();
-        assert_eq!(a, b, "sample {sample}");
+        a.read(one, sample).unwrap();
+        b.read(two, sample).unwrap();
+        assert_eq!(a.fields(), b.fields(), "sample {sample}");
     }
 }
 
@@ -217,7 +215,7 @@ fn a_long_list_of_classes_is_written_once() {
     let value = |row: u64| format!("value number {row:06} of a long list of them");
     let rows: String = (0..4000).map(|row| format!("{{\"x\": \"{}\"}}\n", value(row))).collect();
     let source = write(dir.path(), "a.jsonl", rows.as_bytes());
-    let table = || Table::open(&source).category("x").reader().unwrap();
+    let table = || Table::open(&source).category("x").rows().unwrap();
     let list = value(0).len() as u64 * 4000;
     let expected: Vec<String> = (0..4000).map(value).collect();
     let size = |path: &Path| std::fs::metadata(path).unwrap().len();

@@ -3,13 +3,14 @@
 
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use feedline_audio::{Crop, Sounds};
-use feedline_core::{About, DType, Dataset, ElementType, Field, Groups, Result, Spec};
-use feedline_datasets::labelled::{Labelled, LabelledOptions};
-use feedline_datasets::{
-    Bounded, Buffers, Parts, Pictures, Reader, Shards, Sink, SoundDataset, Storage, Table, Tokenized, Views,
+use feedline_core::{
+    About, Context, DType, Dataset, ElementType, Field, Groups, ReadError, Result, Row, Spec, Storage,
 };
+use feedline_datasets::labelled::{Labelled, LabelledOptions};
+use feedline_datasets::{Bounded, Parts, Pictures, Shards, SoundDataset, Table, Tokenized, Views};
 use feedline_images::Transforms;
 
 use crate::files::{bitmap, wav};
@@ -27,25 +28,25 @@ struct Large {
 
 impl Large {
     /// A number, which is also a label, and another field.
-    fn of(other: Option<(Field, Makes)>) -> Box<dyn Reader> {
+    fn of(other: Option<(Field, Makes)>) -> Arc<dyn Dataset> {
         let number = Field::fixed("label", ElementType::Number(DType::I64), &[]);
         let label: Makes = |id| (id as i64 % 7).to_le_bytes().to_vec();
         let (fields, makes) = [(number, label)].into_iter().chain(other).unzip::<_, _, Vec<_>, Vec<_>>();
-        Box::new(Self { schema: Spec::of_fields(fields), makes })
+        Arc::new(Self { schema: Spec::of_fields(fields), makes })
     }
 
-    fn texts() -> Box<dyn Reader> {
+    fn texts() -> Arc<dyn Dataset> {
         let field = Field::variable("text", ElementType::Text);
         Self::of(Some((field, |id| format!("{id}:").repeat(1 + id as usize % 3).into_bytes())))
     }
 
-    fn files(name: &str, makes: Makes) -> Box<dyn Reader> {
+    fn files(name: &str, makes: Makes) -> Arc<dyn Dataset> {
         Self::of(Some((Field::variable(name, ElementType::Bytes), makes)))
     }
 }
 
-impl Reader for Large {
-    fn schema(&self) -> &Spec {
+impl Dataset for Large {
+    fn spec(&self) -> &Spec {
         &self.schema
     }
 
@@ -53,9 +54,9 @@ impl Reader for Large {
         160
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, _: &mut Buffers) -> Result<()> {
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
         let mut makes = self.makes.iter().enumerate();
-        makes.try_for_each(|(field, makes)| row.put(field, &makes(sample)))
+        Ok(makes.try_for_each(|(field, makes)| row.put(field, &makes(sample)))?)
     }
 
     fn about(&self) -> About<'_> {
@@ -101,13 +102,13 @@ pub(crate) fn values(found: &mut Found) {
     found.set("large, Fixed", &numbers());
     found.set("large, Ragged", &texts());
     found.set("large, Ragged, measured", &Bounded::measured(Large::texts()).unwrap());
-    let shards = || Box::new(Shards::new(vec![Large::texts(), Large::texts()]).unwrap());
+    let shards = || Arc::new(Shards::new(vec![Large::texts(), Large::texts()]).unwrap());
     found.set("large, Shards", &Bounded::limited(shards(), 100).unwrap());
     let tokenized = Tokenized::new(Large::texts(), "text", tokenizer(&found.dir)).unwrap();
-    found.set("large, Tokenized", &Bounded::limited(Box::new(tokenized), 100).unwrap());
+    found.set("large, Tokenized", &Bounded::limited(Arc::new(tokenized), 100).unwrap());
     let table = || Table::new(Large::of(None)).cast("label", DType::F32);
     found.set("large, table", &table().build().unwrap());
-    found.set("large, reader of a table", &Bounded::limited(table().reader().unwrap(), 100).unwrap());
+    found.set("large, reader of a table", &Bounded::limited(table().rows().unwrap(), 100).unwrap());
     let crop = || Transforms::new().center_crop(8);
     let pictures = || Large::files("image", picture);
     found.set("large, images", &Pictures::new(pictures(), crop()).unwrap());

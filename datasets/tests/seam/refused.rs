@@ -5,12 +5,10 @@ use std::sync::Arc;
 
 use feedline_core::compose::{Concat, Mix, Zip};
 use feedline_core::{
-    About, DType, Dataset, ElementType, Error, ErrorKind, Field, InMemory, Pad, Result, Spec, from_fn,
-    lengths,
+    About, Context, DType, Dataset, ElementType, Error, ErrorKind, Field, InMemory, Pad, ReadError, Result,
+    Row, Spec, from_fn, lengths,
 };
-use feedline_datasets::{
-    Bounded, Buffers, OpenOptions, PackOptions, Reader, Shards, Sink, open, open_with, pack,
-};
+use feedline_datasets::{Bounded, OpenOptions, PackOptions, Shards, open, open_with, pack};
 
 use crate::facts::read;
 use crate::golden::Found;
@@ -35,13 +33,13 @@ impl Made {
         Self { sample: Ok(sample.collect()), ..self }
     }
 
-    fn boxed(self) -> Box<dyn Reader> {
-        Box::new(self)
+    fn boxed(self) -> Arc<dyn Dataset> {
+        Arc::new(self)
     }
 }
 
-impl Reader for Made {
-    fn schema(&self) -> &Spec {
+impl Dataset for Made {
+    fn spec(&self) -> &Spec {
         &self.schema
     }
 
@@ -49,9 +47,9 @@ impl Reader for Made {
         self.len
     }
 
-    fn visit(&self, _: u64, row: &mut Sink<'_>, _: &mut Buffers) -> Result<()> {
+    fn read(&self, _: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
         let mut sample = self.sample.as_ref().map_err(Error::clone)?.iter().enumerate();
-        sample.try_for_each(|(field, (bytes, shape))| row.put_shaped(field, bytes, shape))
+        Ok(sample.try_for_each(|(field, (bytes, shape))| row.put_shaped(field, bytes, Some(shape)))?)
     }
 
     fn about(&self) -> About<'_> {
@@ -74,7 +72,7 @@ fn bytes(name: &str, shape: &[Option<usize>]) -> Field {
     Field::open(name, BYTE, shape.to_vec())
 }
 
-fn packed(found: &Found, reader: &dyn Reader) -> Result<()> {
+fn packed(found: &Found, reader: &dyn Dataset) -> Result<()> {
     pack(reader, found.dir.join("refused.arrow"), PackOptions::default(), |_| ()).map(drop)
 }
 
@@ -107,7 +105,7 @@ fn fields(found: &mut Found) {
             let bytes = shape.iter().try_fold(field.element().size(), |bytes, dim| bytes.checked_mul(*dim));
             (vec![0; bytes.filter(|bytes| *bytes < 1 << 20).unwrap_or_default()], shape)
         }));
-        let reader = || Box::new(Made { sample: Ok(zeros.clone()), ..Made::new(fields.clone()) });
+        let reader = || Arc::new(Made { sample: Ok(zeros.clone()), ..Made::new(fields.clone()) });
         if let Err(error) = Bounded::new(reader()) {
             found.refused(&format!("Fixed: {name}"), Err::<(), _>(error));
         }
@@ -119,11 +117,11 @@ fn fields(found: &mut Found) {
         }
     }
     let list = || Made::new([bytes("a", &[None]), bytes("b", &[])]);
-    let empty = || Box::new(Made { len: 0, ..list() });
+    let empty = || Arc::new(Made { len: 0, ..list() });
     found.refused("Ragged: no samples", Bounded::limited(empty(), 10));
     found.refused(
         "Fixed: no samples",
-        Bounded::new(Box::new(Made { len: 0, ..Made::new([bytes("a", &[])]) })),
+        Bounded::new(Arc::new(Made { len: 0, ..Made::new([bytes("a", &[])]) })),
     );
     found.refused("Ragged: no items", Bounded::limited(list().boxed(), 0));
     found.refused("Ragged: too many items", Bounded::limited(list().boxed(), 1 << 31));
@@ -174,13 +172,13 @@ fn samples(found: &mut Found) {
     };
     found.refused(
         "Fixed: a sample that cannot be read",
-        read(&Bounded::new(Box::new(failing())).unwrap(), &[1]),
+        read(&Bounded::new(Arc::new(failing())).unwrap(), &[1]),
     );
     found.refused(
         "Ragged: a sample that cannot be read",
-        read(&Bounded::limited(Box::new(failing()), 3).unwrap(), &[1]),
+        read(&Bounded::limited(Arc::new(failing()), 3).unwrap(), &[1]),
     );
-    let failing = || Bounded::new(Box::new(failing())).unwrap();
+    let failing = || Bounded::new(Arc::new(failing())).unwrap();
     let below = |set: &dyn Dataset| read(set, &[1, 0]);
     found.refused("a sample that cannot be read, below take", below(&failing().skip(1)));
     found.refused("a sample that cannot be read, below subset", below(&failing().subset([2, 1]).unwrap()));

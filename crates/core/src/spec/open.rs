@@ -25,6 +25,25 @@ impl Spec {
         Self { fields: fields.into_iter().collect() }
     }
 
+    /// Whether a field is open: samples have it, and batches do not until it is closed or has a limit.
+    pub fn is_open(&self) -> bool {
+        self.fields.iter().any(|field| field.row_bytes == 0)
+    }
+
+    /// Refuses a spec that [is open](Self::is_open), for a set that needs the size of a sample.
+    ///
+    /// # Errors
+    /// `Config`. The error names the field.
+    pub fn check_closed(&self) -> Result<()> {
+        let Some(open) = self.fields.iter().find(|field| field.row_bytes == 0) else { return Ok(()) };
+        let why = named(
+            "has the type of a file, which no batch has: load the set by Bounded::new",
+            "has the type of a file, which no batch has: open it by feedline.open",
+        );
+        let why = Error::new(ErrorKind::Config, format!("field \"{}\" {why}", open.name));
+        Err(open.closed().err().unwrap_or(why))
+    }
+
     /// The spec of batches of these samples: each field [closed](Field::closed).
     ///
     /// # Errors

@@ -189,7 +189,7 @@ impl Prefetch {
         let watch = worker.begin(request.step, ids.first().copied().unwrap_or_default());
         let context = Context::new(decoder.batch_sampler.options().seed, request.epoch).watched(watch);
         let outcome = worker.read(context, &[], |context| {
-            catch_panic("the data set panicked in prefetch", || dataset.prefetch(ids, context))
+            catch_panic("the data set panicked in prefetch", || dataset.storage().prefetch(ids, context))
         });
         let outcome = outcome.unwrap_or(Prefetched::Never);
         if outcome == Prefetched::Never {

@@ -4,8 +4,8 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use feedline_core::{DType, ElementType, Field, Result};
-use feedline_datasets::{OpenOptions, Reader, Values, open_with};
+use feedline_core::{DType, Dataset, ElementType, Field, Result, Values};
+use feedline_datasets::{OpenOptions, open_with};
 
 use super::steps::MAX_FIELDS;
 
@@ -49,11 +49,11 @@ impl Columns {
     pub(super) fn read(
         path: &Path,
         options: OpenOptions,
-        reader: &dyn Reader,
+        reader: &dyn Dataset,
         rows: impl Iterator<Item = u64>,
     ) -> Result<Self> {
         let is_table = TABLES.contains(&reader.about().format);
-        let fields = reader.schema().fields();
+        let fields = reader.spec().fields();
         // A column of lists of texts is two fields.
         let is_lengths = |name: &str| {
             name.strip_suffix(".lengths").is_some_and(|of| fields.iter().any(|field| field.name() == of))
@@ -74,7 +74,7 @@ impl Columns {
         let names = columns.iter().map(|column| column.field.name().to_owned());
         let masks = if is_table { names.collect() } else { Vec::new() };
         let masked = open_with(path, &OpenOptions { masks, ..options })?;
-        let place = |name: &str| masked.schema().fields().iter().position(|field| field.name() == name);
+        let place = |name: &str| masked.spec().fields().iter().position(|field| field.name() == name);
         let places: Vec<_> = columns
             .iter()
             .map(|Column { field, .. }| (place(field.name()), place(&format!("{}.present", field.name()))))
@@ -82,7 +82,7 @@ impl Columns {
         let is_json = reader.about().format == "jsonl";
         let (mut values, mut read) = (Values::new(), 0);
         for row in rows {
-            masked.read(row, &mut values)?;
+            values.read(&*masked, row)?;
             read += 1;
             for (column, (value, present)) in columns.iter_mut().zip(&places) {
                 let bytes = |place: &Option<usize>| place.map(|at| values.fields()[at].bytes.as_slice());

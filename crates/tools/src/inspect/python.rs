@@ -1,7 +1,6 @@
 //! The lines of Python that load a file or folder.
 
-use feedline_core::ElementType;
-use feedline_datasets::{Reader, Values};
+use feedline_core::{Dataset, ElementType, Values};
 
 use super::columns::{Column, Columns};
 use super::steps::{Becomes, Step, Steps};
@@ -25,7 +24,7 @@ fn data(
     path: &str,
     split: &str,
     is_filled: bool,
-    reader: &dyn Reader,
+    reader: &dyn Dataset,
     values: &Values,
     columns: Option<&Columns>,
 ) -> Result<String, String> {
@@ -56,7 +55,7 @@ fn data(
     }
     let is_text =
         |field: &feedline_core::Field| field.element() == ElementType::Text && field.dims() == [None];
-    let tokens = reader.schema().fields().iter().find(|field| is_text(field)).map(|field| {
+    let tokens = reader.spec().fields().iter().find(|field| is_text(field)).map(|field| {
         format!("  # As token ids: add tokenizer=\"tokenizer.json\", text={}\n", text(field.name()))
     });
     Ok(format!("\n{}  data = feedline.open({path}{split}{nulls})\n", tokens.unwrap_or_default()))

@@ -1,7 +1,6 @@
 //! One value of a sample, as a line.
 
-use feedline_core::{DType, ElementType, Field};
-use feedline_datasets::Value;
+use feedline_core::{DType, ElementType, Field, Value};
 use feedline_images::{Decoder, Format};
 use half::{bf16, f16};
 

@@ -11,10 +11,9 @@ use super::quotes::Watched;
 use super::sniff::FirstRow;
 use super::types::{self, Seen};
 use super::{BOM, Column, Csv, CsvOptions, sniff};
-use crate::error::{data, of_stream, one_line};
+use crate::error::{check_names, data, of_stream, one_line};
 use crate::formats::column_type::{ByName, ColumnType, Rounded};
 use crate::io::bytes::Content;
-use crate::reader::check_names;
 use crate::tables::nulls::present;
 
 /// Max columns of a table.

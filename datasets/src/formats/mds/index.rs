@@ -8,9 +8,8 @@ use serde_json::Value as Json;
 
 use super::zipped::Codec;
 use super::{fields, json};
-use crate::error::{data, one_line};
+use crate::error::{check_names, data, one_line};
 use crate::io::bytes::Content;
-use crate::reader::check_names;
 
 /// One shard of the index.
 pub(super) struct Listed {

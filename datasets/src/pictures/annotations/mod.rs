@@ -15,17 +15,20 @@ mod yolo;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use feedline_core::{About, ElementType, Error, ErrorKind, Field, Fingerprint, Result, Spec, named};
+use feedline_core::{
+    About, Context, Dataset, ElementType, Error, ErrorKind, Field, Fingerprint, ReadError, Result, Row, Spec,
+    named,
+};
 use feedline_images::{BoxFormat, Transforms};
 
 use self::table::{Boxes, HEIGHT, WIDTH};
-use crate::error::{data, one_line};
+use crate::error::{data, one_line, outside};
 use crate::formats::sample_file::sampled;
 use crate::formats::text::without_mark;
 use crate::io::disk::read_whole;
-use crate::reader::outside;
-use crate::{Buffers, Parts, Pictures, Reader, Sink};
+use crate::{Buffers, Parts, Pictures};
 
 /// The number of pictures whose content the fingerprint covers.
 const SAMPLED: usize = 256;
@@ -227,7 +230,7 @@ impl Pictures {
     /// As [`new`](Self::new).
     pub fn annotated(pictures: Annotated, transforms: Transforms) -> Result<Self> {
         let parts = pictures.parts();
-        Self::new(Box::new(pictures), parts.with(transforms))
+        Self::new(Arc::new(pictures), parts.with(transforms))
     }
 }
 
@@ -324,8 +327,8 @@ fn label_of(name: &str, classes: &[String]) -> Result<i64> {
     })
 }
 
-impl Reader for Annotated {
-    fn schema(&self) -> &Spec {
+impl Dataset for Annotated {
+    fn spec(&self) -> &Spec {
         &self.schema
     }
 
@@ -333,11 +336,12 @@ impl Reader for Annotated {
         self.pictures.len() as u64
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        let buffers = context.scratch::<Buffers>();
         let number = usize::try_from(sample).ok();
         let Some((number, path)) = number.and_then(|number| Some((number, self.pictures.get(number)?)))
         else {
-            return Err(outside(sample, self.len(), &self.annotations));
+            return Err(outside(sample, self.len(), &self.annotations).into());
         };
         if row.wants(0) {
             read_whole(path, &mut buffers.file).map_err(|error| error.at_sample(sample))?;
@@ -346,7 +350,7 @@ impl Reader for Annotated {
         self.boxes.put(number, row)?;
         let mask = self.schema.fields().len() - 1;
         match row.wants(mask).then(|| self.boxes.mask(number)).transpose()?.flatten() {
-            Some(file) => row.put(mask, &file),
+            Some(file) => Ok(row.put(mask, &file)?),
             None => Ok(()),
         }
     }

@@ -1,9 +1,8 @@
 //! The boxes of all pictures, in memory.
 
-use feedline_core::{DType, ElementType, Field, Fingerprint, Result};
+use feedline_core::{DType, ElementType, Field, Fingerprint, Result, Row};
 
 use super::outline::{self, Outline, Sides};
-use crate::Sink;
 
 /// The names of the fields of a picture's stated size.
 pub(super) const WIDTH: &str = "width";
@@ -138,7 +137,7 @@ impl Boxes {
     }
 
     /// Puts the fields of a picture into `row`, after the picture, in the order of [`fields`](Self::fields).
-    pub(super) fn put(&self, picture: usize, row: &mut Sink<'_>) -> Result<()> {
+    pub(super) fn put(&self, picture: usize, row: &mut Row<'_, '_>) -> Result<()> {
         let of = self.starts[picture]..self.starts[picture + 1];
         let mut fields = 1..;
         let mut put = |bytes: Vec<u8>| fields.next().map_or(Ok(()), |field| row.put(field, &bytes));

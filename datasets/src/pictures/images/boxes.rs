@@ -1,18 +1,17 @@
-//! Writes boxes, points and the other lists of a sample from the reader into the row.
+//! Writes boxes, points and the other lists of a sample from the inner set into the row.
 
-use feedline_core::{DType, Error, ErrorKind, Field, Result, Row, Spec};
+use feedline_core::{Context, DType, Dataset, Error, ErrorKind, Field, Result, Row, Sink, Spec, Value};
 use feedline_images::{MOVE_WORDS, Moves};
 
 use super::numbers;
 use super::parts::{Found, Parts};
 use crate::bounded::lengths;
-use crate::reader::at_file;
-use crate::{Reader, Sink, Value, Values};
+use crate::error::at_file;
 
 /// The fields of a sample that vary in length.
 #[derive(Debug)]
 pub(super) struct Lists {
-    /// The index of each field in the reader.
+    /// The index of each field in the inner set.
     fields: Vec<(usize, List)>,
     /// The index of the first field in the data set.
     first: usize,
@@ -23,13 +22,13 @@ pub(super) struct Lists {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum List {
     Boxes {
-        /// The reader's field with the lengths of the lists of boxes.
+        /// The inner set's field with the lengths of the lists of boxes.
         lengths: Option<usize>,
     },
     Points {
         /// Numbers per point: two or three.
         numbers: usize,
-        /// The reader's field with the lengths of the lists of points.
+        /// The inner set's field with the lengths of the lists of points.
         lengths: Option<usize>,
         /// Points per item.
         group: usize,
@@ -52,12 +51,12 @@ pub(super) struct Buffers {
 
 impl Lists {
     /// Adds the fields of the lists to `spec`.
-    pub(super) fn add(reader: &dyn Reader, parts: &Parts, found: &Found, spec: Spec) -> Result<(Self, Spec)> {
+    pub(super) fn add(inner: &dyn Dataset, parts: &Parts, found: &Found, spec: Spec) -> Result<(Self, Spec)> {
         let (first, mut spec, mut fields) = (spec.fields().len(), spec, Vec::new());
-        let units = units(reader, found)?;
-        let max = max_items(reader, parts, found, &units)?;
+        let units = units(inner, found)?;
+        let max = max_items(inner, parts, found, &units)?;
         for (index, (unit, max)) in found.ragged().zip(units.iter().zip(max)) {
-            let field = &reader.schema().fields()[index];
+            let field = &inner.spec().fields()[index];
             let mut item: Vec<usize> = field.dims().iter().skip(1).copied().flatten().collect();
             item.extend(unit);
             let list;
@@ -72,7 +71,7 @@ impl Lists {
                 let spec = spec.ragged(field.name(), DType::F32, item, max)?;
                 (spec, List::Points { numbers, lengths, group, is_beside })
             } else {
-                let (dtype, more) = field.batch_type().map_err(|error| at_file(reader, 0, error))?;
+                let (dtype, more) = field.batch_type().map_err(|error| at_file(inner, 0, error))?;
                 let item = [&item[..], more].concat();
                 let item_bytes = dtype.size() * item.iter().product::<usize>();
                 (spec.ragged(field.name(), dtype, item, max)?, List::Beside { item_bytes })
@@ -147,7 +146,7 @@ impl Lists {
 /// Max moves reported per sample: three for each of 21 transforms, and one more.
 const MAX_MOVES: usize = 64;
 
-/// The lengths of the inner lists of boxes or points, from the reader's field `field`.
+/// The lengths of the inner lists of boxes or points, from the inner set's field `field`.
 fn lengths_in(field: Option<usize>, values: &[Value]) -> impl Iterator<Item = usize> + '_ {
     let lengths = field.map_or(&[][..], |field| values[field].bytes.as_chunks::<8>().0);
     lengths.iter().map(|&length| usize::try_from(i64::from_le_bytes(length)).unwrap_or(usize::MAX))
@@ -155,8 +154,8 @@ fn lengths_in(field: Option<usize>, values: &[Value]) -> impl Iterator<Item = us
 
 /// The numbers per item of each ragged part that is a list of lists, whose schema does not state them. Boxes
 /// have four. Points have as many as those of the first sample with points.
-fn units(reader: &dyn Reader, found: &Found) -> Result<Vec<Option<usize>>> {
-    let schema = reader.schema().fields();
+fn units(inner: &dyn Dataset, found: &Found) -> Result<Vec<Option<usize>>> {
+    let schema = inner.spec().fields();
     let unit = |index: usize| {
         let place = found.points.iter().position(|points| *points == index);
         let is_stated =
@@ -164,16 +163,16 @@ fn units(reader: &dyn Reader, found: &Found) -> Result<Vec<Option<usize>>> {
         match place {
             _ if is_stated => Ok(None),
             None => Ok(found.boxes.filter(|boxes| *boxes == index).map(|_| 4)),
-            Some(place) => numbers_of(reader, index, found.point_lengths[place]).map(Some),
+            Some(place) => numbers_of(inner, index, found.point_lengths[place]).map(Some),
         }
     };
     found.ragged().map(unit).collect()
 }
 
 /// The numbers per point in the first sample that has any.
-fn numbers_of(reader: &dyn Reader, field: usize, lengths: Option<usize>) -> Result<usize> {
-    let mut values = Values::new();
-    for sample in 0..reader.len() {
+fn numbers_of(inner: &dyn Dataset, field: usize, lengths: Option<usize>) -> Result<usize> {
+    let (mut values, mut context) = (Vec::new(), Context::new(0, 0));
+    for sample in 0..inner.len() {
         let mut found = None;
         let read = match lengths {
             Some(at) => {
@@ -184,10 +183,10 @@ fn numbers_of(reader: &dyn Reader, field: usize, lengths: Option<usize>) -> Resu
                     Ok(())
                 };
                 let is_it = |index| index == at;
-                reader.visit(sample, &mut Sink::some(&is_it, &mut look), values.buffers())
+                inner.visit(sample, &mut Sink::some(&is_it, &mut look), &mut context)
             }
-            None => reader.read(sample, &mut values).map(|()| {
-                let value = &values.fields()[field];
+            None => inner.copy(sample, &mut values, &mut context).map(|()| {
+                let value = &values[field];
                 found = value.shape.last().copied().filter(|_| !value.bytes.is_empty());
             }),
         };
@@ -198,7 +197,7 @@ fn numbers_of(reader: &dyn Reader, field: usize, lengths: Option<usize>) -> Resu
             Some(numbers @ (2 | 3)) => return Ok(numbers),
             Some(other) => {
                 let why = format!("has lists of {other} numbers, and points have two or three");
-                return Err(at_file(reader, sample, bad(&reader.schema().fields()[field], &why)));
+                return Err(at_file(inner, sample, bad(&inner.spec().fields()[field], &why)));
             }
         }
     }
@@ -207,7 +206,7 @@ fn numbers_of(reader: &dyn Reader, field: usize, lengths: Option<usize>) -> Resu
 
 /// The max number of items of a sample, for each ragged part. All parts with boxes or points have the same.
 fn max_items(
-    reader: &dyn Reader,
+    inner: &dyn Dataset,
     parts: &Parts,
     found: &Found,
     units: &[Option<usize>],
@@ -216,8 +215,8 @@ fn max_items(
     if let (Some(max), _) | (None, Some(max)) = (parts.max_boxes, ragged.is_empty().then_some(1)) {
         return Ok(vec![max; ragged.len()]);
     }
-    let schema = reader.schema().fields();
-    // For a list of lists, the reader counts numbers, not boxes.
+    let schema = inner.spec().fields();
+    // For a list of lists, the inner set counts numbers, not boxes.
     let unit = |at: usize| ragged.iter().position(|part| *part == at).and_then(|place| units[place]);
     let items = (0..schema.len()).map(|index| {
         let field = &schema[index];
@@ -227,9 +226,9 @@ fn max_items(
         (field.dims().first() == Some(&None))
             .then_some(found.ragged().any(|part| part == index).then_some(bytes))
     });
-    // A reader that knows some lengths knows all of them.
+    // A data set that knows some lengths knows all of them.
     let items: Vec<_> = items.map(Option::flatten).collect();
-    let lengths = lengths::counted(reader, &items, None)?;
+    let lengths = lengths::counted(inner, &items, None)?;
     let count = |&at: &usize| {
         let max = lengths[at].as_ref().and_then(|lengths| lengths.iter().copied().max());
         max.map_or(1, |max| (max as usize).div_ceil(unit(at).unwrap_or(1)).max(1))

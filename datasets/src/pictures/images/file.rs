@@ -2,13 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use feedline_core::{About, DType, ElementType, Field, Fingerprint, Result, Spec};
+use feedline_core::{
+    About, Context, DType, Dataset, ElementType, Field, Fingerprint, ReadError, Result, Row, Spec,
+};
 use feedline_images::{Decoder, Format, Size};
 
-use crate::error::data;
+use crate::Buffers;
+use crate::error::{data, inside};
 use crate::io::disk::{Version, read_whole};
-use crate::reader::inside;
-use crate::{Buffers, Reader, Sink};
+use crate::io::of_one_file;
 
 /// One sample with the field `image`: u8 `[height, width, 3]`.
 #[derive(Debug)]
@@ -53,16 +55,17 @@ impl ImageFile {
     }
 }
 
-impl Reader for ImageFile {
-    fn schema(&self) -> &Spec {
-        &self.schema
+impl Dataset for ImageFile {
+    of_one_file! { self => self.schema, self.path;
+        /// Covers every byte of the file.
     }
 
     fn len(&self) -> u64 {
         1
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        let buffers = context.scratch::<Buffers>();
         inside(sample, self.len(), &self.path)?;
         let Buffers { file: encoded_now, value, .. } = buffers;
         value.resize(self.size.bytes(), 0);
@@ -76,19 +79,10 @@ impl Reader for ImageFile {
             }
         };
         decoded.map_err(|error| error.at_path(&self.path))?;
-        row.put(0, value)
+        Ok(row.put(0, value)?)
     }
 
     fn about(&self) -> About<'_> {
         About { format: self.format.name(), ..About::default() }
-    }
-
-    fn path(&self, _: u64) -> Option<&Path> {
-        Some(&self.path)
-    }
-
-    /// Covers every byte of the file.
-    fn fingerprint(&self) -> u64 {
-        self.fingerprint
     }
 }

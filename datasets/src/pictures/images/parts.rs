@@ -1,14 +1,13 @@
-//! Which fields of a reader are moved together with its pictures.
+//! Which fields of a data set are moved together with its pictures.
 
-use feedline_core::{Error, ErrorKind, Field, Result};
+use feedline_core::{Dataset, Error, ErrorKind, Field, Result, Value};
 use feedline_images::{BoxFormat, BoxRules, Size, Transforms};
 
 use super::Form;
 use super::dataset::picture_field;
 use super::numbers::{self, are_numbers, is_whole_number};
+use crate::error::at_file;
 use crate::pictures::others::is_bytes;
-use crate::reader::at_file;
-use crate::{Reader, Value};
 
 /// The parts of a sample: a picture, and the fields that are moved with it by one list of transforms, which
 /// is drawn once. [`Pictures`](crate::Pictures) takes them [with](Self::with) that list.
@@ -66,7 +65,7 @@ impl Default for Parts {
 }
 
 impl Parts {
-    /// Only a picture, in the reader's field called `image`, `data`, `jpg`, `jpeg`, `png` or the like.
+    /// Only a picture, in the inner set's field called `image`, `data`, `jpg`, `jpeg`, `png` or the like.
     pub fn new() -> Self {
         Self::default()
     }
@@ -147,7 +146,7 @@ impl Parts {
     }
 
     /// Sets the max number of boxes or points per sample. By default, every sample is read once to find it,
-    /// unless the reader knows it. The result is kept in the user's cache, as by
+    /// unless the inner set knows it. The result is kept in the user's cache, as by
     /// [`Bounded::measured`](crate::Bounded::measured).
     pub fn max_boxes(self, items: usize) -> Self {
         Self { max_boxes: Some(items), ..self }
@@ -170,16 +169,16 @@ impl Parts {
         Self { stated_size: Some([width.to_owned(), height.to_owned()]), ..self }
     }
 
-    /// Finds the index of each part in `reader`.
-    pub(super) fn find(&self, reader: &dyn Reader) -> Result<Found> {
-        let fields = reader.schema().fields();
-        let refuse = |why: String| at_file(reader, 0, Error::new(ErrorKind::Config, why));
+    /// Finds the index of each part in `inner`.
+    pub(super) fn find(&self, inner: &dyn Dataset) -> Result<Found> {
+        let fields = inner.spec().fields();
+        let refuse = |why: String| at_file(inner, 0, Error::new(ErrorKind::Config, why));
         let find = |name: &str, what: &str, fits: &dyn Fn(&Field) -> bool| {
             let place = fields.iter().position(|field| field.name() == name);
             match place {
                 Some(place) if fits(&fields[place]) => Ok(place),
                 Some(place) => Err(refuse(format!("the field {} cannot be {what}", fields[place]))),
-                None => Err(refuse(format!("no field \"{name}\" for {what}: there are {}", reader.schema()))),
+                None => Err(refuse(format!("no field \"{name}\" for {what}: there are {}", inner.spec()))),
             }
         };
         let is_plane = |field: &&Field| self.planes.iter().any(|(name, _)| *name == field.name());
@@ -187,7 +186,7 @@ impl Parts {
         let image = match (&self.image, others.next(), others.next()) {
             (Some(name), ..) => name.clone(),
             (None, Some(only), None) => only.name().to_owned(),
-            (None, ..) => picture_field(reader)?,
+            (None, ..) => picture_field(inner)?,
         };
         let image = find(&image, "the picture, which is encoded bytes", &is_bytes)?;
         let planes =
@@ -252,7 +251,7 @@ fn has_items(field: &Field) -> bool {
     matches!(field.dims(), [None, rest @ ..] if rest.iter().all(Option::is_some))
 }
 
-/// The index in the reader of each part.
+/// The index in the inner set of each part.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) image: usize,
@@ -277,7 +276,7 @@ impl Found {
         self.boxes.iter().chain(&self.points).chain(&self.beside).copied()
     }
 
-    /// Whether the reader's field `index` is a part.
+    /// Whether the inner set's field `index` is a part.
     pub(super) fn has(&self, index: usize) -> bool {
         let is_size = self.is_size_hidden && self.stated_size.is_some_and(|fields| fields.contains(&index));
         is_size

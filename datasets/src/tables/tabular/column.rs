@@ -2,14 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use feedline_core::{ElementType, Error, Result, named};
+use feedline_core::{Dataset, ElementType, Error, Result, named};
 
 use super::cast::Numbers;
 use super::description::Description;
-use super::reader::Parts;
+use super::rows::Parts;
 use super::steps::{ByName, Category};
 use super::{Missing, refuse, vocabulary};
-use crate::Reader;
 use crate::error::{data, one_line};
 use crate::tables::nulls::no_columns;
 
@@ -17,7 +16,7 @@ use crate::tables::nulls::no_columns;
 #[derive(Debug)]
 pub(super) struct Column {
     pub(super) name: String,
-    /// The index of the column's field in the reader.
+    /// The index of the column's field in the inner set.
     pub(super) field: usize,
     /// The field that marks whether a row has a value.
     pub(super) present: Option<usize>,
@@ -70,14 +69,14 @@ pub(super) struct Given<'a> {
     pub(super) steps: ByName<'a>,
     /// The fields that mark missing values.
     pub(super) masks: HashSet<String>,
-    /// The reader's fields by name.
+    /// The inner set's fields by name.
     pub(super) places: HashMap<&'a str, usize>,
-    pub(super) reader: &'a dyn Reader,
+    pub(super) inner: &'a dyn Dataset,
 }
 
 impl Column {
-    pub(super) fn new(name: &str, Given { steps, masks, places, reader }: &Given<'_>) -> Result<Self> {
-        let schema = reader.schema();
+    pub(super) fn new(name: &str, Given { steps, masks, places, inner }: &Given<'_>) -> Result<Self> {
+        let schema = (**inner).spec();
         let place = |name: &str| places.get(name).copied();
         let Some(field) = place(name) else {
             let all = schema.fields().iter().map(|field| field.name());

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use feedline_core::{DType, ElementType, Field, Result, Spec};
+use feedline_core::{DType, Dataset, ElementType, Field, Result, Spec};
 
 use super::column::{Column, Given};
 use super::description::Description;
@@ -10,9 +10,7 @@ use super::fit_on::FitOn;
 use super::steps::{ByName, Cut, Steps};
 use super::times::Time;
 use super::{Missing, refuse};
-use crate::Reader;
-use crate::error::one_line;
-use crate::reader::check_names;
+use crate::error::{check_names, one_line};
 use crate::tables::nulls::no_columns;
 
 /// The columns to read, and the fields that are made from them.
@@ -50,8 +48,8 @@ impl Output {
 
 impl Plan {
     /// The plan for a table with this schema, with a field `NAME.present` for each column of `steps.masks()`.
-    pub(super) fn new(steps: &Steps, reader: &dyn Reader, saved: Option<&Description>) -> Result<Self> {
-        let schema = reader.schema();
+    pub(super) fn new(steps: &Steps, inner: &dyn Dataset, saved: Option<&Description>) -> Result<Self> {
+        let schema = inner.spec();
         let mut plan =
             Self { columns: Vec::new(), fields: Vec::new(), cuts: Vec::new(), shared: steps.shared.clone() };
         let own = Vec::from_iter(schema.fields().iter().map(|field| field.name().to_owned()));
@@ -60,7 +58,7 @@ impl Plan {
             steps: ByName::new(steps),
             masks: steps.masks().iter().map(|name| format!("{name}.present")).collect(),
             places: fields.clone().map(String::as_str).zip(0..).collect(),
-            reader,
+            inner,
         };
         let Given { steps: by_name, masks, .. } = &given;
         let is_stack = |name: &String| by_name.stacks.contains_key(name.as_str());

@@ -16,7 +16,7 @@ mod threads;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use feedline::{Dataset, Error, ErrorKind, Loader, ReadError, Result, Sampler, TransferMode, Workers};
+use feedline::{Error, ErrorKind, Loader, ReadError, Result, Sampler, TransferMode, Workers};
 use feedline_core::{Dataset, Values};
 use feedline_datasets::{Bounded, ParquetFile, TableOptions, open};
 use serde_json::json;
@@ -190,7 +190,7 @@ fn opened(format: &Format, path: &Path, options: &Options) -> Result<Arc<dyn Dat
 /// As [`ParquetFile::open_with`].
 pub fn parquet_beyond(path: &Path, bytes: u64) -> Result<Arc<dyn Dataset>> {
     let options = TableOptions { cache_bytes: bytes / 4, ..Default::default() };
-    Ok(Box::new(ParquetFile::open_with(path, options)?))
+    Ok(Arc::new(ParquetFile::open_with(path, options)?))
 }
 
 /// Bytes of each field of a sample: all samples of a file are alike.

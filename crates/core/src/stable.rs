@@ -47,10 +47,7 @@ impl Dataset for StableDataset {
     }
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
-        match row.sink().filter(|_| !self.spec.is_open()) {
-            Some(sink) => self.inner.visit(id, sink, context).map_err(Into::into),
-            None => self.inner.read(id, row, context),
-        }
+        self.inner.read_into(id, row, context)
     }
 
     fn read_many(

@@ -1,6 +1,6 @@
 //! Samples that are read one at a time, outside of a loader.
 
-use crate::{Context, Dataset, Error, ErrorKind, Layout, OneRow, ReadError, Result, Rows, Sink};
+use crate::{Context, Dataset, Error, ErrorKind, Layout, OneRow, ReadError, Result, Row, Rows, Sink};
 
 /// One field of one sample.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,16 +74,19 @@ impl dyn Dataset {
     /// # Errors
     /// As [`read`](Self::read), and those of `sink`.
     pub fn visit(&self, id: u64, sink: &mut Sink<'_>, context: &mut Context) -> Result<()> {
-        let spec = self.spec();
-        if !spec.is_open() {
-            return self.visit_row(id, sink, context).map_err(Error::of_read);
-        }
-        let mut rows = Rows::into_sink(spec, sink.part(0));
-        self.read(id, &mut rows.row(0), context).map_err(Error::of_read)
+        let mut rows = Rows::into_sink(self.spec(), sink.part(0));
+        self.read_into(id, &mut rows.row(0), context).map_err(Error::of_read)
     }
 
-    /// Reads sample `id` of a set whose fields have limits, and gives it to `sink`.
-    fn visit_row(&self, id: u64, sink: &mut Sink<'_>, context: &mut Context) -> Result<(), ReadError> {
+    /// As [`read`](Self::read), for a row that may be in no batch, even of a set whose fields have limits,
+    /// which are written in a batch of one and then given.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_into(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        let Some(sink) = row.sink().filter(|_| !self.spec().is_open()) else {
+            return self.read(id, row, context);
+        };
         let layout = Layout::new(self.spec(), 1)?;
         context.scoped_scratch(|one: &mut OneRow, context| {
             let row = one.read(self, &layout, id, context)?;

@@ -1,10 +1,11 @@
 //! How the rows of a data set are copied into a batch.
 
+use std::cell::{Cell, RefCell};
 use std::path::Path;
 
 use feedline_core::{
     About, Context, Dataset, Decoded, Error, ErrorKind, Fingerprint, Prefetched, ReadError, Result, Row,
-    Rows, Sink, Spec, Storage, StridedColumn, Value,
+    Rows, Sink, Spec, Storage, StridedColumn,
 };
 
 use super::{Bounded, Kind, row_memory};
@@ -15,11 +16,6 @@ use crate::over::about;
 impl Bounded {
     fn is_shaped(&self) -> bool {
         self.fields.len() < self.spec.fields().len()
-    }
-
-    /// Whether every field lies in memory as a column.
-    fn is_ready(&self) -> bool {
-        (0..self.spec.fields().len()).all(|field| self.inner.storage().column(field).is_some())
     }
 
     /// Copies the rows of `ids` if all are in memory. Returns whether it copied them.
@@ -83,40 +79,48 @@ impl Bounded {
         Ok(true)
     }
 
-    fn read_with(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
-        if self.is_same {
-            return self.inner.read(id, row, context);
+    /// Writes field `field` of the inner set. The fields have the same indices here, but for shapes.
+    fn put(&self, field: usize, bytes: &[u8], shape: Option<&[usize]>, row: &mut Row<'_, '_>) -> Result<()> {
+        let place = if self.is_shaped() { self.place(field) } else { field };
+        row.put(place, bytes)?;
+        let Kind::Shaped(dims) = self.fields[field] else { return Ok(()) };
+        let shape = shape.unwrap_or_default();
+        if shape.len() != dims {
+            let (name, given) = (self.spec.fields()[place].name(), shape.len());
+            let why = format!("field \"{name}\" has {given} dimensions instead of {dims}");
+            return Err(Error::new(ErrorKind::Sample, why));
         }
-        if !self.is_shaped() {
-            // The inner set and the data set have the same field indices here.
-            let mut written = 0;
-            let mut write = |index: usize, bytes: &[u8], _: Option<&[usize]>| {
-                if index >= self.fields.len() {
-                    return Ok(());
-                }
-                written += 1;
-                row.put(index, bytes).map_err(|error| error.at_sample(id))
-            };
-            self.inner.visit(id, &mut Sink::new(&mut write), context)?;
-            return Ok(self.inner.check_given(id, written)?);
-        }
-        context.scoped_scratch(|values: &mut Vec<Value>, context| {
-            self.inner.copy(id, values, context)?;
-            let mut index = 0;
-            for (kind, value) in self.fields.iter().zip(values) {
-                row.put(index, &value.bytes).map_err(|error| error.at_sample(id))?;
-                index += 1;
-                let Kind::Shaped(dims) = *kind else { continue };
-                if value.shape.len() != dims {
-                    let (name, given) = (self.spec.fields()[index - 1].name(), value.shape.len());
-                    let why = format!("field \"{name}\" has {given} dimensions instead of {dims}");
-                    return Err(Error::new(ErrorKind::Sample, why).at_sample(id).into());
-                }
-                let to = row.field_mut::<i64>(index)?;
-                to.iter_mut().zip(&value.shape).for_each(|(to, &dim)| *to = dim as i64);
-                index += 1;
+        let to = row.field_mut::<i64>(place + 1)?.iter_mut();
+        to.zip(shape).for_each(|(to, &dim)| *to = dim as i64);
+        Ok(())
+    }
+
+    /// Reads rows one by one, those that are in none of the parts `held`. All go through one sink.
+    fn read_rows(
+        &self,
+        ids: &[u64],
+        rows: &mut Rows<'_>,
+        held: &[Decoded],
+        context: &mut Context,
+    ) -> Result<(), (usize, ReadError)> {
+        let (rows, current, given) = (RefCell::new(rows), Cell::new(0), Cell::new(0));
+        let mut write = |field: usize, bytes: &[u8], shape: Option<&[usize]>| {
+            if field >= self.fields.len() {
+                return Ok(());
             }
-            Ok(())
+            given.set(given.get() + 1);
+            let at = current.get();
+            let written = self.put(field, bytes, shape, &mut rows.borrow_mut().row(at));
+            written.map_err(|error| error.at_sample(ids[at]))
+        };
+        let mut sink = Rows::into_sink(self.inner.spec(), Sink::new(&mut write));
+        grouped(ids, context, |index, id, context| {
+            if self.write_decoded(id, &mut rows.borrow_mut().row(index), held)? {
+                return Ok(());
+            }
+            (current.set(index), given.set(0));
+            self.inner.read_into(id, &mut sink.row(0), context)?;
+            Ok(self.inner.check_given(id, given.get())?)
         })
     }
 }
@@ -136,7 +140,10 @@ impl Dataset for Bounded {
         {
             return Ok(());
         }
-        self.read_with(id, row, context)
+        if self.is_same {
+            return self.inner.read(id, row, context);
+        }
+        self.read_rows(&[id], &mut row.as_rows_mut(), &[], context).map_err(|(_, error)| error)
     }
 
     fn read_many(
@@ -157,10 +164,7 @@ impl Dataset for Bounded {
             if self.is_fixed() && !held.is_empty() && self.copy_decoded(ids, rows, held) {
                 return Ok(());
             }
-            grouped(ids, context, |index, id, context| {
-                let row = &mut rows.row(index);
-                if self.write_decoded(id, row, held)? { Ok(()) } else { self.read_with(id, row, context) }
-            })
+            self.read_rows(ids, rows, held, context)
         })
     }
 
@@ -173,7 +177,8 @@ impl Dataset for Bounded {
     fn about(&self) -> About<'_> {
         let is_held = self.memory.is_some();
         let about = about(&*self.inner);
-        let is_table = is_held || self.is_fixed() && about.row_memory > 0 && !self.is_ready();
+        let is_ready = || (0..self.fields.len()).all(|field| self.inner.storage().column(field).is_some());
+        let is_table = is_held || self.is_fixed() && about.row_memory > 0 && !is_ready();
         About {
             block_shuffle: about.block_shuffle.filter(|_| !is_held),
             table_rows: is_table.then(|| (row_memory::bytes(&*self.inner, &self.spec), is_held)),

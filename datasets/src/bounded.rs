@@ -32,7 +32,7 @@ pub(crate) use read::grouped;
 /// result in the user's cache. [`stated`](Self::stated) takes one for each field, [`limited`](Self::limited)
 /// one for all. [`new`](Self::new) is for samples of one size.
 ///
-/// If the fields are in memory, there is a [column](feedline_core::Dataset::column) for zero-copy loading. If
+/// If the fields are in memory, there is a [column](feedline_core::Storage::column) for zero-copy loading. If
 /// all rows of a table have one size, and take no more bytes than its cache
 /// ([`OpenOptions::cache_bytes`](crate::OpenOptions::cache_bytes)), they are decoded once and held in memory.
 ///

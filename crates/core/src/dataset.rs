@@ -105,7 +105,7 @@ pub trait Dataset: Send + Sync + 'static {
     ///
     /// The default covers only length, spec and [`version`](Self::version), so different data of the same
     /// length and spec has the same fingerprint. Override it to cover the data itself:
-    /// [`Fingerprint`](crate::Fingerprint) covers files by content.
+    /// [`Fingerprint`] covers files by content.
     fn fingerprint(&self) -> u64 {
         let spec = self.spec();
         let state = match spec.is_open() {

@@ -72,17 +72,17 @@ impl dyn Dataset {
     /// Reads sample `id`, and gives its fields to `sink`.
     ///
     /// # Errors
-    /// As [`read`](Self::read), and those of `sink`.
+    /// As [`read`](crate::Dataset::read), and those of `sink`.
     pub fn visit(&self, id: u64, sink: &mut Sink<'_>, context: &mut Context) -> Result<()> {
         let mut rows = Rows::into_sink(self.spec(), sink.part(0));
         self.read_into(id, &mut rows.row(0), context).map_err(Error::of_read)
     }
 
-    /// As [`read`](Self::read), for a row that may be in no batch, even of a set whose fields have limits,
-    /// which are written in a batch of one and then given.
+    /// As [`read`](crate::Dataset::read), for a row that may be in no batch, even of a set whose fields have
+    /// limits: they are written in a batch of one, and then given.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// As [`read`](crate::Dataset::read).
     pub fn read_into(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
         let Some(sink) = row.sink().filter(|_| !self.spec().is_open()) else {
             return self.read(id, row, context);
@@ -98,7 +98,7 @@ impl dyn Dataset {
     /// Copies sample `id` into `values`: one per field of the spec, in order.
     ///
     /// # Errors
-    /// As [`visit`](Self::visit); `Sample` if the read puts fewer fields than the spec has.
+    /// As `visit`; `Sample` if the read puts fewer fields than the spec has.
     pub fn copy(&self, id: u64, values: &mut Vec<Value>, context: &mut Context) -> Result<()> {
         let fields = self.spec().fields();
         values.resize_with(fields.len(), Value::default);

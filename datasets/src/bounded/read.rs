@@ -109,16 +109,16 @@ impl Bounded {
                 return Ok(());
             }
             given.set(given.get() + 1);
-            let at = current.get();
-            let written = self.put(field, bytes, shape, &mut rows.borrow_mut().row(at));
-            written.map_err(|error| error.at_sample(ids[at]))
+            let written = self.put(field, bytes, shape, &mut rows.borrow_mut().row(current.get()));
+            written.map_err(|error| error.at_sample(ids[current.get()]))
         };
         let mut sink = Rows::into_sink(self.inner.spec(), Sink::new(&mut write));
         grouped(ids, context, |index, id, context| {
             if self.write_decoded(id, &mut rows.borrow_mut().row(index), held)? {
                 return Ok(());
             }
-            (current.set(index), given.set(0));
+            current.set(index);
+            given.set(0);
             self.inner.read_into(id, &mut sink.row(0), context)?;
             Ok(self.inner.check_given(id, given.get())?)
         })

@@ -36,7 +36,7 @@ const LABEL: usize = 1;
 /// `read` uses no random numbers. Files up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT) are held in private
 /// memory. No other process can change this memory, and every process has its own copy. The samples of a
 /// larger images file are read on demand. If that file is truncated or written to meanwhile, the error names
-/// the file and the byte. A set in memory has a [column](Dataset::column) for zero-copy loading. A larger set
+/// the file and the byte. A set in memory has a [column](Storage::column) for zero-copy loading. A larger set
 /// has one if it is [mapped](IdxFile::from_mapped).
 ///
 /// ```

@@ -25,7 +25,7 @@ use crate::{OpenOptions, io::gzip};
 /// | [`open`](Self::open), larger | on disk; records are read one by one | the next read is an error |
 /// | [`from_mapped`](Self::from_mapped) | mapped | undefined: the caller has promised that nobody does |
 ///
-/// Records in memory and mapped records have a [column](Dataset::column) for zero-copy loading.
+/// Records in memory and mapped records have a [column](Storage::column) for zero-copy loading.
 ///
 /// ```
 /// use feedline_core::{DType, Dataset, Spec};

@@ -107,7 +107,7 @@ struct Stream {
 /// that begin with the header of a known format. [`TokenDocuments`](crate::TokenDocuments) reads a `.bin` by
 /// documents.
 ///
-/// A single file of weight 1 without a separator has a [column](Dataset::column) for zero-copy loading.
+/// A single file of weight 1 without a separator has a [column](Storage::column) for zero-copy loading.
 ///
 /// ```
 /// use feedline_core::{DType, Dataset};

@@ -81,7 +81,7 @@ impl StridedColumns {
             return Err(Error::new(ErrorKind::Budget, why));
         }
         let register = |bytes| {
-            // SAFETY: `Dataset::column` lends the bytes while the set is borrowed. The set is behind an
+            // SAFETY: `Storage::column` lends the bytes while the set is borrowed. The set is behind an
             // `Arc`, of which `Registered` keeps a clone, so it is only ever borrowed shared.
             let registered = unsafe { Registered::new(device.core(), dataset.clone(), bytes) }?;
             let registered = registered.map(Block::Registered);

@@ -1,4 +1,5 @@
-//! Samples that the data set prepares before their batch is read ([`Dataset::prefetch`]).
+//! Samples that the data set prepares before their batch is read
+//! ([`Storage::prefetch`](feedline_core::Storage::prefetch)).
 //!
 //! A worker calls the set for its own batch first. If another worker prepares the same samples, it continues
 //! with those of later batches; it does the same after a batch until there is other work. The set reports

@@ -56,6 +56,7 @@ mod text;
 
 pub use bounded::Bounded;
 pub use concat::Shards;
+pub use feedline_core::{Decoded, DecodedRows, FieldStream, Groups, Value, Values};
 #[cfg(feature = "tokenizers")]
 pub use feedline_template::ChatTemplate;
 pub use formats::arrays;

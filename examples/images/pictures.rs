@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use feedline::dataset::{About, Values};
+use feedline::dataset::About;
 use feedline::{Context, DType, Dataset, Error, ErrorKind, ReadError, Result, Row, Spec};
-use feedline_datasets::Folder;
+use feedline_datasets::{Folder, Values};
 use feedline_images::{RandomResizedCrop, Scratch, Size, Transforms};
 
 /// One in this many files is held out.

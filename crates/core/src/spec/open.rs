@@ -34,7 +34,7 @@ impl Spec {
     ///
     /// # Errors
     /// `Config`. The error names the field.
-    pub fn check_closed(&self) -> Result<()> {
+    pub(crate) fn check_closed(&self) -> Result<()> {
         let Some(open) = self.fields.iter().find(|field| field.row_bytes == 0) else { return Ok(()) };
         let why = named(
             "has the type of a file, which no batch has: load the set by Bounded::new",

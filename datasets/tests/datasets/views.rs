@@ -108,15 +108,20 @@ fn pictures_that_their_set_draws_are_drawn_beside_the_transforms() {
     for form in forms {
         let (plain, drawn) = (Counted::counted().0, negated());
         let [plain, drawn] = [plain, drawn].map(|inner| Pictures::new(inner, form()).unwrap());
-        let mut negatives = 0;
+        let (mut negatives, mut like_the_crops) = (0, 0);
         for epoch in 0..40 {
             let (plain, drawn) = (read(&plain, 3, epoch), read(&drawn, 3, epoch));
             let negative = plain[0].iter().map(|pixel| !pixel).collect::<Vec<_>>();
             // The crop is the same, since the set below draws from numbers of its own.
             assert!(drawn[0] == plain[0] || drawn[0] == negative, "epoch {epoch}");
             negatives += u32::from(drawn[0] == negative);
+            let mut context = Context::new(7, epoch);
+            context.begin(0, 3);
+            let first = context.random().below(2) == 1;
+            like_the_crops += u32::from(first == (drawn[0] == negative));
         }
         assert!((8..32).contains(&negatives), "{negatives} of 40");
+        assert!((8..32).contains(&like_the_crops), "{like_the_crops} of 40 draw what the crop draws first");
         assert!(check_dataset(&drawn, &CheckOptions::default()).unwrap().is_clean());
     }
 }

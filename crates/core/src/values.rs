@@ -111,10 +111,7 @@ impl dyn Dataset {
             value.bytes.clear();
             value.bytes.extend_from_slice(bytes);
             value.shape.clear();
-            match shape {
-                Some(shape) => value.shape.extend_from_slice(shape),
-                None => value.shape.extend(field.shape_of(bytes.len())),
-            }
+            value.shape.extend(field.shape_of(bytes.len(), shape));
             Ok(())
         };
         self.visit(id, &mut Sink::new(&mut copy), context)?;

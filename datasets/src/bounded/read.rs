@@ -84,14 +84,15 @@ impl Bounded {
         let place = if self.is_shaped() { self.place(field) } else { field };
         row.put(place, bytes)?;
         let Kind::Shaped(dims) = self.fields[field] else { return Ok(()) };
-        let shape = shape.unwrap_or_default();
-        if shape.len() != dims {
-            let (name, given) = (self.spec.fields()[place].name(), shape.len());
+        let shape = self.inner.spec().fields()[field].shape_of(bytes.len(), shape);
+        let given = shape.clone().count();
+        if given != dims {
+            let name = self.spec.fields()[place].name();
             let why = format!("field \"{name}\" has {given} dimensions instead of {dims}");
             return Err(Error::new(ErrorKind::Sample, why));
         }
         let to = row.field_mut::<i64>(place + 1)?.iter_mut();
-        to.zip(shape).for_each(|(to, &dim)| *to = dim as i64);
+        to.zip(shape).for_each(|(to, dim)| *to = dim as i64);
         Ok(())
     }
 

@@ -136,6 +136,23 @@ fn limits_are_named_in_errors() {
     assert!(refused(data().limit("points", 0)).message().contains("the limit must be from 1"));
 }
 
+/// Frames of three channels, as many as the number of the sample, put without their shape.
+#[test]
+fn a_shape_that_the_bytes_determine_need_not_be_put() {
+    let frames = Field::open("frames", ElementType::Number(DType::U8), [Some(3), None]);
+    let spec = Spec::of_fields([frames, Field::fixed("n", ElementType::Bool, &[])]);
+    let inner = feedline_core::from_fn(5, spec, |id, row, _| {
+        row.put(0, &vec![id as u8; 3 * id as usize])?;
+        Ok(row.put(1, &[1])?)
+    });
+    let data = Bounded::limited(Arc::new(inner), 12).unwrap();
+    check(&data);
+    let mut values = Values::new();
+    values.read(&data, 4).unwrap();
+    let shape = [3_i64, 4].map(i64::to_le_bytes).concat();
+    assert_eq!((values.fields()[0].bytes.len(), &values.fields()[1].bytes), (12, &shape));
+}
+
 /// Another reader, with a count of the samples that are read.
 #[derive(Debug)]
 struct Counted {

@@ -123,10 +123,17 @@ impl Field {
         }
     }
 
-    /// The shape of a value of `bytes` bytes, if at most one dimension varies.
-    pub fn shape_of(&self, bytes: usize) -> impl Iterator<Item = usize> {
+    /// The shape of a value of `bytes` bytes: `stated`, or what the bytes determine if at most one dimension
+    /// varies.
+    pub fn shape_of<'a>(
+        &'a self,
+        bytes: usize,
+        stated: Option<&'a [usize]>,
+    ) -> impl Iterator<Item = usize> + Clone + 'a {
         let item = self.dims.iter().flatten().product::<usize>() * self.element.size();
-        self.dims.iter().map(move |dim| dim.unwrap_or(bytes / item.max(1)))
+        let of_bytes = self.dims.iter().map(move |dim| dim.unwrap_or(bytes / item.max(1)));
+        let of_bytes = of_bytes.take(if stated.is_some() { 0 } else { usize::MAX });
+        stated.unwrap_or_default().iter().copied().chain(of_bytes)
     }
 
     /// The field of batches: bytes and texts become `u8`. A complex number becomes two floats, in an added

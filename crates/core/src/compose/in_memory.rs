@@ -197,13 +197,7 @@ impl Dataset for InMemory {
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
         check_id(id, self.len)?;
-        for (field, values) in self.fields.iter().enumerate() {
-            match values {
-                Values::Fixed(_) => row.write(field, self.row(field, id)),
-                Values::Ragged { .. } => row.write_ragged_bytes(field, self.row(field, id))?,
-            }
-        }
-        Ok(())
+        Ok((0..self.fields.len()).try_for_each(|field| row.put(field, self.row(field, id)))?)
     }
 
     // Copies field by field: one bounds check and one copy per row.

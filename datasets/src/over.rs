@@ -4,11 +4,23 @@
 use std::path::Path;
 
 use feedline_core::{About, Dataset};
+#[cfg(any(feature = "images", feature = "audio"))]
+use feedline_core::{Context, Random};
 
 /// What `inner` says of itself, and the plain shuffle of its samples, which depends only on its files.
 pub(crate) fn about(inner: &dyn Dataset) -> About<'_> {
     let about = inner.about();
     About { plain_shuffle: about.groups.and_then(|groups| groups.plain_shuffle(inner.len())), ..about }
+}
+
+/// Runs `work` with the random numbers of this set, and with a context for reads of the inner set, which
+/// draws numbers of its own.
+#[cfg(any(feature = "images", feature = "audio"))]
+pub(crate) fn draw_beside<R>(context: &mut Context, work: impl FnOnce(&mut Random, &mut Context) -> R) -> R {
+    let mut random = context.random().clone();
+    let result = context.with_stream(0, |context| work(&mut random, context));
+    *context.random() = random;
+    result
 }
 
 /// Implements the methods of `Dataset` for a set with a field `inner`, a method `self.write` that writes a
@@ -29,8 +41,7 @@ macro_rules! samples_over {
             row: &mut feedline_core::Row<'_, '_>,
             context: &mut feedline_core::Context,
         ) -> Result<(), feedline_core::ReadError> {
-            let written =
-                context.scoped_scratch(|memory, context| self.write(id, row, memory, context));
+            let written = context.scoped_scratch(|memory, context| self.write(id, row, memory, context));
             written.map_err(|error| $crate::error::at_file(&*self.inner, id, error.at_sample(id)).into())
         }
 

@@ -11,7 +11,7 @@ use feedline_core::{
 
 use super::lengths;
 use crate::error::{at_file, check_not_empty};
-use crate::over::{field_path, samples_over};
+use crate::over::{draw_beside, field_path, samples_over};
 use crate::pictures::others::{Others, file_field, find_files};
 
 /// Names of fields with encoded sounds. The first field in the schema with such a name is decoded.
@@ -210,15 +210,12 @@ impl SoundDataset {
         scratch: &mut Scratch,
         context: &mut Context,
     ) -> Result<()> {
-        // The read needs the context.
-        let mut random = context.random().clone();
-        let written = context.with_stream(0, |context| {
+        let written = draw_beside(context, |random, context| {
             with_sound(&*self.inner, self.sound, id, context, |sound| {
                 let frames = self.count(id, sound)?;
-                self.field.write(sound, frames, &mut random, scratch, row, 0)
+                self.field.write(sound, frames, random, scratch, row, 0)
             })
         });
-        *context.random() = random;
         written.map_err(|error| match field_path(&*self.inner, id, self.sound) {
             Some(path) if error.path().is_none() => error.at_path(path),
             _ => error,

@@ -1,15 +1,16 @@
 //! Encoded pictures of any data set, decoded and transformed into rows.
 
+use std::sync::Arc;
+
 use feedline_core::{Context, Dataset, Fingerprint, Prefetched, Result, Row, Sink, Spec, Storage, Value};
 use feedline_images::{Decoder, Scratch, Transforms};
-use std::sync::Arc;
 
 use super::Form;
 use super::encoded::{Encoded, one_picture};
 use super::joint::{Joint, PartsMemory};
 use super::views::SharedDecode;
 use crate::error::check_not_empty;
-use crate::over::samples_over;
+use crate::over::{draw_beside, samples_over};
 use crate::pictures::others::{Others, file_field, find_files};
 
 /// Names of fields with encoded pictures. The first field in the schema with such a name is decoded.
@@ -230,14 +231,9 @@ impl Pictures {
             Made::One(image, _) | Made::Views(image, _) => *image,
         };
         let Memory { scratch, decoder, .. } = memory;
-        // The read needs the context.
-        let mut random = context.random().clone();
-        let mut write = |index: usize, bytes: &[u8], _: Option<&[usize]>| {
-            if index != image {
-                return self.others.write(inner, index, bytes, row);
-            }
-            let random = &mut random;
-            match (&self.made, encoded) {
+        draw_beside(context, |random, context| {
+            let mut write = |index: usize, bytes: &[u8], _: Option<&[usize]>| match (&self.made, encoded) {
+                _ if index != image => self.others.write(inner, index, bytes, row),
                 (Made::One(_, list), None) => list.read_row(bytes, random, scratch, row, 0).map(drop),
                 (Made::One(_, list), Some(encoded)) => {
                     encoded.check(id, || list.check(bytes, scratch))?;
@@ -249,11 +245,9 @@ impl Pictures {
                     views.write_encoded(bytes, random, row)
                 }
                 (Made::Joint(_), _) => Ok(()),
-            }
-        };
-        context.with_stream(0, |context| inner.visit(id, &mut Sink::new(&mut write), context))?;
-        *context.random() = random;
-        Ok(())
+            };
+            inner.visit(id, &mut Sink::new(&mut write), context)
+        })
     }
 
     fn has_random_geometry(&self) -> bool {

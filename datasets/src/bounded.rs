@@ -1,6 +1,5 @@
 //! The limits of fields that vary in size, and how rows are copied.
 
-use crate::error::{at_file, check_not_empty};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,6 +8,7 @@ use feedline_core::{DType, Dataset, Error, ErrorKind, Field, Result, Spec};
 
 use self::lengths::Lengths;
 use self::row_memory::RowMemory;
+use crate::error::{at_file, check_not_empty};
 
 pub(crate) mod lengths;
 mod read;

@@ -1,6 +1,5 @@
 //! A selection of a data set's rows, in any order.
 
-use crate::error::inside;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,6 +7,8 @@ use feedline_core::{
     About, Context, Dataset, Error, FieldStream, Fingerprint, Groups, Prefetched, ReadError, Result, Row,
     Spec, Storage,
 };
+
+use crate::error::inside;
 
 /// The samples of a data set that a list names, in the order of the list. A sample may come twice.
 #[derive(Debug)]

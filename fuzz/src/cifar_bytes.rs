@@ -1,8 +1,9 @@
 //! Any bytes are a file, a gzip file or an archive of CIFAR, or an error that names the file.
 
+use std::sync::Arc;
+
 use feedline_core::Dataset;
 use feedline_datasets::cifar;
-use std::sync::Arc;
 
 /// Opens `data` and reads its samples.
 pub fn check(data: &[u8]) {

@@ -1,8 +1,9 @@
 //! Any bytes are a token stream under any options, or an error; windows lie within the stream.
 
+use std::sync::Arc;
+
 use feedline_core::{DType, Dataset};
 use feedline_datasets::{TokenOptions, Tokens};
-use std::sync::Arc;
 
 /// The first four bytes are the options, the others the stream.
 pub fn check(data: &[u8]) {

@@ -1,10 +1,11 @@
 //! Sounds: `feedline.sounds`.
 
+use std::sync::Arc;
+
 use feedline::{Error, ErrorKind};
 use feedline_audio::{Channels, Crop, Log, MelSpectrogram, Sounds};
 use feedline_datasets::{SoundDataset, Tokenized, open_sounds as open_encoded};
 use pyo3::prelude::*;
-use std::sync::Arc;
 
 use crate::dataset::{DataSet, detached};
 use crate::error::raise;

@@ -1,5 +1,7 @@
 //! Texts for training: windows of token ids, documents packed into windows, and documents without padding.
 
+use std::sync::Arc;
+
 use feedline::dataset::{
     Cost, Element, Long, Packed, PackedBuilder, PackedSource, PackedSourceBuilder, Unpadded,
 };
@@ -9,7 +11,6 @@ use feedline_datasets::{
     open_chats as open_table_of_chats,
 };
 use pyo3::prelude::*;
-use std::sync::Arc;
 
 use crate::dataset::{DataSet, detached};
 use crate::error::raise;

@@ -196,7 +196,7 @@ pub fn parquet_beyond(path: &Path, bytes: u64) -> Result<Arc<dyn Dataset>> {
 /// Bytes of each field of a sample: all samples of a file are alike.
 fn sizes(reader: &dyn Dataset) -> Result<Vec<usize>> {
     let mut values = Values::new();
-    values.read(&*reader, 0)?;
+    values.read(reader, 0)?;
     Ok(values.fields().iter().map(|value| value.bytes.len()).collect())
 }
 

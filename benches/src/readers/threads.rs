@@ -106,7 +106,7 @@ impl Threads {
         let mut bare = self.bare[0].lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let (block, mut values) = (bare.fill(0)?, Values::new());
         for (row, &id) in ids.iter().enumerate() {
-            values.read(&*reader, id)?;
+            values.read(reader, id)?;
             for (field, value) in values.fields().iter().enumerate() {
                 if block[self.place(field, row)..][..self.sizes[field]] != value.bytes {
                     let why = format!("the plain loop has another value of field {field}");

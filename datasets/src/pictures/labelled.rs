@@ -2,11 +2,12 @@
 //! the field of labels in a data set. Writes pixels and class as bytes. `labelled/sets.rs` opens the training
 //! set and the test set of a path.
 
+use std::sync::Arc;
+
 use feedline_core::{
     Context, DType, Dataset, ElementType, Error, ErrorKind, Field, Fingerprint, Prefetched, Result, Row,
     Spec, Storage, StridedColumn, Value,
 };
-use std::sync::Arc;
 
 use crate::error::at_file;
 use crate::over::samples_over;

@@ -1,7 +1,8 @@
 //! The field of a data set that holds pictures or sounds, and its other fields, such as labels.
 
-use crate::error::at_file;
 use feedline_core::{DType, Dataset, ElementType, Error, ErrorKind, Field, Result, Row, Spec, named};
+
+use crate::error::at_file;
 
 /// The other fields of one size. They are copied unchanged, except WebDataset's `cls`, a number as text. It
 /// becomes the field `label` (`i64`).

@@ -1,5 +1,7 @@
 //! What tables, texts, pictures and sounds refuse.
 
+use std::sync::Arc;
+
 use feedline_audio::{Channels, Crop, Sounds};
 use feedline_core::DType;
 use feedline_datasets::labelled::{Labelled, LabelledOptions, LabelledSets};
@@ -8,7 +10,6 @@ use feedline_datasets::{
     SoundDataset, Table, Tokenized, Views, Windows, open, open_sounds,
 };
 use feedline_images::Transforms;
-use std::sync::Arc;
 
 use crate::facts::read;
 use crate::files::bitmap;

@@ -1,7 +1,8 @@
 //! Several random views of one decoded picture.
 
-use crate::error::at_file;
 use feedline_core::{DType, Dataset, Error, ErrorKind, Random, Result, Row, Spec};
+
+use crate::error::at_file;
 use feedline_images::device::WORDS;
 use feedline_images::{Decoder, DevicePart, Scratch, Size, Transforms};
 

@@ -11,6 +11,7 @@ use std::path::Path;
 use feedline_core::{Dataset, Error, ErrorKind, Result};
 
 use crate::error::{check_names, data};
+use crate::io::indexed_folder::IndexedFolder;
 use crate::{Shards, TableOptions};
 
 mod classes;
@@ -109,19 +110,9 @@ pub fn pack(
 }
 
 /// Opens a folder of shards by its index.
-pub(crate) fn open_folder(folder: &Path, options: &TableOptions) -> Result<Shards> {
-    Index::read(&folder.join(INDEX))?.open(folder, options)
-}
-
-/// Opens a folder of shards in an object store by its index. `url` names the folder or the index.
-#[cfg(feature = "object-store")]
-pub(crate) fn open_remote(remote: &crate::Remote, url: &str, options: &TableOptions) -> Result<Shards> {
-    let open = |name: &str| remote.file(&crate::remote::in_folder(url, INDEX, name));
-    let index = open(INDEX)?;
-    let path = index.path().to_path_buf();
-    Index::read_remote(index)
-        .and_then(|index| index.open_remote(open, options))
-        .map_err(|error| if error.path().is_some() { error } else { error.at_path(path) })
+pub(crate) fn of_folder(folder: &IndexedFolder, options: &TableOptions) -> Result<Shards> {
+    let opened = Index::read(folder)?.open(folder, options);
+    opened.map_err(|error| if error.path().is_some() { error } else { error.at_path(folder.path(INDEX)) })
 }
 
 fn one_file(

@@ -18,6 +18,7 @@ use crate::formats::text::without_mark;
 use crate::io::bytes::Content;
 use crate::io::cache::Cache;
 use crate::io::disk::DiskFile;
+use crate::io::indexed_folder::IndexedFolder;
 use crate::io::of_one_file;
 use crate::{Buffers, Shards};
 
@@ -26,6 +27,9 @@ mod zipped;
 
 use index::{Listed, Plain, ZippedAs, index, not_listed};
 use zipped::{Zip, Zipped};
+
+/// Name of the index of a folder.
+const INDEX: &str = "index.json";
 
 /// Max bytes of a JSON text that describes columns or shards.
 const MAX_JSON: u64 = 64 << 20;
@@ -43,36 +47,7 @@ const KEPT: u64 = 512 << 20;
 /// `Data` if the index or a shard cannot be read, or is not in the form that [`Mds::open`] reads. The error
 /// names the file.
 pub fn open_folder(folder: impl AsRef<Path>) -> Result<Shards> {
-    let folder = folder.as_ref();
-    let path = folder.join("index.json");
-    let shards = DiskFile::open(&path).and_then(|file| index(&Content::OnDisk(file.into())));
-    let shards = shards.map_err(|error| error.at_path(&path))?;
-    let inflated = Arc::new(Cache::new(shards.len(), KEPT));
-    let mut readers = Vec::<Arc<dyn Dataset>>::new();
-    let others = not_listed(folder, &shards).map_err(|error| error.at_path(&path))?;
-    for (number, Listed { name, samples, plain, zipped }) in shards.into_iter().enumerate() {
-        let path = folder.join(&name);
-        if let Some(ZippedAs { name, codec, bytes, schema }) = zipped
-            && !path.exists()
-        {
-            let path = folder.join(name);
-            let shard = Zip::open(path.clone(), codec)
-                .and_then(|zip| Zipped::new(zip, bytes, samples, schema, (number, inflated.clone())));
-            readers.push(Arc::new(shard.map_err(|error| error.at_path(path))?));
-            continue;
-        }
-        readers.push(Arc::new(Mds::open(&path)?.with(samples, plain)?));
-    }
-    if let Some(first) = others.first() {
-        let why = format!(
-            "{} of the folder's shards are not in the index, such as \"{}\": write the index again, or \
-             remove them",
-            others.len(),
-            one_line(first)
-        );
-        return Err(data(why).at_path(path));
-    }
-    Shards::new(readers).map_err(|error| error.at_path(&path))
+    of_folder(&IndexedFolder::on_disk(folder.as_ref(), INDEX))
 }
 
 /// Opens the folder of an `index.json` in an object store, as [`open_folder`] does. `url` names the folder or
@@ -82,27 +57,40 @@ pub fn open_folder(folder: impl AsRef<Path>) -> Result<Shards> {
 /// As [`open_folder`], and those of [`Remote`](crate::Remote).
 #[cfg(feature = "object-store")]
 pub fn open_remote(remote: &crate::Remote, url: &str) -> Result<Shards> {
-    const INDEX: &str = "index.json";
-    let open = |name: &str| remote.file(&crate::remote::in_folder(url, INDEX, name));
-    let file = open(INDEX)?;
-    let path = file.path().to_path_buf();
-    let shards = index(&Content::Remote(file)).map_err(|error| error.at_path(&path))?;
+    of_folder(&IndexedFolder::in_store(remote, url, INDEX))
+}
+
+pub(crate) fn of_folder(folder: &IndexedFolder) -> Result<Shards> {
+    let path = folder.path(INDEX);
+    let shards = index(&folder.open(INDEX)?).map_err(|error| error.at_path(&path))?;
     let inflated = Arc::new(Cache::new(shards.len(), KEPT));
     let mut readers = Vec::<Arc<dyn Dataset>>::new();
+    let others = not_listed(folder, &shards).map_err(|error| error.at_path(&path))?;
     for (number, Listed { name, samples, plain, zipped }) in shards.into_iter().enumerate() {
-        let file = open(zipped.as_ref().map_or(&name, |zipped| &zipped.name))?;
-        let path = file.path().to_path_buf();
-        let at = |error: feedline_core::Error| error.at_path(&path);
-        readers.push(match zipped {
-            Some(ZippedAs { codec, bytes, schema, .. }) => {
-                let zip = Zip::of_remote(file, codec);
-                let inflated = (number, inflated.clone());
-                Arc::new(Zipped::new(zip, bytes, samples, schema, inflated).map_err(at)?)
+        let is_plain = folder.disk().is_some_and(|folder| folder.join(&name).exists());
+        match zipped.filter(|_| !is_plain) {
+            Some(ZippedAs { name, codec, bytes, schema }) => {
+                let (path, file) = (folder.path(&name), folder.open(&name)?);
+                let zip = Zip::new(path.clone(), file, codec);
+                let shard = Zipped::new(zip, bytes, samples, schema, (number, inflated.clone()));
+                readers.push(Arc::new(shard.map_err(|error| error.at_path(path))?));
             }
             None => {
-                Arc::new(Mds::of_content(&path, Content::Remote(file)).map_err(at)?.with(samples, plain)?)
+                let path = folder.path(&name);
+                let shard =
+                    Mds::of_content(&path, folder.open(&name)?).map_err(|error| error.at_path(path))?;
+                readers.push(Arc::new(shard.with(samples, plain)?));
             }
-        });
+        }
+    }
+    if let Some(first) = others.first() {
+        let why = format!(
+            "{} of the folder's shards are not in the index, such as \"{}\": write the index again, or \
+             remove them",
+            others.len(),
+            one_line(first)
+        );
+        return Err(data(why).at_path(path));
     }
     Shards::new(readers).map_err(|error| error.at_path(&path))
 }

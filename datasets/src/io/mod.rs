@@ -9,6 +9,7 @@ pub(crate) mod cache;
 pub(crate) mod decoded;
 pub(crate) mod disk;
 pub(crate) mod gzip;
+pub(crate) mod indexed_folder;
 pub(crate) mod memory;
 #[cfg(any(feature = "arrow", feature = "object-store"))]
 pub(crate) mod own_file;

@@ -10,8 +10,9 @@ use crate::error::data;
 use crate::formats::{cifar, idx, npy};
 use crate::io::bytes::Content;
 use crate::io::disk::DiskFile;
+use crate::io::indexed_folder::IndexedFolder;
 #[cfg(feature = "object-store")]
-use crate::remote::{Remote, RemoteFile, in_folder};
+use crate::remote::RemoteFile;
 use crate::{Folder, Lines, OpenOptions, Shards, TokenDocuments};
 
 type Opened = Result<Arc<dyn Dataset>>;
@@ -59,23 +60,11 @@ impl File<'_> {
     }
 }
 
-/// A folder with an index of its files.
-#[allow(dead_code)] // used by features
-pub(super) enum Indexed<'a> {
-    Disk(&'a Path),
-    /// A URL, and the name of the index.
-    #[cfg(feature = "object-store")]
-    Store(&'a Remote, &'a str, &'static str),
-}
-
-impl Indexed<'_> {
+#[allow(dead_code)] // used without a feature
+impl IndexedFolder {
     /// The error of a build that lacks `feature`, or that the index is missing.
-    #[allow(dead_code)] // used without a feature
-    fn lacks(self, feature: &str) -> Opened {
-        #[cfg(feature = "object-store")]
-        if let Self::Store(remote, url, index) = self {
-            remote.file(&in_folder(url, index, index))?;
-        }
+    fn lacks(&self, feature: &str) -> Opened {
+        self.open(self.index())?;
         Err(super::needs(feature))
     }
 }
@@ -175,18 +164,8 @@ formats! {
         super::one_set(options, "an archive of one set")?;
         crate::WebDataset::of_content(path, content, members, options)?
     }
-    /// Opens a folder of shards by its index.
-    "mds" mds_folder(folder: Indexed<'_>, _options) match folder {
-        Indexed::Disk(path) => crate::mds::open_folder(path)?,
-        #[cfg(feature = "object-store")]
-        Indexed::Store(remote, url, _) => crate::mds::open_remote(remote, url)?,
-    }
-    /// Opens a folder by the index that `pack` wrote.
-    "arrow" packed(folder: Indexed<'_>, options) match folder {
-        Indexed::Disk(path) => crate::pack::open_folder(path, &options.table())?,
-        #[cfg(feature = "object-store")]
-        Indexed::Store(remote, url, _) => crate::pack::open_remote(remote, url, &options.table())?,
-    }
+    "mds" mds_folder(folder: &IndexedFolder, _options) crate::mds::of_folder(folder)?
+    "arrow" packed(folder: &IndexedFolder, options) crate::pack::of_folder(folder, &options.table())?
 }
 
 /// Opens a picture. Decodes it if this build can. Otherwise returns its bytes.

@@ -9,6 +9,7 @@ use crate::error::{data, one_line};
 use crate::formats::sample_file::SampleFile;
 use crate::io::bytes::Content;
 use crate::io::disk::DiskFile;
+use crate::io::indexed_folder::IndexedFolder;
 use crate::text::token_files::index::is_index;
 use crate::{Folder, Shards, TokenDocuments, formats::cifar, formats::idx};
 
@@ -21,7 +22,7 @@ mod pattern;
 mod remote;
 mod split;
 
-use formats::{File, Indexed, Place};
+use formats::{File, Place};
 use kind::{Kind, Start};
 pub(crate) use kind::{is_arrow_stream, is_tar_header, is_text, is_tfrecord};
 pub(crate) use listed::{is_picture, is_sound};
@@ -150,8 +151,8 @@ fn file(path: &Path, options: &OpenOptions) -> Result<Arc<dyn Dataset>> {
             Err(data("this kind of file is not read from gzip: gunzip it"))
         }
         Kind::TokenIndex => Ok(Arc::new(TokenDocuments::open_with(path, limit)?)),
-        Kind::MdsIndex => formats::mds_folder(in_folder_of(path), options),
-        Kind::PackIndex => formats::packed(in_folder_of(path), options),
+        Kind::MdsIndex => formats::mds_folder(&in_folder_of(path, "index.json"), options),
+        Kind::PackIndex => formats::packed(&in_folder_of(path, PACK_INDEX), options),
         kind => {
             let file = File { path, start: &bytes, place: Place::Disk };
             formats::open(kind, file, options)?.ok_or_else(|| unknown(&bytes))
@@ -160,12 +161,12 @@ fn file(path: &Path, options: &OpenOptions) -> Result<Arc<dyn Dataset>> {
 }
 
 /// The folder of an index.
-fn in_folder_of(index: &Path) -> Indexed<'_> {
-    Indexed::Disk(index.parent().unwrap_or(index))
+fn in_folder_of(path: &Path, index: &'static str) -> IndexedFolder {
+    IndexedFolder::on_disk(path.parent().unwrap_or(path), index)
 }
 
 /// What opens a folder with an index of this name.
-type OpenFolder = fn(Indexed<'_>, &OpenOptions) -> Result<Arc<dyn Dataset>>;
+type OpenFolder = fn(&IndexedFolder, &OpenOptions) -> Result<Arc<dyn Dataset>>;
 const INDICES: [(&str, OpenFolder); 2] = [("index.json", formats::mds_folder), (PACK_INDEX, formats::packed)];
 
 /// Whether a file is a `.bin` of token ids with its index beside it.
@@ -218,7 +219,7 @@ fn folder(path: &Path, options: &OpenOptions) -> Result<Arc<dyn Dataset>> {
     for (index, open) in INDICES {
         if path.join(index).is_file() {
             one_set(options, "a folder of one set")?;
-            return open(Indexed::Disk(path), options);
+            return open(&IndexedFolder::on_disk(path, index), options);
         }
     }
     if let Some(saved) = hub::saved(path, options) {

@@ -17,7 +17,7 @@ use crate::text::token_files::index::{Index, is_index};
 use crate::{Folder, Shards, TokenDocuments};
 
 #[cfg(feature = "object-store")]
-use super::formats::{self, File, Indexed, Place};
+use super::formats::{self, File, Place};
 #[cfg(feature = "object-store")]
 use super::kind::{Kind, START, kind, named};
 #[cfg(feature = "object-store")]
@@ -30,6 +30,8 @@ use crate::formats::sample_file::SampleFile;
 use crate::io::at_once::at_once;
 #[cfg(feature = "object-store")]
 use crate::io::bytes::Content;
+#[cfg(feature = "object-store")]
+use crate::io::indexed_folder::IndexedFolder;
 #[cfg(feature = "object-store")]
 use crate::remote::{Listed, Names, Remote, RemoteFile};
 
@@ -153,7 +155,7 @@ impl Remote {
         let one = || not_listed(options).and_then(|()| super::one_set(options, "a folder of one set"));
         let mut opened = Vec::new();
         for (index, open) in INDICES {
-            let folder = open(Indexed::Store(self, url, index), options);
+            let folder = open(&IndexedFolder::in_store(self, url, index), options);
             if !is_missing(&folder) {
                 return one().and(folder);
             }
@@ -298,10 +300,10 @@ impl Remote {
         if kind != Kind::Tar {
             super::one_set(options, "one object").map_err(|error| error.at_path(&path))?;
         }
-        let indexed = |index| Indexed::Store(self, url, index);
+        let indexed = |index| IndexedFolder::in_store(self, url, index);
         let opened = match kind {
-            Kind::MdsIndex => formats::mds_folder(indexed("index.json"), options),
-            Kind::PackIndex => formats::packed(indexed(super::PACK_INDEX), options),
+            Kind::MdsIndex => formats::mds_folder(&indexed("index.json"), options),
+            Kind::PackIndex => formats::packed(&indexed(super::PACK_INDEX), options),
             Kind::TokenIndex => remote_tokens(self, url, file),
             kind => {
                 let file = File { path: &path, start: &start, place: Place::Store(file, content) };

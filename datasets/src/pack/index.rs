@@ -13,9 +13,7 @@ use super::partial::Partial;
 use super::{cannot, data, refuse};
 use crate::error::one_line;
 use crate::io::bytes::Content;
-use crate::io::disk::DiskFile;
-#[cfg(feature = "object-store")]
-use crate::remote::RemoteFile;
+use crate::io::indexed_folder::IndexedFolder;
 use crate::{ArrowFile, Shards, TableOptions};
 
 /// Name of the index. Programs that read a folder as one table skip names with a leading underscore.
@@ -85,7 +83,7 @@ impl Index {
             if !path.exists() {
                 continue;
             }
-            let mut old = Self::read(&path)?;
+            let mut old = Self::read(&IndexedFolder::on_disk(folder, name))?;
             let same = (&old.source, old.source_samples, old.shard_bytes);
             if same != (&new.source, new.source_samples, new.shard_bytes) {
                 let why = "the folder holds shards of another source or size: choose an empty folder";
@@ -110,15 +108,9 @@ impl Index {
         Ok(new)
     }
 
-    pub(super) fn read(path: &Path) -> Result<Self> {
-        let file = DiskFile::open(path);
-        file.and_then(|file| Self::of_content(&Content::OnDisk(file.into())))
-            .map_err(|error| error.at_path(path))
-    }
-
-    #[cfg(feature = "object-store")]
-    pub(super) fn read_remote(file: RemoteFile) -> Result<Self> {
-        Self::of_content(&Content::Remote(file))
+    pub(super) fn read(folder: &IndexedFolder) -> Result<Self> {
+        let name = folder.index();
+        Self::of_content(&folder.open(name)?).map_err(|error| error.at_path(folder.path(name)))
     }
 
     fn of_content(content: &Content) -> Result<Self> {
@@ -161,46 +153,22 @@ impl Index {
     }
 
     /// Opens the shards as one set.
-    pub(super) fn open(&self, folder: &Path, options: &TableOptions) -> Result<Shards> {
+    pub(super) fn open(&self, folder: &IndexedFolder, options: &TableOptions) -> Result<Shards> {
         let mut readers = Vec::<Arc<dyn Dataset>>::new();
         for shard in &self.shards {
-            let path = folder.join(&shard.name);
-            let bytes = fs::metadata(&path).map(|file| file.len()).unwrap_or(shard.bytes);
-            shard.check_bytes(bytes).map_err(|error| error.at_path(&path))?;
-            let file = ArrowFile::open_with(&path, options.clone())?;
-            shard.check(&file).map_err(|error| error.at_path(&path))?;
-            readers.push(Arc::new(file));
-        }
-        let shards = Shards::new(readers).map_err(|error| error.at_path(folder.join(INDEX)))?;
-        let Some(classes) = self.classes else { return Ok(shards) };
-        let path = folder.join(CLASSES);
-        let names = DiskFile::open(&path).and_then(|file| classes.read(&Content::OnDisk(file.into())));
-        Ok(shards.with_classes(names.map_err(|error| error.at_path(&path))?))
-    }
-
-    /// Opens the shards as one set. `open` opens a shard by its name.
-    #[cfg(feature = "object-store")]
-    pub(super) fn open_remote(
-        &self,
-        open: impl Fn(&str) -> Result<RemoteFile>,
-        options: &TableOptions,
-    ) -> Result<Shards> {
-        let mut readers = Vec::<Arc<dyn Dataset>>::new();
-        for shard in &self.shards {
-            let file = open(&shard.name)?;
-            let path = file.path().to_path_buf();
-            shard.check_bytes(file.len()).map_err(|error| error.at_path(&path))?;
+            let path = folder.path(&shard.name);
             let at = |error: feedline_core::Error| error.at_path(&path);
-            let file = ArrowFile::of_content(&path, Content::Remote(file), options.clone()).map_err(at)?;
+            let content = folder.open(&shard.name)?;
+            shard.check_bytes(content.len()).map_err(at)?;
+            let content = content.within(options.memory_limit).map_err(at)?;
+            let file = ArrowFile::of_content(&path, content, options.clone()).map_err(at)?;
             shard.check(&file).map_err(at)?;
             readers.push(Arc::new(file));
         }
         let shards = Shards::new(readers)?;
         let Some(classes) = self.classes else { return Ok(shards) };
-        let file = open(CLASSES)?;
-        let path = file.path().to_path_buf();
-        let names = classes.read(&Content::Remote(file)).map_err(|error| error.at_path(&path))?;
-        Ok(shards.with_classes(names))
+        let names = classes.read(&folder.open(CLASSES)?);
+        Ok(shards.with_classes(names.map_err(|error| error.at_path(folder.path(CLASSES)))?))
     }
 
     pub(super) fn save_progress(&self, folder: &Path) -> Result<()> {

@@ -10,6 +10,7 @@ use super::zipped::Codec;
 use super::{fields, json};
 use crate::error::{check_names, data, one_line};
 use crate::io::bytes::Content;
+use crate::io::indexed_folder::IndexedFolder;
 
 /// One shard of the index.
 pub(super) struct Listed {
@@ -51,8 +52,9 @@ pub(super) fn index(content: &Content) -> Result<Vec<Listed>> {
 /// The extensions of compressed shards.
 const ZIPPED: [&str; 5] = ["zstd", "gz", "snappy", "br", "bz2"];
 
-/// The shards in the folder that the index does not list, such as those of a longer run.
-pub(super) fn not_listed(folder: &Path, shards: &[Listed]) -> Result<Vec<String>> {
+/// The shards in the folder that the index does not list, such as those of a longer run. None by URL.
+pub(super) fn not_listed(folder: &IndexedFolder, shards: &[Listed]) -> Result<Vec<String>> {
+    let Some(folder) = folder.disk() else { return Ok(Vec::new()) };
     let unreadable = |error| data("cannot list the folder of the index").with_source(error);
     let zipped = shards.iter().filter_map(|shard| shard.zipped.as_ref());
     let listed = shards.iter().map(|shard| shard.name.as_str()).chain(zipped.map(|zipped| &*zipped.name));

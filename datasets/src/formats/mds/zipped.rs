@@ -88,19 +88,16 @@ enum Source {
     /// A file that is opened for each read. It must keep this version.
     OnDisk(Version),
     /// A file that stays open.
-    #[cfg(feature = "object-store")]
     Open(Content),
 }
 
 impl Zip {
-    pub(super) fn open(path: PathBuf, codec: Codec) -> Result<Self> {
-        let source = Source::OnDisk(DiskFile::open(&path)?.version());
-        Ok(Self { path, source, codec })
-    }
-
-    #[cfg(feature = "object-store")]
-    pub(super) fn of_remote(file: crate::remote::RemoteFile, codec: Codec) -> Self {
-        Self { path: file.path().to_path_buf(), source: Source::Open(Content::Remote(file)), codec }
+    pub(super) fn new(path: PathBuf, file: Content, codec: Codec) -> Self {
+        let source = match file {
+            Content::OnDisk(file) => Source::OnDisk(file.version()),
+            file => Source::Open(file),
+        };
+        Self { path, source, codec }
     }
 
     /// Runs `f` on the content.
@@ -111,7 +108,6 @@ impl Zip {
                 version.check(&file.version())?;
                 f(&Content::OnDisk(file.into()))
             }
-            #[cfg(feature = "object-store")]
             Source::Open(content) => f(content),
         }
     }

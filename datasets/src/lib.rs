@@ -17,6 +17,7 @@
 //! | `TableWindows` | windows of time of a table, group by group (feature `tabular`) |
 //! | `ArrowFile`, `ParquetFile` | columns in batches and row groups (features `arrow`, `parquet`) |
 //! | `mds` | MosaicML Streaming's shards (feature `mds`) |
+//! | `Zarr` | arrays in chunks, in the folder of a store (feature `zarr`) |
 //! | `Pictures` | encoded pictures of any reader: one, its views, or its parts (feature `images`) |
 //! | `SoundDataset`, `open_sounds` | sounds: crops, resampling, mel spectrograms (feature `audio`) |
 //! | [`Manifest`], `open_pictures` | the files that a column of a table names |
@@ -88,6 +89,8 @@ pub use formats::tar::WebDataset;
 pub use formats::text::Lines;
 #[cfg(feature = "tfrecord")]
 pub use formats::tfrecord::TfRecord;
+#[cfg(feature = "zarr")]
+pub use formats::zarr::Zarr;
 pub use io::bytes::{MEMORY_LIMIT, MappedFile};
 pub use io::decoded::{Decoded, DecodedRows};
 pub use io::seek::FieldStream;

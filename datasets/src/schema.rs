@@ -60,7 +60,7 @@ impl From<DType> for ElementType {
     }
 }
 
-#[cfg(feature = "tabular")]
+#[cfg(any(feature = "tabular", feature = "zarr"))]
 impl ElementType {
     /// The type with this [`name`](Self::name).
     pub(crate) fn named(name: &str) -> Option<Self> {

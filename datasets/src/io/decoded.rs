@@ -8,7 +8,7 @@ use feedline_core::{ReadError, Result};
 
 use crate::Reader;
 
-#[cfg(all(test, any(feature = "table", feature = "mds")))]
+#[cfg(all(test, any(feature = "mds", feature = "table", feature = "zarr")))]
 mod tests;
 
 /// The rows of samples that were decoded together.

@@ -3,7 +3,7 @@
 #[cfg(any(feature = "csv", feature = "jsonl", feature = "object-store"))]
 pub(crate) mod at_once;
 pub(crate) mod bytes;
-#[cfg(any(feature = "table", feature = "mds"))]
+#[cfg(any(feature = "mds", feature = "table", feature = "zarr"))]
 pub(crate) mod cache;
 pub(crate) mod decoded;
 pub(crate) mod disk;

@@ -177,6 +177,12 @@ formats! {
         #[cfg(feature = "object-store")]
         Indexed::Store(remote, url, _) => crate::mds::open_remote(remote, url)?,
     }
+    /// Opens a store by one of its files of metadata.
+    "zarr" zarr(folder: Indexed<'_>, _options) match folder {
+        Indexed::Disk(path) => crate::Zarr::open(path)?,
+        #[cfg(feature = "object-store")]
+        Indexed::Store(remote, url, index) => crate::Zarr::of_remote(remote, url, index)?,
+    }
     /// Opens a folder by the index that `pack` wrote.
     "arrow" packed(folder: Indexed<'_>, options) match folder {
         Indexed::Disk(path) => crate::pack::open_folder(path, &options.table())?,

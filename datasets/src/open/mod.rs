@@ -164,7 +164,13 @@ fn in_folder_of(index: &Path) -> Indexed<'_> {
 
 /// What opens a folder with an index of this name.
 type OpenFolder = fn(Indexed<'_>, &OpenOptions) -> Result<Box<dyn Reader>>;
-const INDICES: [(&str, OpenFolder); 2] = [("index.json", formats::mds_folder), (PACK_INDEX, formats::packed)];
+const INDICES: [(&str, OpenFolder); 5] = [
+    ("index.json", formats::mds_folder),
+    (PACK_INDEX, formats::packed),
+    ("zarr.json", formats::zarr),
+    (".zgroup", formats::zarr),
+    (".zarray", formats::zarr),
+];
 
 /// Whether a file is a `.bin` of token ids with its index beside it.
 fn has_index(path: &Path) -> Result<bool> {

@@ -42,7 +42,8 @@ pub(crate) const SCHEMES: [&str; 9] = ["http", "https", "s3", "s3a", "gs", "az",
 /// URL of a web server is percent-encoded.
 ///
 /// A URL may name a folder, with or without a slash at its end. If the folder has an `index.json`, its files
-/// are MDS shards. If it has an `_index.json`, they are files of `pack`. The objects of any other folder in a
+/// are MDS shards. If it has an `_index.json`, they are files of `pack`. If it has a `zarr.json`, a `.zgroup`
+/// or a `.zarray`, they are a Zarr store. The objects of any other folder in a
 /// store are shards of one format, or pictures, or one folder of pictures per class, as
 /// [`Folder`](crate::Folder) reads them.
 ///
@@ -120,7 +121,7 @@ impl Remote {
             file => file?,
         };
         // A server without ranges may answer with the page of a folder, of any type.
-        if file.is_whole() && !name_of(url).contains('.') {
+        if file.is_whole() && !name_of(url).trim_end_matches(".zarr").contains('.') {
             match self.folder(url, options) {
                 Err(index) if crate::remote::may_be_folder(&index) => {}
                 opened => return opened,

@@ -103,30 +103,34 @@ impl Store {
 
     /// Reads the file `name`, if there is one.
     fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        let Some(content) = self.find(name)? else { return Ok(None) };
+        self.find(name)?.map(|content| self.all(name, &content)).transpose()
+    }
+
+    fn all(&self, name: &str, content: &Content) -> Result<Vec<u8>> {
         let mut bytes = zeroed(content.len()).map_err(|error| error.at_path(self.path(name)))?;
         content.read_at(0, &mut bytes)?;
         content.check_unchanged()?;
-        Ok(Some(bytes))
+        Ok(bytes)
     }
 
     /// Reads the metadata in the file `name`, if there is one.
     fn json(&self, name: &str) -> Result<Option<Json>> {
+        self.find(name)?.map(|content| self.json_in(name, &content)).transpose()
+    }
+
+    fn json_in(&self, name: &str, content: &Content) -> Result<Json> {
         let damaged = |error| {
             let why = data("this is no JSON: write the metadata again").with_source(one_line(error));
             why.at_path(self.path(name))
         };
-        self.read(name)?.map(|text| serde_json::from_slice(&text)).transpose().map_err(damaged)
+        serde_json::from_slice(&self.all(name, content)?).map_err(damaged)
     }
 
     /// The arrays of the group or the array whose metadata is in the file `index`, by name, and their
     /// metadata. An array itself has no name.
     fn arrays(&self, index: &str) -> Result<BTreeMap<String, Json>> {
-        let Some(json) = self.json(index)? else {
-            let missing =
-                self.open(index).err().unwrap_or_else(|| data("the store was changed: start again"));
-            return Err(missing.at_path(self.path(index)));
-        };
+        let content = self.open(index).map_err(|error| error.at_path(self.path(index)))?;
+        let json = self.json_in(index, &content)?;
         let is_array = |json: &Json| index != INDICES[0] || json["node_type"] == "array";
         if index != INDICES[1] && is_array(&json) {
             return Ok([(String::new(), json)].into());

@@ -59,9 +59,9 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
 /// The files of `folder` and of the folders in it.
 pub(crate) fn read(folder: &Path) -> Result<std::sync::Arc<[Vec<u8>]>> {
     let reader = feedline_datasets::Folder::open(folder)?;
-    let mut values = feedline_datasets::Values::new();
-    let encoded = (0..feedline_datasets::Reader::len(&reader)).map(|sample| {
-        feedline_datasets::Reader::read(&reader, sample, &mut values)?;
+    let mut values = feedline_core::Values::new();
+    let encoded = (0..reader.len()).map(|sample| {
+        values.read(&reader, sample)?;
         Ok(values.fields()[0].bytes.clone())
     });
     encoded.collect::<Result<Vec<_>>>().map(Into::into)

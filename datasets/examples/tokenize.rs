@@ -5,25 +5,25 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use feedline_core::Result;
-use feedline_datasets::{Buffers, Reader, Sink, Tokenized, open};
+use feedline_core::{Context, Dataset, Result, Sink};
+use feedline_datasets::{Tokenized, open};
 
 /// The time in which `reader` is read once, and the bytes of its field `field`.
-fn read(reader: &dyn Reader, field: usize) -> Result<(Duration, u64)> {
-    let (mut buffers, mut bytes, start) = (Buffers::default(), 0, Instant::now());
+fn read(reader: &dyn Dataset, field: usize) -> Result<(Duration, u64)> {
+    let (mut context, mut bytes, start) = (Context::new(0, 0), 0, Instant::now());
     for sample in 0..reader.len() {
         let mut add = |at: usize, part: &[u8], _: Option<&[usize]>| {
             bytes += if at == field { part.len() as u64 } else { 0 };
             Ok(())
         };
-        reader.visit(sample, &mut Sink::new(&mut add), &mut buffers)?;
+        reader.visit(sample, &mut Sink::new(&mut add), &mut context)?;
     }
     Ok((start.elapsed(), bytes))
 }
 
 fn run(tokenizer: &str, path: &str, field: &str) -> Result<()> {
     let text = open(path)?;
-    let at = text.schema().fields().iter().position(|of| of.name == field).unwrap_or_default();
+    let at = text.spec().fields().iter().position(|of| of.name() == field).unwrap_or_default();
     let (plain, bytes) = read(&*text, at)?;
     let texts = text.len();
     let reader = Tokenized::new(text, field, tokenizer)?;

@@ -1,14 +1,14 @@
-//! A data set over a reader: the limits of fields that vary in size, and how rows are copied.
+//! The limits of fields that vary in size, and how rows are copied.
 
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
-use feedline_core::{DType, Error, ErrorKind, Result, Spec};
+use feedline_core::{DType, Dataset, Error, ErrorKind, Field, Result, Spec};
 
 use self::lengths::Lengths;
 use self::row_memory::RowMemory;
-use crate::reader::{at_file, check_not_empty};
-use crate::{Reader, Schema, SchemaField};
+use crate::error::{at_file, check_not_empty};
 
 pub(crate) mod lengths;
 mod read;
@@ -17,10 +17,10 @@ pub(crate) mod row_memory;
 #[cfg(feature = "tabular")]
 pub(crate) use read::grouped;
 
-/// The samples of a [`Reader`] as a [`Dataset`](feedline_core::Dataset). A batch needs a limit for each field
-/// that varies in size.
+/// The samples of a [`Dataset`](feedline_core::Dataset) whose fields have no limit, with one for each: a
+/// batch needs it.
 ///
-/// | field of the reader | field of the data set |
+/// | field of the inner set | field of this set |
 /// | --- | --- |
 /// | one size, as `[28, 28]` | the same |
 /// | the first dimension varies, as `[?]` or `[?, 3]` | ragged; an item is `[]` or `[3]` |
@@ -32,7 +32,7 @@ pub(crate) use read::grouped;
 /// result in the user's cache. [`stated`](Self::stated) takes one for each field, [`limited`](Self::limited)
 /// one for all. [`new`](Self::new) is for samples of one size.
 ///
-/// If the fields are in memory, there is a [column](feedline_core::Dataset::column) for zero-copy loading. If
+/// If the fields are in memory, there is a [column](feedline_core::Storage::column) for zero-copy loading. If
 /// all rows of a table have one size, and take no more bytes than its cache
 /// ([`OpenOptions::cache_bytes`](crate::OpenOptions::cache_bytes)), they are decoded once and held in memory.
 ///
@@ -48,20 +48,22 @@ pub(crate) use read::grouped;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Bounded {
-    reader: Box<dyn Reader>,
+    inner: Arc<dyn Dataset>,
     /// The max number of items per sample, in fields without a limit of their own.
     max_per_sample: usize,
     /// For single fields, the max number of items per sample.
     limits: Vec<(String, usize)>,
     spec: Spec,
+    /// Whether it is that of the inner set, which then writes the rows itself.
+    is_same: bool,
     fields: Vec<Kind>,
-    /// The items of each sample, for each field of the reader. Empty if the samples are not measured.
+    /// The items of each sample, for each field of the inner set. Empty if the samples are not measured.
     lengths: Lengths,
     /// The rows in memory, if all have one size.
     memory: Option<RowMemory>,
 }
 
-/// How a field of the reader is written.
+/// How a field of the inner set is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Fixed,
@@ -71,50 +73,51 @@ enum Kind {
 }
 
 impl Bounded {
-    /// The data set of `reader`, whose samples have one size.
+    /// The data set of `inner`, whose samples have one size.
     ///
     /// # Errors
-    /// `Config` if [`Schema::spec`](crate::Schema::spec) refuses a field; `Data` if there are no samples.
-    pub fn new(reader: Box<dyn Reader>) -> Result<Self> {
-        Self::stated(reader, &[])
+    /// `Config` if [`Spec::closed`] refuses a field; `Data` if there are no samples.
+    pub fn new(inner: Arc<dyn Dataset>) -> Result<Self> {
+        Self::stated(inner, &[])
     }
 
-    /// The data set of `reader`. `limits` has the max number of items per sample of each field that varies in
+    /// The data set of `inner`. `limits` has the max number of items per sample of each field that varies in
     /// size.
     ///
     /// # Errors
     /// As [`new`](Self::new), for a field without a limit; as [`limit`](Self::limit).
-    pub fn stated(reader: Box<dyn Reader>, limits: &[(String, usize)]) -> Result<Self> {
-        let is_stated = |field: &&SchemaField| limits.iter().any(|(name, _)| *name == field.name);
-        let others = reader.schema().fields().iter().filter(|field| !is_stated(field));
-        Schema::new(others.cloned()).spec().map_err(|error| at_file(&*reader, 0, error))?;
-        check_not_empty(&*reader)?;
-        let data = Self::of_reader(reader, 1).laid_out()?;
+    pub fn stated(inner: Arc<dyn Dataset>, limits: &[(String, usize)]) -> Result<Self> {
+        let is_stated = |field: &&Field| limits.iter().any(|(name, _)| *name == field.name());
+        let others = inner.spec().fields().iter().filter(|field| !is_stated(field));
+        Spec::of_fields(others.cloned()).closed().map_err(|error| at_file(&*inner, 0, error))?;
+        check_not_empty(&*inner)?;
+        let data = Self::of_set(inner, 1).laid_out()?;
         limits.iter().try_fold(data, |data, (field, max)| data.limit(field, *max))
     }
 
-    /// The data set of `reader`. In each ragged field, a sample has at most `max_per_sample` items.
+    /// The data set of `inner`. In each ragged field, a sample has at most `max_per_sample` items.
     ///
     /// # Errors
     /// `Config` for an element type that batches do not have, for too many fields, and for a limit of 0.
     /// `Data` if there are no samples.
-    pub fn limited(reader: Box<dyn Reader>, max_per_sample: usize) -> Result<Self> {
-        check_not_empty(&*reader)?;
-        Self::of_reader(reader, max_per_sample).laid_out()
+    pub fn limited(inner: Arc<dyn Dataset>, max_per_sample: usize) -> Result<Self> {
+        check_not_empty(&*inner)?;
+        Self::of_set(inner, max_per_sample).laid_out()
     }
 
-    fn of_reader(reader: Box<dyn Reader>, max_per_sample: usize) -> Self {
+    fn of_set(inner: Arc<dyn Dataset>, max_per_sample: usize) -> Self {
         let (limits, spec, fields, lengths) = (Vec::new(), Spec::new(), Vec::new(), Lengths::new());
-        Self { reader, max_per_sample, limits, spec, fields, lengths, memory: None }
+        Self { inner, max_per_sample, limits, spec, is_same: false, fields, lengths, memory: None }
     }
 
-    /// The data set of `reader`. The longest samples set its limits. [`lengths`](Self::lengths) returns the
+    /// The data set of `inner`. The longest samples set its limits. [`lengths`](Self::lengths) returns the
     /// length of each sample. If all have one size, nothing is read.
     ///
     /// The first time, this blocks while all cores read every sample. It writes the lengths to a file in the
     /// [user's cache](feedline_core::user_cache), in the folder `lengths`. The next time, it reads them from
-    /// there, unless the path or the [fingerprint](Reader::fingerprint) has changed. For files in a store, or
-    /// if there is no writable cache, each call reads all samples. Nothing is written beside the data.
+    /// there, unless the path or the [fingerprint](feedline_core::Dataset::fingerprint) has changed. For
+    /// files in a store, or if there is no writable cache, each call reads all samples. Nothing is written
+    /// beside the data.
     ///
     /// ```
     /// use feedline_core::Sampler;
@@ -131,34 +134,34 @@ impl Bounded {
     /// ```
     ///
     /// # Errors
-    /// As [`limited`](Self::limited), and those of [`Reader::visit`].
-    pub fn measured(reader: Box<dyn Reader>) -> Result<Self> {
-        Self::measure(reader, None)
+    /// As [`limited`](Self::limited), and those of [`Dataset::read`](feedline_core::Dataset::read).
+    pub fn measured(inner: Arc<dyn Dataset>) -> Result<Self> {
+        Self::measure(inner, None)
     }
 
-    /// As [`measured`](Self::measured), for any reader. The file of lengths is `cache`.
+    /// As [`measured`](Self::measured), for any data set. The file of lengths is `cache`.
     ///
     /// # Errors
     /// As [`measured`](Self::measured); `Data` if the file cannot be written.
-    pub fn measured_at(reader: Box<dyn Reader>, cache: impl AsRef<Path>) -> Result<Self> {
-        Self::measure(reader, Some(cache.as_ref()))
+    pub fn measured_at(inner: Arc<dyn Dataset>, cache: impl AsRef<Path>) -> Result<Self> {
+        Self::measure(inner, Some(cache.as_ref()))
     }
 
-    fn measure(reader: Box<dyn Reader>, cache: Option<&Path>) -> Result<Self> {
-        if reader.schema().fields().iter().all(|field| !field.shape.contains(&None)) {
-            return Self::new(reader);
+    fn measure(inner: Arc<dyn Dataset>, cache: Option<&Path>) -> Result<Self> {
+        if inner.spec().fields().iter().all(|field| !field.dims().contains(&None)) {
+            return Self::new(inner);
         }
-        let mut data = Self::limited(reader, 1)?;
-        let fields = data.reader.schema().fields();
+        let mut data = Self::limited(inner, 1)?;
+        let fields = data.inner.spec().fields();
         let items = data.fields.iter().enumerate().map(|(at, kind)| {
             let item = data.spec.fields()[data.place(at)].item_bytes();
             (*kind != Kind::Fixed).then_some(item)
         });
-        data.lengths = lengths::counted(&*data.reader, &items.collect::<Vec<_>>(), cache)?;
+        data.lengths = lengths::counted(&*data.inner, &items.collect::<Vec<_>>(), cache)?;
         for (field, lengths) in fields.iter().zip(&data.lengths) {
             let max = lengths.iter().flat_map(|lengths| lengths.iter()).max();
             // A limit is at least 1, even if all samples are empty.
-            data.limits.extend(max.map(|&max| (field.name.clone(), max.max(1) as usize)));
+            data.limits.extend(max.map(|&max| (field.name().to_owned(), max.max(1) as usize)));
         }
         data.laid_out()
     }
@@ -168,7 +171,7 @@ impl Bounded {
         self.fields.iter().all(|&kind| kind == Kind::Fixed)
     }
 
-    /// The data set's index of field `field` of the reader.
+    /// The data set's index of field `field` of the inner set.
     fn place(&self, field: usize) -> usize {
         field + self.fields[..field].iter().filter(|kind| matches!(kind, Kind::Shaped(_))).count()
     }
@@ -181,7 +184,7 @@ impl Bounded {
     /// [measured](Self::measured).
     pub fn lengths(&self, field: &str) -> Result<&[u32]> {
         self.check_ragged(field)?;
-        let at = self.reader.schema().fields().iter().position(|of| of.name == field);
+        let at = self.inner.spec().fields().iter().position(|of| of.name() == field);
         at.and_then(|at| self.lengths.get(at)?.as_deref()).ok_or_else(|| {
             let why = "the lengths are not known: make the data set by Bounded::measured";
             Error::new(ErrorKind::Config, why)
@@ -196,8 +199,8 @@ impl Bounded {
     /// A sample whose number is its [length](Self::lengths) teaches nothing, nor does one that is
     /// [cut](feedline_core::Long::Cut) to fewer tokens than its number.
     pub fn before_labels(&self, field: &str) -> Option<&[u32]> {
-        let fields = self.reader.schema().fields();
-        let at = lengths::labels(&*self.reader).position(|at| fields[at].name == field)?;
+        let fields = self.inner.spec().fields();
+        let at = lengths::labels(&*self.inner).position(|at| fields[at].name() == field)?;
         self.lengths.get(fields.len() + at)?.as_deref()
     }
 
@@ -234,59 +237,60 @@ impl Bounded {
     /// The values of the category `column` of a table, in the order of their numbers. `None` if the column is
     /// not a category.
     pub fn classes(&self, column: &str) -> Option<&[String]> {
-        let found = self.reader.about().categories.iter().find(|(name, _)| name == column);
+        let found = self.inner.about().categories.iter().find(|(name, _)| name == column);
         found.map(|(_, classes)| classes.as_slice())
     }
 
-    /// The reader.
-    pub fn reader(&self) -> &dyn Reader {
-        &*self.reader
+    /// The inner set.
+    pub fn inner(&self) -> &dyn Dataset {
+        &*self.inner
     }
 
-    /// Derives the spec from the reader's schema and the limits.
+    /// Derives the spec from the inner set's schema and the limits.
     fn laid_out(self) -> Result<Self> {
-        let limit = |name: &str| {
+        let stated = |name: &str| {
             let own = self.limits.iter().rev().find(|(field, _)| field == name);
-            own.map_or(self.max_per_sample, |(_, max)| *max)
+            own.map(|(_, max)| *max)
         };
         let (mut spec, mut fields) = (Spec::new(), Vec::new());
-        for field in self.reader.schema().fields() {
+        for field in self.inner.spec().fields() {
             let kind;
-            (spec, kind) = add(spec, field, limit(&field.name))?;
+            (spec, kind) = add(spec, field, stated(field.name()), self.max_per_sample)?;
             fields.push(kind);
         }
-        let data = Self { spec, fields, ..self };
-        let memory = data.is_fixed().then(|| RowMemory::new(&*data.reader, &data.spec)).flatten();
+        let is_same = spec == *self.inner.spec();
+        let data = Self { spec, fields, is_same, ..self };
+        let memory = data.is_fixed().then(|| RowMemory::new(&*data.inner, &data.spec)).flatten();
         Ok(Self { memory, ..data })
     }
 }
 
-/// Adds the fields of the data set for `field` of the reader.
-fn add(spec: Spec, field: &SchemaField, max: usize) -> Result<(Spec, Kind)> {
-    let Some(first) = field.shape.iter().position(Option::is_none) else {
-        let fixed = Schema::new([field.clone()]).spec()?;
-        return Ok((
-            spec.field(&field.name, fixed.fields()[0].dtype(), fixed.fields()[0].shape())?,
-            Kind::Fixed,
-        ));
+/// Adds the fields of the data set for `field` of the inner set.
+fn add(spec: Spec, field: &Field, stated: Option<usize>, max: usize) -> Result<(Spec, Kind)> {
+    if field.as_ragged().is_some() && stated.is_none() {
+        return Ok((spec.with(field)?, Kind::Ragged));
+    }
+    let max = stated.unwrap_or(max);
+    let Some(first) = field.dims().iter().position(Option::is_none) else {
+        return Ok((spec.with(&field.closed()?)?, Kind::Fixed));
     };
     let (dtype, parts) = field.batch_type()?;
-    let rest: Option<Vec<usize>> = field.shape.iter().skip(1).copied().collect();
+    let rest: Option<Vec<usize>> = field.dims().iter().skip(1).copied().collect();
     match rest {
         Some(mut item) if first == 0 => {
             item.extend_from_slice(parts);
-            Ok((spec.ragged(&field.name, dtype, item, max)?, Kind::Ragged))
+            Ok((spec.ragged(field.name(), dtype, item, max)?, Kind::Ragged))
         }
         _ => {
-            let dims = field.shape.len();
-            let spec = spec.ragged(&field.name, dtype, parts, max)?;
-            Ok((spec.field(&format!("{}.shape", field.name), DType::I64, [dims])?, Kind::Shaped(dims)))
+            let dims = field.dims().len();
+            let spec = spec.ragged(field.name(), dtype, parts, max)?;
+            Ok((spec.field(&format!("{}.shape", field.name()), DType::I64, [dims])?, Kind::Shaped(dims)))
         }
     }
 }
 
 impl fmt::Debug for Bounded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Bounded({:?})", self.reader)
+        write!(f, "Bounded({:?})", self.inner)
     }
 }

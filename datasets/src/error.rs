@@ -1,8 +1,10 @@
-//! Errors about the content of a file.
+//! Errors about the content of a file, and about samples that do not exist.
 
+use std::collections::HashSet;
+use std::path::Path;
 use std::{fmt, io};
 
-use feedline_core::{Error, ErrorKind};
+use feedline_core::{Dataset, Error, ErrorKind, Result, Spec};
 
 /// An error about invalid content of a file.
 pub(crate) fn data(message: impl Into<String>) -> Error {
@@ -13,6 +15,45 @@ pub(crate) fn data(message: impl Into<String>) -> Error {
 pub(crate) fn one_line(text: impl fmt::Display) -> String {
     let text = text.to_string();
     text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
+}
+
+/// Returns an error if there is no sample `sample`.
+pub(crate) fn inside(sample: u64, len: u64, path: &Path) -> Result<()> {
+    if sample < len { Ok(()) } else { Err(outside(sample, len, path)) }
+}
+
+/// The error for a sample that does not exist.
+pub(crate) fn outside(sample: u64, len: u64, path: &Path) -> Error {
+    Error::new(ErrorKind::Sample, format!("no sample {sample}: there are {len}")).at_path(path)
+}
+
+/// Refuses two fields of one name: one would hide the other.
+pub(crate) fn check_names(spec: &Spec) -> Result<()> {
+    let mut names = HashSet::new();
+    match spec.fields().iter().find(|field| !names.insert(field.name())) {
+        None => Ok(()),
+        Some(field) => {
+            let name = one_line(field.name());
+            Err(data(format!("there are two columns or arrays \"{name}\": rename one of them")))
+        }
+    }
+}
+
+/// Refuses a set without samples.
+pub(crate) fn check_not_empty(set: &dyn Dataset) -> Result<()> {
+    if set.len() == 0 {
+        let error = Error::new(ErrorKind::Data, "there are no samples: give a file that has some");
+        return Err(at_file(set, 0, error));
+    }
+    Ok(())
+}
+
+/// Adds the file of sample `id` to `error`, unless it names a file.
+pub(crate) fn at_file(set: &dyn Dataset, id: u64, error: Error) -> Error {
+    match set.path(id) {
+        Some(path) if error.path().is_none() => error.at_path(path),
+        _ => error,
+    }
 }
 
 /// The error of a parser that reads bytes as a stream. `damaged` makes the error for bytes that were read.

@@ -1,12 +1,13 @@
-//! Data sets for feedline. This crate has readers of the file formats of training data, and one set that
+//! Data sets for feedline. This crate has data sets of the file formats of training data, and one set that
 //! needs no download.
 //!
-//! [`open`] recognises a file or a folder by its content, and returns a [`Reader`]. [`Bounded`] makes a data
-//! set of any reader. The README of this crate has a table of the formats.
+//! [`open`] recognises a file or a folder by its content, and returns a [`Dataset`](feedline_core::Dataset)
+//! of its samples. Their fields may have no limit, and [`Bounded`] gives them one. The README of this crate
+//! has a table of the formats.
 //!
 //! | part | what |
 //! | --- | --- |
-//! | [`Schema`], [`Reader`], [`Bounded`] | the fields of a file; its samples; a data set of them |
+//! | [`Bounded`] | any data set, with a limit for each field: what a loader takes |
 //! | [`idx`] | LeCun's IDX files, the format of MNIST: [`Idx`] is the data set, [`IdxFile`] one file |
 //! | [`cifar`] | CIFAR-10 and CIFAR-100, the binary version |
 //! | [`npy`], `npz`, `safetensors` | arrays whose first dimension counts samples: [`Arrays`] |
@@ -18,7 +19,7 @@
 //! | `ArrowFile`, `ParquetFile` | columns in batches and row groups (features `arrow`, `parquet`) |
 //! | `mds` | MosaicML Streaming's shards (feature `mds`) |
 //! | `Zarr` | arrays in chunks, in the folder of a store (feature `zarr`) |
-//! | `Pictures` | encoded pictures of any reader: one, its views, or its parts (feature `images`) |
+//! | `Pictures` | encoded pictures of any data set: one, its views, or its parts (feature `images`) |
 //! | `SoundDataset`, `open_sounds` | sounds: crops, resampling, mel spectrograms (feature `audio`) |
 //! | [`Manifest`], `open_pictures` | the files that a column of a table names |
 //! | `Annotated` | pictures with the boxes of COCO, Pascal VOC and YOLO (feature `annotations`) |
@@ -27,7 +28,7 @@
 //! | [`Folder`], [`Lines`] | files as samples, with folders as classes; lines of a text |
 //! | [`Tokens`] | token ids in streams, cut into windows |
 //! | [`TokenDocuments`] | token ids in documents, as Megatron and llm.c write them |
-//! | `Tokenized` | texts of any reader as token ids (feature `tokenizers`) |
+//! | `Tokenized` | texts of any data set as token ids (feature `tokenizers`) |
 //! | `Chats`, `ChatTemplate` | conversations as ids and labels, by a chat template (feature `tokenizers`) |
 //! | [`Shards`] | several files of one format |
 //! | [`records`] | records of one size in a plain file, without a header: [`Records`] |
@@ -41,24 +42,22 @@ mod error;
 mod formats;
 mod io;
 mod open;
+mod over;
 #[cfg(feature = "arrow")]
 mod pack;
 mod pictures;
-mod reader;
 #[cfg(feature = "object-store")]
 mod remote;
 #[cfg(feature = "arrow")]
 mod rows;
-mod schema;
-mod shared;
 #[cfg(feature = "audio")]
 mod sounds;
-mod storage;
 mod tables;
 mod text;
 
 pub use bounded::Bounded;
 pub use concat::Shards;
+pub use feedline_core::{Decoded, DecodedRows, FieldStream, Groups, Value, Values};
 #[cfg(feature = "tokenizers")]
 pub use feedline_template::ChatTemplate;
 pub use formats::arrays;
@@ -91,9 +90,8 @@ pub use formats::text::Lines;
 pub use formats::tfrecord::TfRecord;
 #[cfg(feature = "zarr")]
 pub use formats::zarr::Zarr;
+pub(crate) use io::buffers::Buffers;
 pub use io::bytes::{MEMORY_LIMIT, MappedFile};
-pub use io::decoded::{Decoded, DecodedRows};
-pub use io::seek::FieldStream;
 #[cfg(feature = "object-store")]
 pub use open::open_url;
 pub use open::{OpenOptions, Split, open, open_with};
@@ -104,13 +102,11 @@ pub use pictures::annotations::Annotated;
 #[cfg(feature = "images")]
 pub use pictures::images::{Form, Paired, Parts, Pictures, Views};
 pub use pictures::labelled;
-pub use reader::{Buffers, Reader, Sink, Value, Values};
 #[cfg(feature = "object-store")]
 pub use remote::{Remote, RemoteCache, RemoteOptions, RemoteStats};
-pub use schema::{ElementType, Meaning, Schema, SchemaField};
+
 #[cfg(feature = "audio")]
 pub use sounds::{SoundDataset, open_sounds};
-pub use storage::Storage;
 pub use tables::manifest::{Manifest, ManifestOptions, open_pictures};
 pub use tables::nulls::Nulls;
 #[cfg(feature = "table")]

@@ -1,4 +1,4 @@
-//! Packs the samples of any reader into Arrow files. These are the fastest to read.
+//! Packs the samples of any data set into Arrow files. These are the fastest to read.
 //!
 //! If each field of a set has one size, each file has one record batch. Its columns begin at multiples of 64
 //! bytes. Held in memory or mapped, they are ready for zero-copy loading. Other sets become batches of about
@@ -8,10 +8,10 @@
 use std::fs;
 use std::path::Path;
 
-use feedline_core::{Error, ErrorKind, Result};
+use feedline_core::{Dataset, Error, ErrorKind, Result};
 
-use crate::error::data;
-use crate::{Reader, Shards, TableOptions};
+use crate::error::{check_names, data};
+use crate::{Shards, TableOptions};
 
 mod classes;
 mod columns;
@@ -54,7 +54,7 @@ pub struct PackSummary {
     pub kept_samples: u64,
 }
 
-/// Writes every sample of `reader` to the file `to`, or to shards in the folder `to`. Calls `progress` with
+/// Writes every sample of `set` to the file `to`, or to shards in the folder `to`. Calls `progress` with
 /// the number of samples written so far.
 ///
 /// A file is called `NAME.partial` until it is complete and synced to disk. If a run is interrupted, the next
@@ -65,7 +65,8 @@ pub struct PackSummary {
 /// `_classes.json`.
 ///
 /// ```
-/// use feedline_datasets::{PackOptions, Reader, open, pack};
+/// use feedline_core::Dataset;
+/// use feedline_datasets::{PackOptions, open, pack};
 ///
 /// # let dir = std::env::temp_dir().join(format!("feedline-doc-pack-{}", std::process::id()));
 /// # std::fs::create_dir_all(&dir)?;
@@ -73,7 +74,7 @@ pub struct PackSummary {
 /// std::fs::write(&source, "one\ntwo\n")?;
 /// let packed = pack(&*open(&source)?, &target, PackOptions::default(), |_| {})?;
 /// assert_eq!((packed.samples, packed.files), (2, 1));
-/// assert_eq!(open(&target)?.schema().to_string(), "text text [?]");
+/// assert_eq!(open(&target)?.spec().to_string(), "text text [?]");
 /// # std::fs::remove_dir_all(&dir)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -83,26 +84,26 @@ pub struct PackSummary {
 /// shards of size zero. `Data` if a sample cannot be read, or a file cannot be written. The error names the
 /// file.
 pub fn pack(
-    reader: &dyn Reader,
+    set: &dyn Dataset,
     to: impl AsRef<Path>,
     options: PackOptions,
     mut progress: impl FnMut(u64),
 ) -> Result<PackSummary> {
     let to = to.as_ref();
     let at = |error: Error| if error.path().is_some() { error } else { error.at_path(to) };
-    if reader.is_empty() {
+    if set.len() == 0 {
         return Err(at(refuse("the source has no samples: give one that has some")));
     }
-    if reader.schema().fields().is_empty() {
+    if set.spec().fields().is_empty() {
         return Err(at(refuse("the source has no fields: give one that has some")));
     }
     // Check this before anything is written: `open` would refuse the packed file.
-    reader.schema().check_names().map_err(at)?;
-    let columns = Columns::new(reader.schema()).map_err(at)?;
+    check_names(set.spec()).map_err(at)?;
+    let columns = Columns::new(set.spec()).map_err(at)?;
     match options.shard_bytes {
-        None => one_file(reader, &columns.with_classes(reader.about().classes), to, &mut progress),
+        None => one_file(set, &columns.with_classes(set.about().classes), to, &mut progress),
         Some(0) => Err(refuse("shards of no bytes hold nothing: give a size")),
-        Some(bytes) => shards(reader, columns, to, bytes, &mut progress),
+        Some(bytes) => shards(set, columns, to, bytes, &mut progress),
     }
     .map_err(at)
 }
@@ -124,7 +125,7 @@ pub(crate) fn open_remote(remote: &crate::Remote, url: &str, options: &TableOpti
 }
 
 fn one_file(
-    reader: &dyn Reader,
+    set: &dyn Dataset,
     columns: &Columns,
     to: &Path,
     progress: &mut dyn FnMut(u64),
@@ -132,15 +133,15 @@ fn one_file(
     if to.exists() {
         return Err(refuse("this exists already: remove it, or choose another name"));
     }
-    let journal = Journal::new(to, reader, columns)?;
+    let journal = Journal::new(to, set, columns)?;
     let partial = Partial::open(to.to_path_buf())?;
-    let (shard, kept_samples) = file(reader, columns, (partial, Some(&journal)), (0, u64::MAX), progress)?;
+    let (shard, kept_samples) = file(set, columns, (partial, Some(&journal)), (0, u64::MAX), progress)?;
     journal.end()?;
     Ok(PackSummary { samples: shard.samples, files: 1, bytes: shard.bytes, kept: 0, kept_samples })
 }
 
 fn shards(
-    reader: &dyn Reader,
+    set: &dyn Dataset,
     columns: Columns,
     to: &Path,
     bytes: u64,
@@ -148,15 +149,15 @@ fn shards(
 ) -> Result<PackSummary> {
     fs::create_dir_all(to).map_err(|error| cannot("make the folder", error))?;
     let _lock = partial::lock(to)?;
-    let mut index = Index::resume_or_new(to, reader, bytes)?;
-    let classes = Classes::write(reader.about().classes, to)?;
-    let columns = if classes.is_some() { &columns } else { &columns.with_classes(reader.about().classes) };
+    let mut index = Index::resume_or_new(to, set, bytes)?;
+    let classes = Classes::write(set.about().classes, to)?;
+    let columns = if classes.is_some() { &columns } else { &columns.with_classes(set.about().classes) };
     index.name_classes(classes);
     let (kept, kept_samples) = (index.shards.len() as u64, index.samples());
-    while index.samples() < reader.len() {
+    while index.samples() < set.len() {
         let name = format!("{:06}.arrow", index.shards.len());
         let partial = Partial::create(to.join(&name))?;
-        let (mut shard, _) = file(reader, columns, (partial, None), (index.samples(), bytes), progress)?;
+        let (mut shard, _) = file(set, columns, (partial, None), (index.samples(), bytes), progress)?;
         shard.name = name;
         index.shards.push(shard);
         index.save_progress(to)?;
@@ -168,7 +169,7 @@ fn shards(
 
 /// Writes samples to a file, from `first` on. Stops after about `bytes` bytes.
 fn file(
-    reader: &dyn Reader,
+    set: &dyn Dataset,
     columns: &Columns,
     (mut partial, journal): (Partial, Option<&Journal>),
     (first, bytes): (u64, u64),
@@ -177,10 +178,10 @@ fn file(
     let file = (partial.file(), journal);
     let written = match columns.row_bytes() {
         Some(row) => {
-            let rows = (bytes / row.max(1)).clamp(1, reader.len() - first);
-            fixed::write(reader, columns, first..first + rows, file, progress)
+            let rows = (bytes / row.max(1)).clamp(1, set.len() - first);
+            fixed::write(set, columns, first..first + rows, file, progress)
         }
-        None => varying::write(reader, columns, (first, bytes), file, progress),
+        None => varying::write(set, columns, (first, bytes), file, progress),
     };
     let Whole { samples, kept, crc32c } = written.map_err(|error| partial.name_in(error))?;
     let bytes = partial.finish()?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use feedline::dataset::About;
 use feedline::{Context, DType, Dataset, Error, ErrorKind, ReadError, Result, Row, Spec};
-use feedline_datasets::{Folder, Reader, Values};
+use feedline_datasets::{Folder, Values};
 use feedline_images::{RandomResizedCrop, Scratch, Size, Transforms};
 
 /// One in this many files is held out.
@@ -98,7 +98,7 @@ impl Dataset for Pictures {
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
         let file = self.files[id as usize];
         context.scoped_scratch(|Memory { values, scratch }: &mut Memory, context| {
-            self.folder.read(file, values)?;
+            values.read(&*self.folder, file)?;
             let [data, label] = values.fields() else { return Err("the folder has no classes".into()) };
             let written = if self.is_encoded {
                 self.transforms.write_encoded(&data.bytes, context.random(), scratch, row, 0)

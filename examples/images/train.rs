@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use feedline::{Dataset, Device, Error, ErrorKind, Loader, Result, Stream};
-use feedline_datasets::{Folder, Reader};
+use feedline_datasets::Folder;
 use feedline_device::Buffer;
 use feedline_images::Transforms;
 use feedline_kernels::ops::{Kernels, Sgd};
@@ -30,7 +30,7 @@ pub fn run(options: &Options) -> Result<()> {
     let optimizer = Optimizer::Sgd(Sgd { lr: options.lr, momentum: 0.9 });
     let init = Init::Random(options.seed);
     let mut model = Mlp::new(&compute, Kernels::new(&compute)?, shape, init, optimizer)?;
-    let held_out = Reader::len(&*folder) - files;
+    let held_out = folder.len() - files;
     print(&format!("device    {}\nfiles     {files}, and {held_out} held out", device.name()))?;
 
     let mut result = Buffer::<u32>::new(&compute, 2)?;

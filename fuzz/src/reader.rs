@@ -1,15 +1,15 @@
 //! The guarantees of every reader, for any bytes in its file.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use feedline_core::{Error, ErrorKind, Result};
-use feedline_datasets::{Reader, Values};
+use feedline_core::{Dataset, Error, ErrorKind, Result, Values};
 
 /// Samples that are read of each input.
 const MOST: u64 = 100;
 
 /// Writes `data` to a file called `name`, and reads it by what `open` makes of it.
-pub fn check(name: &str, data: &[u8], open: impl FnOnce(&Path) -> Result<Box<dyn Reader>>) {
+pub fn check(name: &str, data: &[u8], open: impl FnOnce(&Path) -> Result<Arc<dyn Dataset>>) {
     let path = file(name);
     if let Err(error) = std::fs::write(&path, data) {
         panic!("cannot write {}: {error}", path.display());
@@ -25,7 +25,7 @@ pub fn beside(
     data: &[u8],
     other: &str,
     bytes: &[u8],
-    open: impl FnOnce(&Path) -> Result<Box<dyn Reader>>,
+    open: impl FnOnce(&Path) -> Result<Arc<dyn Dataset>>,
 ) -> Result<()> {
     let (path, other) = (file(name), file(other));
     for (path, bytes) in [(&path, data), (&other, bytes)] {
@@ -46,16 +46,16 @@ pub fn check_error(error: &Error) {
 }
 
 /// Reads the first and the last samples, and checks them against the schema.
-pub fn read(reader: &dyn Reader) -> Result<()> {
+pub fn read(reader: &dyn Dataset) -> Result<()> {
     let mut values = Values::new();
-    let fields = reader.schema().fields();
+    let fields = reader.spec().fields();
     let first = 0..reader.len().min(MOST);
     for sample in first.chain(reader.len().saturating_sub(1)..reader.len()) {
-        reader.read(sample, &mut values)?;
+        values.read(reader, sample)?;
         assert_eq!(values.fields().len(), fields.len());
         for (value, field) in values.fields().iter().zip(fields) {
             let elements: usize = value.shape.iter().product();
-            assert_eq!(value.bytes.len(), elements * field.element.size(), "{field}");
+            assert_eq!(value.bytes.len(), elements * field.element().size(), "{field}");
         }
         for index in 0..fields.len() {
             if let Some(column) = reader.storage().column(index) {
@@ -63,7 +63,7 @@ pub fn read(reader: &dyn Reader) -> Result<()> {
             }
         }
     }
-    assert!(reader.read(reader.len(), &mut values).is_err(), "a sample beyond the last one");
+    assert!(values.read(reader, reader.len()).is_err(), "a sample beyond the last one");
     Ok(())
 }
 

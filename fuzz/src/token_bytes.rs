@@ -1,7 +1,9 @@
 //! Any bytes are a token stream under any options, or an error; windows lie within the stream.
 
-use feedline_core::DType;
-use feedline_datasets::{Reader, TokenOptions, Tokens};
+use std::sync::Arc;
+
+use feedline_core::{DType, Dataset};
+use feedline_datasets::{TokenOptions, Tokens};
 
 /// The first four bytes are the options, the others the stream.
 pub fn check(data: &[u8]) {
@@ -12,6 +14,6 @@ pub fn check(data: &[u8]) {
     let options = TokenOptions { stride: stride.into(), separator, skip_short: true, ..whole };
     crate::reader::check("x.tokens", stream, |path| {
         let tokens = Tokens::open(&[(path, f64::from(weight) / 64.0)], options)?;
-        Ok(Box::new(tokens) as Box<dyn Reader>)
+        Ok(Arc::new(tokens) as Arc<dyn Dataset>)
     });
 }

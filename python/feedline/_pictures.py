@@ -70,11 +70,11 @@ def images(
         decode: ``"cpu"``: the workers decode and transform. ``"gpu"``: nvJPEG decodes JPEGs on the loader's
             device, and the transforms run there in one launch; the CPU decodes files that nvJPEG refuses.
             ``"auto"``: GPU and CPU together, or the CPU alone without a GPU or nvJPEG. Order, random numbers
-            and substitutes are the same with all three. Pixels of nvJPEG differ by a few levels: they are
-            reproducible with ``"cpu"``, and with ``"gpu"`` on one kind of GPU, but not with ``"auto"``, where
-            timing decides which processor decodes a picture. The workers move masks, boxes and points, so
-            these are exact with all three. A batch reserves memory for its largest files: lower it with
-            ``Loader(max_per_batch={"image": bytes})``.
+            and substitutes are the same with all three. Pixels of nvJPEG differ by a few levels, and those of
+            files with damaged data entirely: they are reproducible with ``"cpu"``, and with ``"gpu"`` on one
+            kind of GPU, but not with ``"auto"``, where timing decides which processor decodes a picture. The
+            workers move masks, boxes and points, so these are exact with all three. A batch reserves memory
+            for its largest files: lower it with ``Loader(max_per_batch={"image": bytes})``.
         mode: ``"rgb"``; ``"gray"``, one channel; ``"rgba"``, with alpha, 255 where a picture has none;
             ``"u16"``, one channel of 16 bits; ``"index"``, ``[height, width]``: palette indices or gray
             levels, resized to the nearest pixel.

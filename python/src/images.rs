@@ -4,9 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use feedline::{Error, ErrorKind};
-use feedline_datasets::{
-    Annotated, Form, ManifestOptions, Paired, Parts, Pictures, Reader, Views, open_pictures,
-};
+use feedline_core::Dataset;
+use feedline_datasets::{Annotated, Form, ManifestOptions, Paired, Parts, Pictures, Views, open_pictures};
 use feedline_images::{BoxFormat, Mode, Transforms};
 use feedline_pictures::Decode;
 use pyo3::prelude::*;
@@ -127,17 +126,17 @@ pub(crate) fn open_images(
 
 /// The pictures of `reader`, in the field of this name if there is one.
 fn opened(
-    reader: Box<dyn Reader>,
+    reader: Arc<dyn Dataset>,
     field: Option<String>,
     form: Form,
     on_lanes: Option<(Decode, Form)>,
 ) -> feedline::Result<DataSet> {
     // The reader is opened only once, because opening it lists the folder of a store and opens its objects.
-    let reader: Arc<dyn Reader> = reader.into();
+    let reader: Arc<dyn Dataset> = reader.into();
     let encoded = on_lanes.map(|(decode, form)| Encoded::new(&reader, form, decode)).transpose()?;
     let set = match field {
-        Some(field) => Pictures::with_field(Box::new(reader.clone()), &field, form)?,
-        None => Pictures::new(Box::new(reader.clone()), form)?,
+        Some(field) => Pictures::with_field(Arc::new(reader.clone()), &field, form)?,
+        None => Pictures::new(Arc::new(reader.clone()), form)?,
     };
     let (left_out, classes) = (set.left_out().to_vec(), reader.about().classes.map(<[String]>::to_vec));
     Ok(DataSet { classes, encoded, left_out, ..DataSet::new("images", set) })
@@ -148,7 +147,7 @@ fn parts_of(
     path: &str,
     options: &ManifestOptions,
     given: &Given,
-) -> feedline::Result<(Box<dyn Reader>, Parts)> {
+) -> feedline::Result<(Arc<dyn Dataset>, Parts)> {
     if let Some(annotations) = &given.annotations {
         let classes = options.open.classes.as_deref();
         // Annotations have only one mask. `_parts.py` refuses more masks.
@@ -158,7 +157,7 @@ fn parts_of(
         };
         let pictures = if given.one_based { pictures.one_based()? } else { pictures };
         let parts = with(pictures.parts(), given, &[], &[])?;
-        return Ok((Box::new(pictures), parts));
+        return Ok((Arc::new(pictures), parts));
     }
     let folders = [("mask", &given.mask), ("depth", &given.depth)];
     for (name, folder) in folders {
@@ -174,7 +173,7 @@ fn parts_of(
         let fields =
             |of: &str, given: &[String]| if of == name { vec![of.to_owned()] } else { given.to_vec() };
         let parts = with(Parts::new(), given, &fields("mask", &given.mask), &fields("depth", &given.depth))?;
-        return Ok((Box::new(pairs), parts));
+        return Ok((Arc::new(pairs), parts));
     }
     Ok((open_pictures(path, options)?, with(Parts::new(), given, &given.mask, &given.depth)?))
 }

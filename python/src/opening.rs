@@ -1,11 +1,12 @@
 //! `feedline.open`, and the options of every function that opens data.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use feedline::{Error, ErrorKind};
+use feedline_core::{Dataset, ElementType, Field, Meaning};
 use feedline_datasets::{
-    Bounded, ElementType, Manifest, ManifestOptions, Meaning, Nulls, OpenOptions, Reader, SchemaField, Split,
-    Tokenized, open_with,
+    Bounded, Manifest, ManifestOptions, Nulls, OpenOptions, Split, Tokenized, open_with,
 };
 use pyo3::prelude::*;
 
@@ -102,9 +103,9 @@ pub(crate) fn open(py: Python<'_>, opening: Opening, varying: Varying) -> PyResu
     let (path, options) = opening.options()?;
     let Varying { max_length, default_length, tokenizer, text, special_tokens, max_tokens } = varying;
     detached(py, || {
-        let mut reader: Box<dyn Reader> = match options.files.is_empty() {
+        let mut reader: Arc<dyn Dataset> = match options.files.is_empty() {
             true => open_with(path, &options.open)?,
-            false => Box::new(Manifest::open(path, &options)?),
+            false => Arc::new(Manifest::open(path, &options)?),
         };
         check_types(&*reader)?;
         check_no_json(&*reader, tokenizer.as_ref().map(|_| text.as_str()))?;
@@ -112,11 +113,11 @@ pub(crate) fn open(py: Python<'_>, opening: Opening, varying: Varying) -> PyResu
         if let Some(file) = tokenizer {
             let tokens = Tokenized::new(reader, &text, file)?;
             let tokens = if special_tokens { tokens.with_special_tokens() } else { tokens };
-            reader = Box::new(if let Some(max) = max_tokens { tokens.truncated(max)? } else { tokens });
+            reader = Arc::new(if let Some(max) = max_tokens { tokens.truncated(max)? } else { tokens });
         }
-        let varies = |field: &&SchemaField| field.shape.iter().any(Option::is_none);
-        let fields = reader.schema().fields().iter().filter(varies);
-        let names: Vec<_> = fields.map(|field| field.name.clone()).collect();
+        let varies = |field: &&Field| field.dims().iter().any(Option::is_none);
+        let fields = reader.spec().fields().iter().filter(varies);
+        let names: Vec<_> = fields.map(|field| field.name().to_owned()).collect();
         if names.is_empty() && (default_length.is_some() || !max_length.is_empty()) {
             let why = "max_length is for fields that vary in length, and here none does: leave it out";
             return Err(Error::new(ErrorKind::Config, why));
@@ -136,28 +137,28 @@ fn limited(set: Bounded, limits: &[(String, usize)]) -> feedline::Result<Bounded
 }
 
 /// Refuses complex numbers. A batch would hold each as two numbers, so the array would have another shape.
-fn check_types(reader: &dyn Reader) -> feedline::Result<()> {
+fn check_types(reader: &dyn Dataset) -> feedline::Result<()> {
     let is_complex =
-        |field: &&SchemaField| matches!(field.element, ElementType::Complex64 | ElementType::Complex128);
-    let Some(field) = reader.schema().fields().iter().find(is_complex) else { return Ok(()) };
+        |field: &&Field| matches!(field.element(), ElementType::Complex64 | ElementType::Complex128);
+    let Some(field) = reader.spec().fields().iter().find(is_complex) else { return Ok(()) };
     let why = format!(
         "field {:?} holds {} numbers, which a batch does not have: save real and imaginary parts as numbers, \
          np.stack([x.real, x.imag], axis=-1)",
-        field.name,
-        field.element.name()
+        field.name(),
+        field.element().name()
     );
     let error = Error::new(ErrorKind::Data, why);
     Err(reader.path(0).map_or(error.clone(), |path| error.at_path(path)))
 }
 
 /// Refuses lists and objects of JSON Lines, which would be the bytes of their JSON. A tokenizer reads that.
-fn check_no_json(reader: &dyn Reader, tokenized: Option<&str>) -> feedline::Result<()> {
+fn check_no_json(reader: &dyn Dataset, tokenized: Option<&str>) -> feedline::Result<()> {
     if reader.about().format != "jsonl" {
         return Ok(());
     }
-    let is_json = |field: &&SchemaField| field.meaning == Meaning::Json && tokenized != Some(&field.name);
-    let Some(field) = reader.schema().fields().iter().find(is_json) else { return Ok(()) };
-    let name = &field.name;
+    let is_json = |field: &&Field| field.meaning() == Meaning::Json && tokenized != Some(&field.name());
+    let Some(field) = reader.spec().fields().iter().find(is_json) else { return Ok(()) };
+    let name = &field.name();
     let why = format!(
         "key {name:?} has lists of texts, or objects, which batches do not have: leave it out by \
          feedline.table(path, select=), read conversations by feedline.chats, or give types={{{name:?}: \

@@ -8,7 +8,7 @@ use std::time::Instant;
 use feedline::batch::FilledBatch;
 use feedline::dataset::Rows;
 use feedline::{Context, DType, Dataset, Error, ErrorKind, ReadError, Row, Spec};
-use feedline_core::{About, Fingerprint};
+use feedline_core::{About, Fingerprint, Storage};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -246,20 +246,6 @@ impl Dataset for OwnData {
         About { has_random_geometry: mapped.has_random_geometry, ..About::default() }
     }
 
-    fn left_out(
-        &self,
-        id: u64,
-        field: usize,
-        epoch: u64,
-        _to: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), ReadError> {
-        let Some(mapped) = self.mapped.as_deref().filter(|mapped| id < (**mapped).len()) else {
-            return Ok(());
-        };
-        let name = self.spec.fields().get(field).map_or("", |field| field.name());
-        mapped.check_whole(name, id, epoch)
-    }
-
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
         may_go_on(context)?;
         let keys = [self.key(context)];
@@ -304,6 +290,26 @@ impl Dataset for OwnData {
     fn fingerprint(&self) -> u64 {
         let state = Fingerprint::new().spec(&self.spec).number(self.len);
         self.fingerprint.map_or(state, |own| state.number(own)).value()
+    }
+
+    fn storage(&self) -> &dyn Storage {
+        self
+    }
+}
+
+impl Storage for OwnData {
+    fn left_out(
+        &self,
+        id: u64,
+        field: usize,
+        epoch: u64,
+        _to: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), ReadError> {
+        let Some(mapped) = self.mapped.as_deref().filter(|mapped| id < (**mapped).len()) else {
+            return Ok(());
+        };
+        let name = self.spec.fields().get(field).map_or("", |field| field.name());
+        mapped.check_whole(name, id, epoch)
     }
 }
 

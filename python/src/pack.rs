@@ -1,9 +1,11 @@
 //! Writes token ids as Megatron's pairs of files.
 
+use std::sync::Arc;
 use std::sync::{Mutex, PoisonError};
 
 use feedline::{DType, Error, ErrorKind};
-use feedline_datasets::{Reader, TokenPackOptions, Tokenized, open_with};
+use feedline_core::Dataset;
+use feedline_datasets::{TokenPackOptions, Tokenized, open_with};
 use pyo3::prelude::*;
 
 use crate::dataset::detached;
@@ -41,7 +43,7 @@ pub(crate) fn pack_tokens(
     let packed = detached(py, || {
         let reader = open_with(path, &opened.open)?;
         let mut options = TokenPackOptions { threads, ..TokenPackOptions::new(dtype.unwrap_or(DType::I32)) };
-        let reader: Box<dyn Reader> = match tokenizer {
+        let reader: Arc<dyn Dataset> = match tokenizer {
             None => {
                 options.field = field.unwrap_or(options.field);
                 reader
@@ -56,7 +58,7 @@ pub(crate) fn pack_tokens(
                     };
                     options.end = Some(ids.token_id(end).ok_or_else(missing)?);
                 }
-                Box::new(ids)
+                Arc::new(ids)
             }
         };
         feedline_datasets::pack_tokens(&*reader, to, &options, |documents| {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use feedline::{Dataset, Error, ErrorKind, LoaderBuilder, Result};
-use feedline_datasets::{Form, Pictures, Reader};
+use feedline_datasets::{Form, Pictures};
 use feedline_images::Transforms;
 use feedline_pictures::{Decode, PictureStage};
 
@@ -40,9 +40,9 @@ pub(crate) struct Encoded {
 impl Encoded {
     /// The pictures of `reader`, whose lists of transforms begin with `on_device`. Reads every file once to
     /// find the longest file, unless a listing has the lengths. Keeps the lengths in the user's cache.
-    pub(crate) fn new(reader: &Arc<dyn Reader>, form: Form, decode: Decode) -> Result<Self> {
+    pub(crate) fn new(reader: &Arc<dyn Dataset>, form: Form, decode: Decode) -> Result<Self> {
         let lists = form.lists().to_vec();
-        let files = Pictures::encoded(Box::new(reader.clone()), form)?;
+        let files = Pictures::encoded(Arc::new(reader.clone()), form)?;
         let mut sizes = files.picture_bytes().to_vec();
         sizes.sort_unstable_by(|a, b| b.cmp(a));
         Ok(Self { files: Arc::new(files), lists, decode, sizes: sizes.into(), copies: 1 })

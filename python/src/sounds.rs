@@ -1,5 +1,7 @@
 //! Sounds: `feedline.sounds`.
 
+use std::sync::Arc;
+
 use feedline::{Error, ErrorKind};
 use feedline_audio::{Channels, Crop, Log, MelSpectrogram, Sounds};
 use feedline_datasets::{SoundDataset, Tokenized, open_sounds as open_encoded};
@@ -50,7 +52,7 @@ pub(crate) fn open_sounds(py: Python<'_>, opening: Opening, given: Given) -> PyR
         let mut reader = open_encoded(path, &options)?;
         let classes = reader.about().classes.map(<[String]>::to_vec);
         if let (Some(text), Some(file)) = (&given.text, &given.tokenizer) {
-            reader = Box::new(Tokenized::new(reader, text, file)?);
+            reader = Arc::new(Tokenized::new(reader, text, file)?);
         }
         let set = match &given.field {
             Some(field) => SoundDataset::with_field(reader, field, sounds)?,

@@ -137,12 +137,7 @@ impl feedline::source::Source for OwnSource {
             let is_ragged = field.as_ragged().is_some();
             let bytes =
                 if is_ragged { length(take(&mut rest, size_of::<u64>())?)? } else { field.row_bytes() };
-            let value = take(&mut rest, bytes)?;
-            if is_ragged {
-                row.write_ragged_bytes(index, value)?;
-            } else {
-                row.write(index, value);
-            }
+            row.put(index, take(&mut rest, bytes)?)?;
         }
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! Texts for training: windows of token ids, documents packed into windows, and documents without padding.
 
+use std::sync::Arc;
+
 use feedline::dataset::{
     Cost, Element, Long, Packed, PackedBuilder, PackedSource, PackedSourceBuilder, Unpadded,
 };
@@ -282,7 +284,7 @@ pub(crate) fn open_chats(
             "preferences" => Chats::preferences(reader, tokenizer, chat)?,
             _ => Chats::new(reader, tokenizer, chat)?,
         };
-        let data = DataSet::ragged("chats", Bounded::measured(Box::new(chats))?);
+        let data = DataSet::ragged("chats", Bounded::measured(Arc::new(chats))?);
         let fate = data.before_labels.iter().map(|(labels, before)| {
             let lengths = data.lengths_of(labels)?;
             let none = lengths.iter().zip(before).filter(|(length, before)| *length == *before).count();

@@ -14,9 +14,11 @@ mod tables;
 mod threads;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use feedline::{Dataset, Error, ErrorKind, Loader, ReadError, Result, Sampler, TransferMode, Workers};
-use feedline_datasets::{Bounded, ParquetFile, Reader, TableOptions, Values, open};
+use feedline::{Error, ErrorKind, Loader, ReadError, Result, Sampler, TransferMode, Workers};
+use feedline_core::{Dataset, Values};
+use feedline_datasets::{Bounded, ParquetFile, TableOptions, open};
 use serde_json::json;
 
 use crate::options::Options;
@@ -175,7 +177,7 @@ fn one(
     )
 }
 
-fn opened(format: &Format, path: &Path, options: &Options) -> Result<Box<dyn Reader>> {
+fn opened(format: &Format, path: &Path, options: &Options) -> Result<Arc<dyn Dataset>> {
     if format.name != PARQUET_BEYOND.name {
         return open(path);
     }
@@ -186,25 +188,25 @@ fn opened(format: &Format, path: &Path, options: &Options) -> Result<Box<dyn Rea
 ///
 /// # Errors
 /// As [`ParquetFile::open_with`].
-pub fn parquet_beyond(path: &Path, bytes: u64) -> Result<Box<dyn Reader>> {
+pub fn parquet_beyond(path: &Path, bytes: u64) -> Result<Arc<dyn Dataset>> {
     let options = TableOptions { cache_bytes: bytes / 4, ..Default::default() };
-    Ok(Box::new(ParquetFile::open_with(path, options)?))
+    Ok(Arc::new(ParquetFile::open_with(path, options)?))
 }
 
 /// Bytes of each field of a sample: all samples of a file are alike.
-fn sizes(reader: &dyn Reader) -> Result<Vec<usize>> {
+fn sizes(reader: &dyn Dataset) -> Result<Vec<usize>> {
     let mut values = Values::new();
-    reader.read(0, &mut values)?;
+    values.read(reader, 0)?;
     Ok(values.fields().iter().map(|value| value.bytes.len()).collect())
 }
 
 /// The reader as a data set: with ragged fields where sizes may vary.
-fn dataset(reader: Box<dyn Reader>) -> Result<Box<dyn Dataset>> {
+fn dataset(reader: Arc<dyn Dataset>) -> Result<Box<dyn Dataset>> {
     let mut values = Values::new();
-    reader.read(0, &mut values)?;
-    let varying = reader.schema().fields().iter().zip(values.fields());
-    let varying = varying.filter(|(field, _)| field.shape.contains(&None));
-    let limits: Vec<_> = varying.map(|(field, value)| (field.name.clone(), value.shape[0])).collect();
+    values.read(&*reader, 0)?;
+    let varying = reader.spec().fields().iter().zip(values.fields());
+    let varying = varying.filter(|(field, _)| field.dims().contains(&None));
+    let limits: Vec<_> = varying.map(|(field, value)| (field.name().to_owned(), value.shape[0])).collect();
     Ok(Box::new(Bounded::stated(reader, &limits)?))
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use feedline::{Error, ErrorKind, Result};
 use feedline_core::random::splitmix64;
-use feedline_datasets::{Reader, Values};
+use feedline_core::{Dataset, Values};
 
 use super::{Order, Outcome};
 use crate::baseline::Bare;
@@ -101,12 +101,12 @@ impl Threads {
     ///
     /// # Errors
     /// `Data` for the first sample that differs.
-    pub fn check(&self, reader: &dyn Reader) -> Result<()> {
+    pub fn check(&self, reader: &dyn Dataset) -> Result<()> {
         let ids = self.thread(&self.bare[0], &AtomicUsize::new(0), 1)?;
         let mut bare = self.bare[0].lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let (block, mut values) = (bare.fill(0)?, Values::new());
         for (row, &id) in ids.iter().enumerate() {
-            reader.read(id, &mut values)?;
+            values.read(reader, id)?;
             for (field, value) in values.fields().iter().enumerate() {
                 if block[self.place(field, row)..][..self.sizes[field]] != value.bytes {
                     let why = format!("the plain loop has another value of field {field}");

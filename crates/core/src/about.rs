@@ -57,28 +57,17 @@ pub struct About<'a> {
 impl About<'_> {
     /// The facts without the names of classes, which the set owns.
     pub fn without_names(self) -> About<'static> {
-        let Self {
-            format,
-            classes: _,
-            categories: _,
-            groups,
-            row_memory,
-            block_shuffle,
-            plain_shuffle,
-            table_rows,
-            has_random_geometry,
-            nesting,
-        } = self;
         About {
-            format,
-            groups,
-            row_memory,
-            block_shuffle,
-            plain_shuffle,
-            table_rows,
-            has_random_geometry,
-            nesting,
-            ..About::default()
+            format: self.format,
+            classes: None,
+            categories: &[],
+            groups: self.groups,
+            row_memory: self.row_memory,
+            block_shuffle: self.block_shuffle,
+            plain_shuffle: self.plain_shuffle,
+            table_rows: self.table_rows,
+            has_random_geometry: self.has_random_geometry,
+            nesting: self.nesting,
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::{Error, ErrorKind, Result};
 
 /// One field of every sample, in memory: row `id` is the `row_bytes` bytes at `first + id * stride`.
 ///
-/// A data set that returns it from [`Dataset::column`](crate::Dataset::column) needs no worker to copy its
+/// A data set that returns it from [`Storage::column`](crate::Storage::column) needs no worker to copy its
 /// rows.
 ///
 /// ```

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::compose::{self, Cached, Concat, Map, Negatives, Repeat, Sample, Subset, Window, Zip};
 use crate::random::key;
-use crate::{About, Context, Prefetched, Row, Rows, Spec, StableDataset, StridedColumn};
+use crate::storage::OneByOne;
+use crate::{About, Context, Fingerprint, Row, Rows, Spec, StableDataset, Storage};
 
 /// The error of a read: any error type.
 pub type ReadError = Box<dyn std::error::Error + Send + Sync>;
@@ -43,11 +44,16 @@ pub trait Dataset: Send + Sync + 'static {
     /// Number of samples; the same for every call.
     fn len(&self) -> u64;
 
-    /// The fields of a sample; the same for every call.
+    /// The fields of a sample; the same for every call. They may be [open](Spec::is_open), as those of files
+    /// are: of texts, of `u64`, or of a size that varies without a limit. A loader takes such a set once its
+    /// fields have limits.
     fn spec(&self) -> &Spec;
 
     /// Writes sample `id` into `row`. It must write the whole row: a reused row contains bytes of an earlier
     /// sample. A row of a ragged field is written whole, even if it has no items.
+    ///
+    /// A set of files puts each field by [`Row::put`], which takes those of an open spec too. Of such a field
+    /// it may read no file unless the row [wants](Row::wants) it.
     ///
     /// In debug builds a reused row is filled with 0xFF, so that missing bytes show.
     /// [`check_dataset`](crate::check_dataset) finds them in any build.
@@ -70,58 +76,22 @@ pub trait Dataset: Send + Sync + 'static {
     ) -> Result<(), (usize, ReadError)> {
         for (index, &id) in ids.iter().enumerate() {
             let mut row = rows.row(index);
-            let read = |context: &mut Context| row.hand_to(|row| self.read(id, row, context));
-            context.sample(index, id, read).map_err(|error| (index, error))?;
+            context
+                .sample(index, id, |context| self.read(id, &mut row, context))
+                .map_err(|error| (index, error))?;
         }
         Ok(())
     }
 
-    /// Field `field` of every sample as a column of memory, if there is one: for every id and epoch, row `id`
-    /// must have exactly the bytes that [`read`](Self::read) writes. The bytes must not move or change while
-    /// the data set exists.
-    ///
-    /// When every field has a column, the device can read the rows itself, without workers and copies. Return
-    /// `None`, the default, for a ragged field, and in a wrapper that changes what `read` writes.
-    fn column(&self, _field: usize) -> Option<StridedColumn<'_>> {
-        None
+    /// How the samples lie, and what can be had without reading them one by one.
+    fn storage(&self) -> &dyn Storage {
+        &OneByOne
     }
 
     /// How the samples are decoded and composed: facts that no read depends on. The default is right for a
     /// set that reads from no other.
     fn about(&self) -> About<'_> {
         About::default()
-    }
-
-    /// Calls `to` with the items of the list `field` that sample `id` has in `epoch` and its row leaves out,
-    /// in the bytes of the field's type, such as the items of a table's list before its last ten.
-    /// [`negatives`](Self::negatives) are none of them. The default is for rows of whole lists; a set that
-    /// reads from others passes on what they leave out.
-    ///
-    /// # Errors
-    /// Any error, such as that of a function of the samples, which may have changed the other items.
-    fn left_out(
-        &self,
-        _id: u64,
-        _field: usize,
-        _epoch: u64,
-        _to: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), ReadError> {
-        Ok(())
-    }
-
-    /// Prepares samples of one batch, `ids`, for a later [`read`](Self::read): for sets where a read decodes
-    /// or fetches a group of samples.
-    ///
-    /// Workers call this before they read a batch, and with the ids of later batches while they have nothing
-    /// else to do. A call should prepare one group of samples, such as a row group, and must not wait for
-    /// another thread. It must not change the result of a read. It does not report errors: the read of the
-    /// samples will find them.
-    ///
-    /// The default is [`Prefetched::Never`]. A set that returns it must do so for any ids, even an empty
-    /// list. Other sets must bound the memory of samples that are prepared and not yet read, and return
-    /// [`Prefetched::Full`] at the bound.
-    fn prefetch(&self, _ids: &[u64], _context: &mut Context) -> Prefetched {
-        Prefetched::Never
     }
 
     /// The file that contains sample `id`, for error messages.
@@ -135,9 +105,14 @@ pub trait Dataset: Send + Sync + 'static {
     ///
     /// The default covers only length, spec and [`version`](Self::version), so different data of the same
     /// length and spec has the same fingerprint. Override it to cover the data itself:
-    /// [`Fingerprint`](crate::Fingerprint) covers files by content.
+    /// [`Fingerprint`] covers files by content.
     fn fingerprint(&self) -> u64 {
-        versioned(spec_key(key(&[self.len()]), self.spec()), self.version())
+        let spec = self.spec();
+        let state = match spec.is_open() {
+            true => Fingerprint::new().number(self.len()).bytes(spec.to_string().as_bytes()).value(),
+            false => spec_key(key(&[self.len()]), spec),
+        };
+        versioned(state, self.version())
     }
 
     /// The version of the samples, which the default [`fingerprint`](Self::fingerprint) covers. Change it
@@ -298,7 +273,7 @@ pub trait Dataset: Send + Sync + 'static {
     ///
     /// The fields hold whole numbers, one or several per sample, such as categories of a table. Numbers
     /// outside of the range, such as padding, are ignored. Of a list that a table cuts (`last`, `max`), all
-    /// items count, also those that rows [leave out](Self::left_out); the table holds these in memory. So
+    /// items count, also those that rows [leave out](Storage::left_out); the table holds these in memory. So
     /// call `negatives` before [`map`](Self::map), which may change the items.
     ///
     /// ```

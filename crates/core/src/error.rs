@@ -208,6 +208,14 @@ impl Error {
 ///
 /// What loaders, bridges and sets that read other sets call. It may change in any release.
 impl Error {
+    /// The error of a read as one of this project.
+    pub fn of_read(error: crate::ReadError) -> Self {
+        match error.downcast::<Self>() {
+            Ok(error) => *error,
+            Err(error) => Self::new(ErrorKind::Sample, "cannot read the sample").with_source(error),
+        }
+    }
+
     /// Adds the stage.
     pub fn at_stage(self, stage: Stage) -> Self {
         self.with(|e| e.stage = Some(stage))

@@ -49,6 +49,7 @@ impl Layout {
         if spec.fields().is_empty() {
             return Err(Error::new(ErrorKind::Config, "the spec has no fields: add at least one"));
         }
+        spec.check_closed()?;
         if capacity == 0 {
             return Err(Error::new(ErrorKind::Config, "batch size is 0: it must be at least 1"));
         }

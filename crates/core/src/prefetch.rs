@@ -1,6 +1,6 @@
 //! The outcome of preparing samples that will be read next.
 
-/// The outcome of [`Dataset::prefetch`](crate::Dataset::prefetch).
+/// The outcome of [`Storage::prefetch`](crate::Storage::prefetch).
 ///
 /// The outcome for samples of several sets is the [`max`](Ord::max) of theirs:
 ///

@@ -3,22 +3,42 @@
 use crate::ragged::Form;
 use crate::{DType, Error, ErrorKind, Pad, RaggedField, Result, named};
 
+mod element;
+mod open;
 mod widened;
+
+pub use element::{ElementType, Meaning};
 
 /// Maximum number of fields of a spec. The bound lets rows be split over workers without an allocation.
 pub const MAX_FIELDS: usize = 16;
 
 /// A named part of every sample.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "stored::Field"))]
 pub struct Field {
     name: String,
     dtype: DType,
     shape: Vec<usize>,
+    /// 0 if the field is not closed.
     row_bytes: usize,
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     ragged: Option<RaggedField>,
+    #[cfg_attr(feature = "serde", serde(skip))]
+    element: ElementType,
+    #[cfg_attr(feature = "serde", serde(skip))]
+    dims: Vec<Option<usize>>,
+    #[cfg_attr(feature = "serde", serde(skip))]
+    meaning: Meaning,
+}
+
+/// What the values are makes no difference.
+impl PartialEq for Field {
+    fn eq(&self, other: &Self) -> bool {
+        let of = |field: &Self| (field.dtype, field.element, field.row_bytes, field.ragged);
+        (&self.name, &self.shape, &self.dims) == (&other.name, &other.shape, &other.dims)
+            && of(self) == of(other)
+    }
 }
 
 impl Field {
@@ -40,7 +60,10 @@ impl Field {
             let why = format!("shape {shape:?} of {dtype} is larger than the address space");
             return Err(in_field(name, &why));
         };
-        Ok(Self { name: name.to_owned(), dtype, shape, row_bytes, ragged })
+        let first = ragged.map(|_| None);
+        let dims = first.into_iter().chain(shape.iter().copied().map(Some)).collect();
+        let (element, meaning) = (dtype.into(), Meaning::Plain);
+        Ok(Self { name: name.to_owned(), dtype, shape, row_bytes, ragged, element, dims, meaning })
     }
 
     /// The field's name.
@@ -180,8 +203,8 @@ impl Spec {
     }
 
     fn add(mut self, field: Field) -> Result<Self> {
-        if self.fields.iter().any(|other| other.name == field.name) {
-            return Err(in_field(&field.name, "the name is taken: use a different name for each field"));
+        if self.fields.iter().any(|other| other.name() == field.name()) {
+            return Err(in_field(field.name(), "the name is taken: use a different name for each field"));
         }
         if self.fields.len() == MAX_FIELDS {
             let join = named(
@@ -190,7 +213,7 @@ impl Spec {
                  also chooses columns by select=",
             );
             let why = format!("a sample has at most {MAX_FIELDS} fields: {join}");
-            return Err(in_field(&field.name, &why));
+            return Err(in_field(field.name(), &why));
         }
         self.fields.push(field);
         Ok(self)
@@ -211,7 +234,7 @@ impl Spec {
     /// # Errors
     /// `Config` when there is none; the message lists the existing names.
     pub fn index_of(&self, name: &str) -> Result<usize> {
-        self.fields.iter().position(|f| f.name == name).ok_or_else(|| {
+        self.fields.iter().position(|field| field.name() == name).ok_or_else(|| {
             let names: Vec<_> = self.fields.iter().map(Field::name).collect();
             Error::new(ErrorKind::Config, format!("no field \"{name}\"; the fields are {names:?}"))
         })
@@ -245,7 +268,7 @@ impl Spec {
     /// `Config` for a field that does not exist, is not ragged or is cumulative, and for padding of another
     /// type than the field.
     pub fn padded(mut self, name: &str, pad: Pad) -> Result<Self> {
-        let dtype = self.fields[self.index_of(name)?].dtype;
+        let dtype = self.fields[self.index_of(name)?].dtype();
         let ragged = self.ragged_mut(name)?;
         if ragged.form == Form::Cumulative {
             return Err(in_field(name, "sums cannot be padded"));
@@ -258,7 +281,7 @@ impl Spec {
 
     /// Whether a field is ragged.
     pub fn is_ragged(&self) -> bool {
-        self.fields.iter().any(|field| field.ragged.is_some())
+        self.fields.iter().any(|field| field.as_ragged().is_some())
     }
 }
 
@@ -323,8 +346,8 @@ mod stored {
         fn try_from(stored: Field) -> Result<Self> {
             let Field { name, dtype, shape, row_bytes, ragged } = stored;
             let field = Self::new(&name, dtype, shape, ragged)?;
-            if field.row_bytes != row_bytes {
-                let why = format!("{row_bytes} bytes per sample, but its shape has {}", field.row_bytes);
+            if field.row_bytes() != row_bytes {
+                let why = format!("{row_bytes} bytes per sample, but its shape has {}", field.row_bytes());
                 return Err(super::in_field(&name, &why));
             }
             Ok(field)
@@ -417,6 +440,26 @@ mod tests {
             let error = changed(at, to);
             assert!(error.contains(part), "no {part:?} in: {error}");
         }
+    }
+
+    #[test]
+    fn fields_of_files_are_closed_before_batches_have_them() {
+        let of = |element| Spec::of_fields([Field::fixed("x", element, &[2])]);
+        let closed = of(ElementType::Complex64).closed().unwrap();
+        assert_eq!(closed, Spec::new().field("x", DType::F32, [2, 2]).unwrap());
+        for (open, part) in [
+            (of(ElementType::Bytes), "no batch has"),
+            (of(ElementType::U64), "u64, which batches do not have"),
+            (Spec::of_fields([Field::variable("x", ElementType::Text)]), "varies in size"),
+        ] {
+            let error = crate::Layout::new(&open, 1).unwrap_err();
+            assert!(error.kind() == ErrorKind::Config && error.to_string().contains(part), "{error}");
+        }
+        let ragged = Spec::new().ragged("x", DType::U8, [], 3).unwrap();
+        assert_eq!(ragged.closed().unwrap(), ragged, "a closed field stays as it is");
+        // What values mean makes no other field.
+        let times = Field::fixed("x", ElementType::Bytes, &[2]).with_meaning(Meaning::Time { per_day: 1 });
+        assert_eq!(Spec::of_fields([times]), of(ElementType::Bytes));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use crate::{About, Context, Dataset, Fingerprint, Prefetched, ReadError, Row, Rows, Spec, StridedColumn};
+use crate::{About, Context, Dataset, Fingerprint, ReadError, Row, Rows, Spec, Storage};
 
 /// A data set, with its length, spec, facts and fingerprint read once.
 ///
@@ -16,6 +16,8 @@ pub struct StableDataset {
     len: u64,
     spec: Spec,
     about: About<'static>,
+    classes: Option<Arc<[String]>>,
+    categories: Arc<[(String, Vec<String>)]>,
     /// Read at the first call of `fingerprint`, which may read whole files.
     fingerprint: OnceLock<u64>,
 }
@@ -23,8 +25,10 @@ pub struct StableDataset {
 impl StableDataset {
     /// Reads the length, the spec and the facts of `dataset`.
     pub fn new(dataset: Arc<dyn Dataset>) -> Self {
-        let (len, spec, about) = (dataset.len(), dataset.spec().clone(), dataset.about().without_names());
-        Self { inner: dataset, len, spec, about, fingerprint: OnceLock::new() }
+        let (len, spec, about) = (dataset.len(), dataset.spec().clone(), dataset.about());
+        let (classes, categories) = (about.classes.map(Arc::from), Arc::from(about.categories));
+        let about = about.without_names();
+        Self { inner: dataset, len, spec, about, classes, categories, fingerprint: OnceLock::new() }
     }
 
     /// The data set itself, for code that only reads samples.
@@ -43,7 +47,7 @@ impl Dataset for StableDataset {
     }
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
-        self.inner.read(id, row, context)
+        self.inner.read_into(id, row, context)
     }
 
     fn read_many(
@@ -55,26 +59,12 @@ impl Dataset for StableDataset {
         self.inner.read_many(ids, rows, context)
     }
 
-    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
-        self.inner.column(field)
-    }
-
-    fn left_out(
-        &self,
-        id: u64,
-        field: usize,
-        epoch: u64,
-        to: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), ReadError> {
-        self.inner.left_out(id, field, epoch, to)
+    fn storage(&self) -> &dyn Storage {
+        self.inner.storage()
     }
 
     fn about(&self) -> About<'_> {
-        self.about
-    }
-
-    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
-        self.inner.prefetch(ids, context)
+        About { classes: self.classes.as_deref(), categories: &self.categories, ..self.about }
     }
 
     fn path(&self, id: u64) -> Option<&Path> {

@@ -9,7 +9,7 @@ use crate::items::{Asked, Items};
 use crate::lengths::OneRow;
 use crate::{
     About, Context, DType, Dataset, Error, ErrorKind, Fingerprint, Layout, Prefetched, ReadError, Result,
-    Row, Spec, StableDataset,
+    Row, Spec, StableDataset, Storage,
 };
 
 /// A [`Dataset`] of documents. Each batch is one sequence: its documents one after another.
@@ -139,27 +139,13 @@ impl Dataset for Unpadded {
         context.scoped_scratch(|one: &mut OneRow, context| self.write(id, row, one, context))
     }
 
+    fn storage(&self) -> &dyn Storage {
+        self
+    }
+
     fn about(&self) -> About<'_> {
         let inner = self.inner.about();
         About { nesting: 1 + inner.nesting, table_rows: None, ..inner }
-    }
-
-    fn left_out(
-        &self,
-        id: u64,
-        field: usize,
-        epoch: u64,
-        to: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), ReadError> {
-        let name = self.spec.fields().get(field).map(crate::Field::name);
-        match name.and_then(|name| self.inner.spec().index_of(name).ok()) {
-            Some(field) => self.inner.left_out(id, field, epoch, to),
-            None => Ok(()),
-        }
-    }
-
-    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
-        self.inner.prefetch(ids, context)
     }
 
     fn path(&self, id: u64) -> Option<&Path> {
@@ -173,6 +159,26 @@ impl Dataset for Unpadded {
             state.number(field).bytes(fill).number(is_label)
         });
         state.value()
+    }
+}
+
+impl Storage for Unpadded {
+    fn left_out(
+        &self,
+        id: u64,
+        field: usize,
+        epoch: u64,
+        to: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), ReadError> {
+        let name = self.spec.fields().get(field).map(crate::Field::name);
+        match name.and_then(|name| self.inner.spec().index_of(name).ok()) {
+            Some(field) => self.inner.storage().left_out(id, field, epoch, to),
+            None => Ok(()),
+        }
+    }
+
+    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
+        self.inner.storage().prefetch(ids, context)
     }
 }
 

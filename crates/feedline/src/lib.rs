@@ -189,9 +189,9 @@ pub mod dataset {
     pub use feedline_core::packed::Piece;
     pub use feedline_core::ragged::{Form, RaggedField};
     pub use feedline_core::{
-        About, Cost, Element, Fate, Field, FieldId, Long, Packed, PackedBuilder, PackedOptions, PackedSource,
-        PackedSourceBuilder, Prefetched, Random, RowFields, Rows, Sample, StridedColumn, Unpadded,
-        UnpaddedBuilder, lengths,
+        About, Cost, Element, ElementType, Fate, Field, FieldId, Long, Meaning, Packed, PackedBuilder,
+        PackedOptions, PackedSource, PackedSourceBuilder, Prefetched, Random, RowFields, Rows, Sample, Sink,
+        Storage, StridedColumn, Unpadded, UnpaddedBuilder, lengths,
     };
 }
 

@@ -26,7 +26,7 @@ pub enum TransferMode {
     /// Workers read each sample into pinned memory, which is copied to the device.
     Staged,
     /// The device reads the rows from host memory itself: no decoding, no copy on the host. Needs a set with
-    /// columns ([`Dataset::column`](crate::Dataset::column)).
+    /// columns ([`Storage::column`](crate::dataset::Storage::column)).
     ///
     /// The copy engine copies contiguous rows and, with a driver of CUDA 13, rows of 64 KiB or more in any
     /// order. A kernel gathers the others.

@@ -54,16 +54,9 @@ fn chosen(set: impl Dataset, header: &Header) -> Result<LoaderBuilder> {
     let spec = places
         .iter()
         .try_fold(feedline::Spec::new(), |spec, &place| spec.with(&set.spec().fields()[place]))?;
-    let is_ragged: Vec<bool> = spec.fields().iter().map(|field| field.as_ragged().is_some()).collect();
     let set = set.map(spec, move |sample, row, _| {
-        for (index, &place) in places.iter().enumerate() {
-            if is_ragged[index] {
-                row.write_ragged_bytes(index, sample.bytes(place))?;
-            } else {
-                row.write(index, sample.bytes(place));
-            }
-        }
-        Ok(())
+        let mut fields = places.iter().enumerate();
+        Ok(fields.try_for_each(|(index, &place)| row.put(index, sample.bytes(place)))?)
     })?;
     Ok(Loader::builder(set))
 }

@@ -21,12 +21,12 @@ pub fn audit_columns(data: &impl Dataset, id: u64) -> Result<(), String> {
     let layout = Layout::new(data.spec(), 1).map_err(|error| error.to_string())?;
     for (index, field) in layout.spec().fields().iter().enumerate() {
         let fault = |why: &str| Err(format!("sample {id}: field \"{}\": {why}", field.name()));
-        let Some(column) = data.column(index) else { return fault("it has no column") };
+        let Some(column) = data.storage().column(index) else { return fault("it has no column") };
         if (column.rows() as u64, column.row_bytes()) != (data.len(), field.row_bytes()) {
             return fault("the column does not have one row per sample");
         }
     }
-    if data.column(layout.spec().fields().len()).is_some() {
+    if data.storage().column(layout.spec().fields().len()).is_some() {
         return Err("there is a column for a field that does not exist".to_owned());
     }
     first_fault(data, id, |_| true)

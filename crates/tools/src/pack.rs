@@ -3,11 +3,12 @@
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use feedline_core::DType;
+use feedline_core::{DType, Dataset};
 use feedline_datasets::{
-    Missing, Nulls, OpenOptions, PackOptions, PackSummary, PackedTokens, Reader, Split, Table,
-    TokenPackOptions, Tokenized, open_with, pack, pack_tokens,
+    Missing, Nulls, OpenOptions, PackOptions, PackSummary, PackedTokens, Split, Table, TokenPackOptions,
+    Tokenized, open_with, pack, pack_tokens,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use lexopt::prelude::{Long, Short, Value, ValueExt as _};
@@ -115,11 +116,11 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> Result<String, Box<dyn 
         return Ok(format!("{HELP}\n{EXIT}"));
     };
     let options = OpenOptions { split, nulls, ..OpenOptions::with_memory_limit(IN_MEMORY) };
-    let reader: Box<dyn Reader> = match steps.is_empty() {
+    let reader: Arc<dyn Dataset> = match steps.is_empty() {
         true => open_with(&from, &options)?,
         false => {
             let table = Table::open_with(&from, options);
-            steps.into_iter().fold(table, |table, step| step.apply(table)).reader()?
+            steps.into_iter().fold(table, |table, step| step.apply(table)).rows()?
         }
     };
     let bar = if quiet || !std::io::stderr().is_terminal() {
@@ -144,14 +145,14 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> Result<String, Box<dyn 
 
 /// Writes Megatron's pair.
 fn write_tokens(
-    reader: Box<dyn Reader>,
+    reader: Arc<dyn Dataset>,
     to: &Path,
     tokens: Tokens,
     bar: &ProgressBar,
 ) -> Result<String, Box<dyn std::error::Error>> {
     let Tokens { tokenizer, field, end, dtype, threads } = tokens;
     let mut options = TokenPackOptions { threads, ..TokenPackOptions::new(dtype.unwrap_or(DType::I32)) };
-    let reader: Box<dyn Reader> = match tokenizer {
+    let reader: Arc<dyn Dataset> = match tokenizer {
         Some(tokenizer) => {
             let ids = Tokenized::new(reader, field.as_deref().unwrap_or("text"), tokenizer)?;
             options.dtype = dtype.unwrap_or(TokenPackOptions::of_vocabulary(ids.vocabulary()).dtype);
@@ -160,7 +161,7 @@ fn write_tokens(
                 options.end =
                     Some(id.ok_or_else(|| format!("the tokenizer has no token {end:?}, of --end"))?);
             }
-            Box::new(ids)
+            Arc::new(ids)
         }
         None if end.is_some() => return Err("--end takes a token of the --tokenizer: give that too".into()),
         None => {

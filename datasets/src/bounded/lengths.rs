@@ -1,9 +1,10 @@
-//! The number of items per sample, for each field of varying size. One pass over a reader counts them, and a
-//! file keeps them.
+//! The number of items per sample, for each field of varying size. One pass over a data set counts them, and
+//! a file keeps them.
 //!
-//! The file has, in this order: the magic bytes, the version, the key of the reader, the number of samples,
-//! the number of counted fields, the counts (`u32`, field by field), and a checksum. All are little-endian.
-//! If the file is damaged or belongs to other data, the items are counted again, and the file is replaced.
+//! The file has, in this order: the magic bytes, the version, the key of the inner set, the number of
+//! samples, the number of counted fields, the counts (`u32`, field by field), and a checksum. All are
+//! little-endian. If the file is damaged or belongs to other data, the items are counted again, and the file
+//! is replaced.
 
 use std::fs;
 use std::io::Write;
@@ -12,11 +13,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use feedline_core::before_labels;
-use feedline_core::{Error, ErrorKind, Fingerprint, Result, on_threads, user_cache};
+use feedline_core::{Context, Dataset, Error, ErrorKind, Fingerprint, Result, Sink, on_threads, user_cache};
+use feedline_core::{Meaning, before_labels};
 
 use crate::error::data;
-use crate::{Buffers, Meaning, Reader, Sink, io::system};
+use crate::io::system;
 
 /// The first bytes of the file.
 const MAGIC: [u8; 8] = *b"fllength";
@@ -27,72 +28,72 @@ const CHECKSUM: usize = size_of::<u64>();
 /// The number of samples that a thread counts at a time.
 const CHUNK: u64 = 256;
 
-/// The counts for each field of a reader. `None` for fields of one size. Behind them, for each of
-/// [`Reader::labels`], the tokens of each sample before the first that is learnt, or all of them.
+/// The counts for each field of a data set. `None` for fields of one size. Behind them, for each of
+/// the fields of labels, the tokens of each sample before the first that is learnt, or all of them.
 pub(crate) type Lengths = Vec<Option<Arc<[u32]>>>;
 
-/// The counts of `reader`, from a file or by a pass over its samples. `items` has the bytes per item of each
+/// The counts of `inner`, from a file or by a pass over its samples. `items` has the bytes per item of each
 /// counted field.
 ///
 /// The pass uses all cores. Without a `cache`, the file is in the user's cache. It need not be writable.
 /// Nothing is written beside the data, as its folder may be shared. A file that an earlier version wrote
 /// there is still read.
-pub(crate) fn counted(reader: &dyn Reader, items: &[Option<usize>], cache: Option<&Path>) -> Result<Lengths> {
-    if let Some(lengths) = known(reader, items)? {
+pub(crate) fn counted(inner: &dyn Dataset, items: &[Option<usize>], cache: Option<&Path>) -> Result<Lengths> {
+    if let Some(lengths) = known(inner, items)? {
         return Ok(lengths);
     }
-    let labels = labels(reader).map(|_| Some(size_of::<i64>()));
+    let labels = labels(inner).map(|_| Some(size_of::<i64>()));
     let items = &items.iter().copied().chain(labels).collect::<Vec<_>>();
-    let key = key(reader, items)?;
-    let load = |path: &Path| load(path, key, reader.len(), items);
+    let key = key(inner, items)?;
+    let load = |path: &Path| load(path, key, inner.len(), items);
     if let Some(path) = cache {
         if let Some(lengths) = load(path) {
             return Ok(lengths);
         }
-        let lengths = count(reader, items)?;
-        let saved = save(path, key, reader.len(), &lengths);
+        let lengths = count(inner, items)?;
+        let saved = save(path, key, inner.len(), &lengths);
         let failed = |error| data("cannot write the file of lengths").with_source(error).at_path(path);
         return saved.map(|()| lengths).map_err(failed);
     }
-    let first = reader.path(0).filter(|path| path.is_file());
+    let first = inner.path(0).filter(|path| path.is_file());
     let own = first.and_then(|first| in_the_users_cache(first, key));
     let beside = first.and_then(beside);
     if let Some(lengths) = own.iter().chain(&beside).find_map(|path| load(path)) {
         return Ok(lengths);
     }
-    let lengths = count(reader, items)?;
+    let lengths = count(inner, items)?;
     if let Some(path) = own {
         // A failure is ignored: the file only saves time.
         let _ = path.parent().map(fs::create_dir_all);
-        let _ = save(&path, key, reader.len(), &lengths);
+        let _ = save(&path, key, inner.len(), &lengths);
     }
     Ok(lengths)
 }
 
-/// The fields of labels of `reader`.
-pub(super) fn labels(reader: &dyn Reader) -> impl Iterator<Item = usize> {
-    let fields = reader.schema().fields().iter().enumerate();
-    fields.filter(|(_, field)| field.meaning == Meaning::Labels).map(|(index, _)| index)
+/// The fields of labels of `inner`.
+pub(super) fn labels(inner: &dyn Dataset) -> impl Iterator<Item = usize> {
+    let fields = inner.spec().fields().iter().enumerate();
+    fields.filter(|(_, field)| field.meaning() == Meaning::Labels).map(|(index, _)| index)
 }
 
-/// The bytes per sample of the field `field` of `reader`. The field holds files.
+/// The bytes per sample of the field `field` of `inner`. The field holds files.
 #[cfg(feature = "images")]
-pub(crate) fn of_field(reader: &dyn Reader, field: usize) -> Result<Arc<[u32]>> {
-    let fields = reader.schema().fields();
-    let varies = |field: &&crate::SchemaField| field.shape.first() == Some(&None);
-    if let Some(known) = reader.storage().lengths()? {
-        // The reader knows the lengths of all fields that vary.
+pub(crate) fn of_field(inner: &dyn Dataset, field: usize) -> Result<Arc<[u32]>> {
+    let fields = inner.spec().fields();
+    let varies = |field: &&feedline_core::Field| field.dims().first() == Some(&None);
+    if let Some(known) = inner.storage().lengths()? {
+        // The inner set knows the lengths of all fields that vary.
         let place = fields[..field].iter().filter(varies).count();
         return Ok(known.into_iter().nth(place).unwrap_or_default().into());
     }
     let items: Vec<_> = (0..fields.len()).map(|index| (index == field).then_some(1)).collect();
-    let mut lengths = counted(reader, &items, None)?;
+    let mut lengths = counted(inner, &items, None)?;
     Ok(lengths.swap_remove(field).unwrap_or_default())
 }
 
-/// The counts, if the reader knows them without reading samples.
-fn known(reader: &dyn Reader, items: &[Option<usize>]) -> Result<Option<Lengths>> {
-    let Some(mut lengths) = reader.storage().lengths()?.map(Vec::into_iter) else { return Ok(None) };
+/// The counts, if the inner set knows them without reading samples.
+fn known(inner: &dyn Dataset, items: &[Option<usize>]) -> Result<Option<Lengths>> {
+    let Some(mut lengths) = inner.storage().lengths()?.map(Vec::into_iter) else { return Ok(None) };
     let lengths = items.iter().map(|item| item.and_then(|_| lengths.next()).map(Arc::from));
     let lengths: Lengths = lengths.collect();
     let is_whole = lengths.iter().zip(items).all(|(lengths, item)| lengths.is_some() == item.is_some());
@@ -116,10 +117,10 @@ fn beside(first: &Path) -> Option<PathBuf> {
 }
 
 /// A hash of the data's fingerprint and the counted fields.
-fn key(reader: &dyn Reader, items: &[Option<usize>]) -> Result<u64> {
-    let of_reader = Fingerprint::checked(|| reader.fingerprint())?;
-    let state = Fingerprint::new().bytes(reader.about().format.as_bytes()).number(of_reader);
-    let state = state.bytes(reader.schema().to_string().as_bytes()).number(VERSION);
+fn key(inner: &dyn Dataset, items: &[Option<usize>]) -> Result<u64> {
+    let of_reader = Fingerprint::checked(|| inner.fingerprint())?;
+    let state = Fingerprint::new().bytes(inner.about().format.as_bytes()).number(of_reader);
+    let state = state.bytes(inner.spec().to_string().as_bytes()).number(VERSION);
     Ok(items.iter().fold(state, |state, item| state.number(item.unwrap_or_default() as u64)).value())
 }
 
@@ -145,9 +146,9 @@ impl Counted {
 }
 
 /// Counts the items of every sample.
-fn count(reader: &dyn Reader, items: &[Option<usize>]) -> Result<Lengths> {
-    let len = reader.len();
-    let labels = Vec::from_iter(labels(reader));
+fn count(inner: &dyn Dataset, items: &[Option<usize>]) -> Result<Lengths> {
+    let len = inner.len();
+    let labels = Vec::from_iter(labels(inner));
     let first = items.len() - labels.len();
     let of = |(to, item): (usize, &Option<usize>)| {
         let label = to.checked_sub(first).map(|label| labels[label]);
@@ -156,13 +157,13 @@ fn count(reader: &dyn Reader, items: &[Option<usize>]) -> Result<Lengths> {
     let counted: Vec<Counted> = items.iter().enumerate().filter_map(of).collect();
     let (next, outcome) = (AtomicU64::new(0), Mutex::new(Ok(())));
     let one_thread = || {
-        let (mut chunks, mut buffers) = (Vec::new(), Buffers::default());
+        let (mut chunks, mut context) = (Vec::new(), Context::new(0, 0));
         loop {
             let first = next.fetch_add(CHUNK, Ordering::Relaxed);
             if first >= len {
                 return chunks;
             }
-            match count_chunk(reader, &counted, first..len.min(first + CHUNK), &mut buffers) {
+            match count_chunk(inner, &counted, first..len.min(first + CHUNK), &mut context) {
                 Ok(chunk) => chunks.push((first, chunk)),
                 Err(error) => {
                     // This makes the other threads end after their chunk.
@@ -175,7 +176,7 @@ fn count(reader: &dyn Reader, items: &[Option<usize>]) -> Result<Lengths> {
     };
     let threads = thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
     let threads = threads.min(len.div_ceil(CHUNK));
-    // A panic in a reader continues here, as on a single thread.
+    // A panic in a data set continues here, as on a single thread.
     let mut chunks = on_threads(threads as usize, "fl-lengths", one_thread).concat();
     outcome.into_inner().unwrap_or_else(PoisonError::into_inner)?;
     chunks.sort_unstable_by_key(|(first, _)| *first);
@@ -189,24 +190,24 @@ fn count(reader: &dyn Reader, items: &[Option<usize>]) -> Result<Lengths> {
 
 /// The counts of a range of samples. The counts of one sample are side by side.
 fn count_chunk(
-    reader: &dyn Reader,
+    inner: &dyn Dataset,
     counted: &[Counted],
     samples: std::ops::Range<u64>,
-    buffers: &mut Buffers,
+    context: &mut Context,
 ) -> Result<Vec<u32>> {
     let mut counts = vec![0; counted.len() * (samples.end - samples.start) as usize];
     for (sample, row) in samples.zip(counts.chunks_exact_mut(counted.len().max(1))) {
         let mut count = |field: usize, bytes: &[u8], _: Option<&[usize]>| {
             for (to, counted) in row.iter_mut().zip(counted).filter(|(_, counted)| counted.field == field) {
                 *to = counted.count(bytes).ok_or_else(|| {
-                    let (name, item) = (&reader.schema().fields()[field].name, counted.item);
+                    let (name, item) = (inner.spec().fields()[field].name(), counted.item);
                     let why = format!("field \"{name}\" has {} bytes, in items of {item}", bytes.len());
                     Error::new(ErrorKind::Sample, why).at_sample(sample)
                 })?;
             }
             Ok(())
         };
-        reader.visit(sample, &mut Sink::new(&mut count), buffers)?;
+        inner.visit(sample, &mut Sink::new(&mut count), context)?;
     }
     Ok(counts)
 }

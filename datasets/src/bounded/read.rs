@@ -1,61 +1,30 @@
-//! How the rows of a reader are copied into a batch.
+//! How the rows of a data set are copied into a batch.
 
+use std::cell::{Cell, RefCell};
 use std::path::Path;
 
 use feedline_core::{
-    About, Context, Dataset, Error, ErrorKind, Field, Fingerprint, Prefetched, ReadError, Result, Row, Rows,
-    Spec, StridedColumn,
+    About, Context, Dataset, Decoded, Error, ErrorKind, Fingerprint, Prefetched, ReadError, Result, Row,
+    Rows, Sink, Spec, Storage, StridedColumn,
 };
 
 use super::{Bounded, Kind, row_memory};
-use crate::io::decoded::{Decoded, runs, slice};
-use crate::reader::{about, check_whole};
-use crate::{Sink, Value, Values};
+use crate::io::buffers::Buffers;
+use crate::io::decoded::{runs, slice};
+use crate::over::about;
 
 impl Bounded {
-    /// Writes field `index` of the row. The field is not of kind `Shaped`.
-    fn write(&self, index: usize, bytes: &[u8], row: &mut Row<'_, '_>) -> Result<()> {
-        let field = &self.spec.fields()[index];
-        if field.as_ragged().is_some() {
-            return row.write_ragged_bytes(index, bytes);
-        }
-        if bytes.len() != field.row_bytes() {
-            let why = format!("has {} bytes instead of {}", bytes.len(), field.row_bytes());
-            return Err(refuse(field, &why));
-        }
-        row.write(index, bytes);
-        Ok(())
-    }
-
-    /// Writes `value` of the reader to field `index` of the row, and returns the index of the next one.
-    fn write_value(&self, kind: Kind, index: usize, value: &Value, row: &mut Row<'_, '_>) -> Result<usize> {
-        self.write(index, &value.bytes, row)?;
-        let Kind::Shaped(dims) = kind else { return Ok(index + 1) };
-        if value.shape.len() != dims {
-            let why = format!("has {} dimensions instead of {dims}", value.shape.len());
-            return Err(refuse(&self.spec.fields()[index], &why));
-        }
-        let to = row.field_mut::<i64>(index + 1)?;
-        to.iter_mut().zip(&value.shape).for_each(|(to, &dim)| *to = dim as i64);
-        Ok(index + 2)
-    }
-
     fn is_shaped(&self) -> bool {
         self.fields.len() < self.spec.fields().len()
-    }
-
-    /// Whether every field lies in memory as a column.
-    fn is_ready(&self) -> bool {
-        (0..self.spec.fields().len()).all(|field| self.reader.storage().column(field).is_some())
     }
 
     /// Copies the rows of `ids` if all are in memory. Returns whether it copied them.
     fn copy(&self, ids: &[u64], rows: &mut Rows<'_>) -> bool {
         if let Some(memory) = &self.memory {
-            return memory.copy(&*self.reader, ids, rows);
+            return memory.copy(&*self.inner, ids, rows);
         }
-        let is_ready =
-            |field| ids.first().is_some_and(|&id| self.reader.storage().slice(id, field).is_some());
+        let storage = self.inner.storage();
+        let is_ready = |field| ids.first().is_some_and(|&id| storage.slice(id, field).is_some());
         if !(0..self.spec.fields().len()).all(is_ready) {
             return false;
         }
@@ -65,12 +34,12 @@ impl Bounded {
             let fits = |column: &StridedColumn<'_>| {
                 ids.iter().all(|&id| column.row(id).is_some_and(|row| row.len() == field.row_bytes()))
             };
-            if let Some(column) = self.reader.storage().column(index).filter(fits) {
+            if let Some(column) = storage.column(index).filter(fits) {
                 rows.write(index, ids.iter().filter_map(|&id| column.row(id)));
                 return true;
             }
             ready.clear();
-            ready.extend(ids.iter().map_while(|&id| self.reader.storage().slice(id, index)));
+            ready.extend(ids.iter().map_while(|&id| storage.slice(id, index)));
             let all = ready.len() == ids.len() && ready.iter().all(|row| row.len() == field.row_bytes());
             if all {
                 rows.write(index, ready.iter().copied());
@@ -99,47 +68,67 @@ impl Bounded {
         }
         for (index, field) in self.spec.fields().iter().enumerate() {
             let slice = slice(held, id, index);
-            // If the value is of another form, the reader reports the error.
+            // If the value is of another form, the inner set reports the error.
             let is_whole = |bytes: &&[u8]| match field.as_ragged() {
                 Some(_) => bytes.len().is_multiple_of(field.item_bytes()),
                 None => bytes.len() == field.row_bytes(),
             };
             let Some(bytes) = slice.filter(is_whole) else { return Ok(false) };
-            self.write(index, bytes, row).map_err(|error| error.at_sample(id))?;
+            row.put(index, bytes).map_err(|error| error.at_sample(id))?;
         }
         Ok(true)
     }
 
-    fn read_with(&self, id: u64, row: &mut Row<'_, '_>, values: &mut Values) -> Result<(), ReadError> {
-        if !self.is_shaped() {
-            // The reader and the data set have the same field indices here.
-            let mut written = 0;
-            let mut write = |index: usize, bytes: &[u8], _: Option<&[usize]>| {
-                if index >= self.fields.len() {
-                    return Ok(());
-                }
-                written += 1;
-                self.write(index, bytes, row).map_err(|error| error.at_sample(id))
-            };
-            self.reader.visit(id, &mut Sink::new(&mut write), values.buffers())?;
-            return Ok(check_whole(id, written, self.fields.len())?);
+    /// Writes field `field` of the inner set. The fields have the same indices here, but for shapes.
+    fn put(&self, field: usize, bytes: &[u8], shape: Option<&[usize]>, row: &mut Row<'_, '_>) -> Result<()> {
+        let place = if self.is_shaped() { self.place(field) } else { field };
+        row.put(place, bytes)?;
+        let Kind::Shaped(dims) = self.fields[field] else { return Ok(()) };
+        let shape = self.inner.spec().fields()[field].shape_of(bytes.len(), shape);
+        let given = shape.clone().count();
+        if given != dims {
+            let name = self.spec.fields()[place].name();
+            let why = format!("field \"{name}\" has {given} dimensions instead of {dims}");
+            return Err(Error::new(ErrorKind::Sample, why));
         }
-        self.reader.read(id, values)?;
-        let mut index = 0;
-        for (&kind, value) in self.fields.iter().zip(values.fields()) {
-            index = self.write_value(kind, index, value, row).map_err(|error| error.at_sample(id))?;
-        }
+        let to = row.field_mut::<i64>(place + 1)?.iter_mut();
+        to.zip(shape).for_each(|(to, dim)| *to = dim as i64);
         Ok(())
     }
-}
 
-fn refuse(field: &Field, why: &str) -> Error {
-    Error::new(ErrorKind::Sample, format!("field \"{}\" {why}", field.name()))
+    /// Reads rows one by one, those that are in none of the parts `held`. All go through one sink.
+    fn read_rows(
+        &self,
+        ids: &[u64],
+        rows: &mut Rows<'_>,
+        held: &[Decoded],
+        context: &mut Context,
+    ) -> Result<(), (usize, ReadError)> {
+        let (rows, current, given) = (RefCell::new(rows), Cell::new(0), Cell::new(0));
+        let mut write = |field: usize, bytes: &[u8], shape: Option<&[usize]>| {
+            if field >= self.fields.len() {
+                return Ok(());
+            }
+            given.set(given.get() + 1);
+            let written = self.put(field, bytes, shape, &mut rows.borrow_mut().row(current.get()));
+            written.map_err(|error| error.at_sample(ids[current.get()]))
+        };
+        let mut sink = Rows::into_sink(self.inner.spec(), Sink::new(&mut write));
+        grouped(ids, context, |index, id, context| {
+            if self.write_decoded(id, &mut rows.borrow_mut().row(index), held)? {
+                return Ok(());
+            }
+            current.set(index);
+            given.set(0);
+            self.inner.read_into(id, &mut sink.row(0), context)?;
+            Ok(self.inner.check_given(id, given.get())?)
+        })
+    }
 }
 
 impl Dataset for Bounded {
     fn len(&self) -> u64 {
-        self.reader.len()
+        self.inner.len()
     }
 
     fn spec(&self) -> &Spec {
@@ -148,11 +137,14 @@ impl Dataset for Bounded {
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
         if let Some(memory) = &self.memory
-            && memory.copy_one(&*self.reader, id, row)
+            && memory.copy_one(&*self.inner, id, row)
         {
             return Ok(());
         }
-        self.read_with(id, row, context.scratch())
+        if self.is_same {
+            return self.inner.read(id, row, context);
+        }
+        self.read_rows(&[id], &mut row.as_rows_mut(), &[], context).map_err(|(_, error)| error)
     }
 
     fn read_many(
@@ -161,66 +153,73 @@ impl Dataset for Bounded {
         rows: &mut Rows<'_>,
         context: &mut Context,
     ) -> Result<(), (usize, ReadError)> {
+        if self.is_same && self.memory.is_none() {
+            return self.inner.read_many(ids, rows, context);
+        }
         if self.is_fixed() && self.copy(ids, rows) {
             return Ok(());
         }
-        // Otherwise the rows are read one after another. The reader reports what is wrong.
-        runs(&*self.reader, ids, |from, ids, held| {
+        // Otherwise the rows are read one after another. The inner set reports what is wrong.
+        runs(&*self.inner, ids, |from, ids, held| {
             let rows = &mut rows.part(from..from + ids.len());
             if self.is_fixed() && !held.is_empty() && self.copy_decoded(ids, rows, held) {
                 return Ok(());
             }
-            grouped(ids, context, |index, id, values| {
-                let row = &mut rows.row(index);
-                if self.write_decoded(id, row, held)? { Ok(()) } else { self.read_with(id, row, values) }
-            })
+            self.read_rows(ids, rows, held, context)
         })
     }
 
-    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
-        // If every field has one size, the reader and the data set have the same field indices.
-        self.fields.iter().all(|&kind| kind == Kind::Fixed).then(|| self.reader.storage().column(field))?
-    }
-
-    fn left_out(
-        &self,
-        id: u64,
-        field: usize,
-        _epoch: u64,
-        to: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), ReadError> {
-        if let Some(field) = (0..self.fields.len()).find(|&of| self.place(of) == field) {
-            self.reader.storage().left_out(id, field, to);
-        }
-        Ok(())
+    fn storage(&self) -> &dyn Storage {
+        self
     }
 
     /// A plain shuffle is the same whether or not the rows are in memory. So the order for a seed does not
     /// depend on the budget.
     fn about(&self) -> About<'_> {
         let is_held = self.memory.is_some();
-        let about = about(&*self.reader);
-        let is_table = is_held || self.is_fixed() && about.row_memory > 0 && !self.is_ready();
+        let about = about(&*self.inner);
+        let is_ready = || (0..self.fields.len()).all(|field| self.inner.storage().column(field).is_some());
+        let is_table = is_held || self.is_fixed() && about.row_memory > 0 && !is_ready();
         About {
             block_shuffle: about.block_shuffle.filter(|_| !is_held),
-            table_rows: is_table.then(|| (row_memory::bytes(&*self.reader, &self.spec), is_held)),
+            table_rows: is_table.then(|| (row_memory::bytes(&*self.inner, &self.spec), is_held)),
             ..about
         }
     }
 
-    fn prefetch(&self, ids: &[u64], _: &mut Context) -> Prefetched {
-        match &self.memory {
-            Some(memory) => memory.prefetch(&*self.reader, ids),
-            None => self.reader.storage().prefetch(ids),
-        }
-    }
-
     fn path(&self, id: u64) -> Option<&Path> {
-        self.reader.path(id)
+        self.inner.path(id)
     }
 
     fn fingerprint(&self) -> u64 {
-        Fingerprint::new().spec(&self.spec).number(self.len()).number(self.reader.fingerprint()).value()
+        Fingerprint::new().spec(&self.spec).number(self.len()).number(self.inner.fingerprint()).value()
+    }
+}
+
+impl Storage for Bounded {
+    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
+        // If every field has one size, the inner set and the data set have the same field indices.
+        self.fields.iter().all(|&kind| kind == Kind::Fixed).then(|| self.inner.storage().column(field))?
+    }
+
+    fn left_out(
+        &self,
+        id: u64,
+        field: usize,
+        epoch: u64,
+        to: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), ReadError> {
+        match (0..self.fields.len()).find(|&of| self.place(of) == field) {
+            Some(field) => self.inner.storage().left_out(id, field, epoch, to),
+            None => Ok(()),
+        }
+    }
+
+    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
+        match &self.memory {
+            Some(memory) => memory.prefetch(&*self.inner, ids),
+            None => self.inner.storage().prefetch(ids, context),
+        }
     }
 }
 
@@ -228,13 +227,13 @@ impl Dataset for Bounded {
 pub(crate) fn grouped(
     ids: &[u64],
     context: &mut Context,
-    mut read: impl FnMut(usize, u64, &mut Values) -> Result<(), ReadError>,
+    mut read: impl FnMut(usize, u64, &mut Context) -> Result<(), ReadError>,
 ) -> Result<(), (usize, ReadError)> {
-    context.scoped_scratch(|values: &mut Values, _| {
-        values.buffers().ahead.group();
-        let mut all = ids.iter().enumerate();
-        let done = all.try_for_each(|(index, &id)| read(index, id, values).map_err(|error| (index, error)));
-        // If a file was changed, no row is valid.
-        values.buffers().ahead.end_group().map_err(|error| (0, error.into())).and(done)
-    })
+    context.scratch::<Buffers>().ahead.group();
+    let done = ids.iter().enumerate().try_for_each(|(index, &id)| {
+        let read = context.sample(index, id, |context| read(index, id, context));
+        read.map_err(|error| (index, error))
+    });
+    // If a file was changed, no row is valid.
+    context.scratch::<Buffers>().ahead.end_group().map_err(|error| (0, error.into())).and(done)
 }

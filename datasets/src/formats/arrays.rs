@@ -3,12 +3,15 @@
 
 use std::path::{Path, PathBuf};
 
-use feedline_core::{About, Fingerprint, Result, StridedColumn};
+use feedline_core::{
+    About, Context, Dataset, ElementType, Field, Fingerprint, ReadError, Result, Row, Spec, Storage,
+    StridedColumn,
+};
 
-use crate::error::data;
+use crate::Buffers;
+use crate::error::{check_names, data, inside};
 use crate::io::bytes::Content;
-use crate::reader::inside;
-use crate::{Buffers, ElementType, Reader, Schema, SchemaField, Sink, Storage};
+use crate::io::of_one_file;
 
 /// How elements are encoded in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +79,7 @@ struct Column {
 pub struct Arrays {
     format: &'static str,
     path: PathBuf,
-    schema: Schema,
+    schema: Spec,
     len: u64,
     blocks: Vec<Content>,
     columns: Vec<Column>,
@@ -108,8 +111,8 @@ impl Arrays {
         for block in &blocks {
             state = block.fingerprint_sampled(state)?;
         }
-        let (schema, path) = (Schema::new(fields), path.to_path_buf());
-        schema.check_names()?;
+        let (schema, path) = (Spec::of_fields(fields), path.to_path_buf());
+        check_names(&schema)?;
         let (classes, fingerprint) = (None, state.value());
         Ok(Self { format, path, schema, len, blocks, columns, classes, fingerprint })
     }
@@ -122,7 +125,7 @@ impl Arrays {
 }
 
 /// The field and the column of `array`. If `rows` is true, its first dimension is the number of samples.
-fn split(array: Array, rows: bool) -> Result<(SchemaField, Column)> {
+fn split(array: Array, rows: bool) -> Result<(Field, Column)> {
     let refuse = |why| Err(data(format!("array \"{}\" {why}", array.name)));
     let is_string = matches!(array.coding, Coding::PaddedBytes | Coding::Utf32 { .. });
     let dims = array.dims[usize::from(rows)..].to_vec();
@@ -136,9 +139,9 @@ fn split(array: Array, rows: bool) -> Result<(SchemaField, Column)> {
         return refuse("has samples without elements: leave it out");
     }
     let field = if is_string {
-        SchemaField::variable(array.name, array.element)
+        Field::variable(array.name, array.element)
     } else {
-        SchemaField::fixed(array.name, array.element, &dims)
+        Field::fixed(array.name, array.element, &dims)
     };
     let mut gaps = vec![0; array.dims.len()];
     let mut gap = array.item as u64;
@@ -231,16 +234,15 @@ fn to_utf8(bytes: &mut Vec<u8>, big_endian: bool) -> Result<usize, usize> {
     Ok(end)
 }
 
-impl Reader for Arrays {
-    fn schema(&self) -> &Schema {
-        &self.schema
-    }
+impl Dataset for Arrays {
+    of_one_file! { self => self.schema, self.path; }
 
     fn len(&self) -> u64 {
         self.len
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        let buffers = context.scratch::<Buffers>();
         inside(sample, self.len, &self.path)?;
         let at = |error: feedline_core::Error| error.at_path(&self.path).at_sample(sample);
         for (field, column) in self.columns.iter().enumerate() {
@@ -249,7 +251,7 @@ impl Reader for Arrays {
                 row.put(field, &buffers.value)?;
             }
         }
-        self.blocks.iter().try_for_each(|block| block.check_unchanged().map_err(at))
+        Ok(self.blocks.iter().try_for_each(|block| block.check_unchanged().map_err(at))?)
     }
 
     fn about(&self) -> About<'_> {
@@ -258,14 +260,6 @@ impl Reader for Arrays {
 
     fn storage(&self) -> &dyn Storage {
         self
-    }
-
-    fn path(&self, _: u64) -> Option<&Path> {
-        Some(&self.path)
-    }
-
-    fn fingerprint(&self) -> u64 {
-        self.fingerprint
     }
 }
 

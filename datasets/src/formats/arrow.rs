@@ -9,16 +9,19 @@ use arrow_array::ArrayRef;
 use arrow_ipc::MetadataVersion;
 use arrow_ipc::reader::RecordBatchDecoder;
 use arrow_schema::SchemaRef;
-use feedline_core::{About, Error, Fingerprint, Groups, Prefetched, Result, StridedColumn};
+use feedline_core::{
+    About, Context, Dataset, Decoded, Error, Fingerprint, Groups, Prefetched, ReadError, Result, Row,
+    Storage, StridedColumn,
+};
 
-use crate::error::data;
+use crate::error::{data, inside};
 use crate::io::bytes::Content;
 use crate::io::cache::Cache;
 use crate::io::disk::DiskFile;
+use crate::io::of_one_file;
 use crate::io::panics::catch_panics;
-use crate::reader::inside;
 use crate::tables::table::{Batch, Layout, TableOptions};
-use crate::{Buffers, Decoded, MappedFile, Reader, Schema, Sink, Storage};
+use crate::{Buffers, MappedFile};
 
 mod index;
 mod messages;
@@ -52,20 +55,21 @@ type Dictionaries = HashMap<i64, ArrayRef>;
 /// [`TableOptions`].
 ///
 /// A file without compressed batches that is in memory or mapped is read in place. A column of one size in a
-/// single batch, without nulls, is [ready](Reader::column) for zero-copy loading. Otherwise, reading a row
+/// single batch, without nulls, is [ready](Storage::column) for zero-copy loading. Otherwise, reading a row
 /// decodes its batch, and a cache of [`TableOptions::cache_bytes`] keeps the batch.
 ///
 /// ```
 /// # // One batch of one column, made by pyarrow.
 /// # let bytes = include_bytes!("../../tests/golden/tiny.arrow");
-/// use feedline_datasets::{ArrowFile, Reader, Values};
+/// use feedline_core::{Dataset, Values};
+/// use feedline_datasets::ArrowFile;
 ///
 /// # let path = std::env::temp_dir().join(format!("feedline-doc-arrow-{}.arrow", std::process::id()));
 /// # std::fs::write(&path, bytes)?;
 /// let file = ArrowFile::open(&path)?;
-/// assert_eq!(file.schema().to_string(), "label i32 []");
+/// assert_eq!(file.spec().to_string(), "label i32 []");
 /// let mut values = Values::new();
-/// file.read(1, &mut values)?;
+/// values.read(&file, 1)?;
 /// assert_eq!(values.fields()[0].bytes, 8i32.to_le_bytes());
 /// # std::fs::remove_file(&path)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -281,23 +285,26 @@ impl Decoder {
     }
 }
 
-impl Reader for ArrowFile {
-    fn schema(&self) -> &Schema {
-        &self.layout.schema
+impl Dataset for ArrowFile {
+    of_one_file! { self => self.layout.schema, self.path;
+        /// Covers the content of a file in memory. Of another file, covers its name, size and last write
+        /// time.
     }
 
     fn len(&self) -> u64 {
         self.ends.last().copied().unwrap_or_default()
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        let buffers = context.scratch::<Buffers>();
         inside(sample, self.len(), &self.path)?;
         let at = |error: Error| error.at_path(&self.path).at_sample(sample);
         let ((batch, place), value) = (self.find(sample), &mut buffers.value);
         if let Some(batch) = self.ready.get(batch) {
-            return self.layout.visit((batch, place, sample), value, row).map_err(at);
+            return Ok(self.layout.put((batch, place, sample), value, row).map_err(at)?);
         }
-        self.batch(batch).and_then(|batch| self.layout.visit((&batch, place, sample), value, row)).map_err(at)
+        let batch = self.batch(batch).map_err(at)?;
+        Ok(self.layout.put((&batch, place, sample), value, row).map_err(at)?)
     }
 
     fn about(&self) -> About<'_> {
@@ -309,15 +316,6 @@ impl Reader for ArrowFile {
 
     fn storage(&self) -> &dyn Storage {
         self
-    }
-
-    fn path(&self, _: u64) -> Option<&Path> {
-        Some(&self.path)
-    }
-
-    /// Covers the content of a file in memory. Of another file, covers its name, size and last write time.
-    fn fingerprint(&self) -> u64 {
-        self.fingerprint
     }
 }
 
@@ -348,7 +346,7 @@ impl Storage for ArrowFile {
         Ok(Some(Decoded::new(self.first(number)..self.ends[number], batch)))
     }
 
-    fn prefetch(&self, samples: &[u64]) -> Prefetched {
+    fn prefetch(&self, samples: &[u64], _: &mut Context) -> Prefetched {
         if !self.ready.is_empty() {
             return Prefetched::Never;
         }

@@ -7,13 +7,13 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use feedline_core::{DType, Result, named};
+use feedline_core::{DType, ElementType, Result, named};
 
+use crate::Split;
 use crate::error::{data, one_line};
 use crate::formats::arrays::{Array, Arrays, Coding};
 use crate::io::bytes::{Content, MEMORY_LIMIT};
 use crate::io::memory::Memory;
-use crate::{ElementType, Split};
 
 const PIXELS: [usize; 3] = [3, 32, 32];
 const PIXEL_BYTES: u64 = 3 * 32 * 32;
@@ -168,7 +168,7 @@ impl Kind {
 /// single `.bin` or `.bin.gz` file is opened too, even if it holds the test set.
 ///
 /// The fields are `label` (CIFAR-100: `coarse_label` and `fine_label`) and `image` (`u8`, `[3, 32, 32]`). The
-/// [classes](crate::Reader::classes) are those of `label`, or of `fine_label`.
+/// [classes](feedline_core::About::classes) are those of `label`, or of `fine_label`.
 ///
 /// # Errors
 /// `Data` if there is no file of the set, a file of `data_batch_1.bin`, `data_batch_2.bin`, ... is missing

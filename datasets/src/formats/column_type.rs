@@ -2,11 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use feedline_core::{DType, Error, ErrorKind, named};
+use feedline_core::{DType, ElementType, Error, ErrorKind, named};
 
+use crate::Nulls;
 use crate::error::{data, one_line};
 use crate::tables::nulls::no_columns;
-use crate::{ElementType, Nulls};
 
 /// What the options say of single columns. A table may have 20,000 columns, so a name is looked up once.
 pub(crate) struct ByName<'a> {
@@ -147,5 +147,25 @@ impl Rounded<'_> {
             "{what} \"{name}\" has {cause}, and f64 does not hold all of its whole numbers: {advice}state \
              its type by {state}; the first is {first}"
         ))
+    }
+}
+
+/// Whether the type is so small that `f64` holds all of its whole numbers.
+pub(crate) fn is_small(number: i64) -> bool {
+    number.unsigned_abs() <= 1 << 53
+}
+
+/// Whether `f64` holds the number in `text` exactly, if it is a whole number. The number may have any size.
+pub(crate) fn is_exact(text: &str) -> bool {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return true;
+    }
+    match digits.parse::<u64>() {
+        Ok(whole) => whole as f64 as u128 == u128::from(whole),
+        // All digits of the nearest `f64`, or `inf`.
+        Err(_) => {
+            digits.parse::<f64>().is_ok_and(|float| format!("{float:.0}") == digits.trim_start_matches('0'))
+        }
     }
 }

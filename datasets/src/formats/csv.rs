@@ -4,17 +4,17 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use csv_core::ReadRecordResult;
-use feedline_core::{About, Error, ErrorKind, Result};
+use feedline_core::{About, Context, Dataset, ElementType, Error, ErrorKind, ReadError, Result, Row, Spec};
 
 use crate::bounded::row_memory::CACHE_BYTES;
-use crate::error::{data, one_line};
+use crate::error::{data, inside, one_line};
 use crate::formats::column_type::{ByName, ColumnType};
 use crate::io::at_once::at_once;
 use crate::io::bytes::Content;
+use crate::io::of_one_file;
 use crate::io::read_ahead::ReadAhead;
-use crate::reader::inside;
 use crate::tables::nulls::missing;
-use crate::{Buffers, ElementType, Nulls, Reader, Schema, Sink};
+use crate::{Buffers, Nulls};
 
 mod quotes;
 mod scan;
@@ -97,7 +97,7 @@ pub struct Csv {
     starts: Vec<u64>,
     /// Cells per row.
     cells: usize,
-    schema: Schema,
+    schema: Spec,
     columns: Vec<Column>,
     nulls: Nulls,
     cache_bytes: u64,
@@ -182,10 +182,6 @@ struct Scratch {
     fields: Vec<Vec<u8>>,
 }
 
-thread_local! {
-    static SCRATCH: std::cell::RefCell<Scratch> = std::cell::RefCell::default();
-}
-
 impl Csv {
     fn fill(&self, sample: u64, scratch: &mut Scratch, ahead: &mut ReadAhead) -> Result<()> {
         let (start, end) = (self.starts[sample as usize], self.starts[sample as usize + 1]);
@@ -232,7 +228,7 @@ impl Csv {
                     value.extend(kind.blank());
                     Some(())
                 }
-                Nulls::Refuse if is_missing => return Err(missing(&field.name, sample).at_offset(start)),
+                Nulls::Refuse if is_missing => return Err(missing(field.name(), sample).at_offset(start)),
                 Nulls::Fill if is_missing && kind == ColumnType::Float => {
                     value.extend(f64::NAN.to_le_bytes());
                     Some(())
@@ -240,44 +236,33 @@ impl Csv {
                 _ => std::str::from_utf8(cell).ok().and_then(|cell| types::write(kind, cell, value)),
             };
             written.ok_or_else(|| {
-                damaged(format!("column \"{}\" is not {}", one_line(&field.name), field.element))
+                damaged(format!("column \"{}\" is not {}", one_line(field.name()), field.element()))
             })?;
         }
         Ok(())
     }
 }
 
-impl Reader for Csv {
-    fn schema(&self) -> &Schema {
-        &self.schema
+impl Dataset for Csv {
+    of_one_file! { self => self.schema, self.path;
+        /// Covers the content of a gzip file. Of a plain file, covers its length and a sample of its content.
     }
 
     fn len(&self) -> u64 {
         self.starts.len() as u64 - 1
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
         inside(sample, self.len(), &self.path)?;
-        // Take the scratch memory out: what `row` does may read a CSV file too.
-        let mut scratch = SCRATCH.take();
-        let read = self.fill(sample, &mut scratch, &mut buffers.ahead);
-        let read = read.map_err(|error| error.at_path(&self.path).at_sample(sample));
-        let mut fields = scratch.fields.iter().enumerate();
-        let read = read.and_then(|()| fields.try_for_each(|(field, value)| row.put(field, value)));
-        SCRATCH.set(scratch);
-        read
+        context.scoped_scratch(|scratch: &mut Scratch, context| {
+            let filled = self.fill(sample, scratch, &mut context.scratch::<Buffers>().ahead);
+            filled.map_err(|error| error.at_path(&self.path).at_sample(sample))?;
+            let mut fields = scratch.fields.iter().enumerate();
+            Ok(fields.try_for_each(|(field, value)| row.put(field, value))?)
+        })
     }
 
     fn about(&self) -> About<'_> {
         About { format: "csv", row_memory: self.cache_bytes, ..About::default() }
-    }
-
-    fn path(&self, _: u64) -> Option<&Path> {
-        Some(&self.path)
-    }
-
-    /// Covers the content of a gzip file. Of a plain file, covers its length and a sample of its content.
-    fn fingerprint(&self) -> u64 {
-        self.fingerprint
     }
 }

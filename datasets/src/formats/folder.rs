@@ -4,16 +4,16 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use feedline_core::{About, DType, Error, ErrorKind, Fingerprint, Prefetched, Result, named};
+use feedline_core::{
+    About, Context, DType, Dataset, ElementType, Error, ErrorKind, Field, FieldStream, Fingerprint,
+    Prefetched, ReadError, Result, Row, Spec, Storage, named,
+};
 
-use crate::error::{data, one_line};
+use crate::error::{data, one_line, outside};
 use crate::formats::sample_file::SampleFile;
-use crate::reader::outside;
 #[cfg(feature = "object-store")]
 use crate::remote::RemoteFile;
-use crate::{
-    Buffers, ElementType, FieldStream, OpenOptions, Reader, Schema, SchemaField, Sink, Split, Storage,
-};
+use crate::{Buffers, OpenOptions, Split};
 
 /// Number of files whose content a fingerprint covers.
 const SAMPLED: usize = 256;
@@ -32,7 +32,8 @@ pub(crate) const MAX_LEVELS: usize = 16;
 /// called `val`, `test` or the like must have the same classes as the folder `train` beside it.
 ///
 /// ```
-/// use feedline_datasets::{Folder, OpenOptions, Reader};
+/// use feedline_core::Dataset;
+/// use feedline_datasets::{Folder, OpenOptions};
 ///
 /// # let root = std::env::temp_dir().join(format!("feedline-doc-folder-{}", std::process::id()));
 /// # for name in ["train/ant", "train/bee", "train/cat", "val/ant", "val/cat"] {
@@ -53,7 +54,7 @@ pub struct Folder {
     root: PathBuf,
     classes: Vec<String>,
     files: Vec<Sample>,
-    schema: Schema,
+    schema: Spec,
 }
 
 /// The file of a sample.
@@ -149,11 +150,11 @@ impl Folder {
         if files.is_empty() {
             return Err(data("there is no file in the folder: give one that has samples").at_path(root));
         }
-        let mut fields = vec![SchemaField::variable("data", ElementType::Bytes)];
+        let mut fields = vec![Field::variable("data", ElementType::Bytes)];
         if !classes.is_empty() {
-            fields.push(SchemaField::fixed("label", ElementType::Number(DType::I64), &[]));
+            fields.push(Field::fixed("label", ElementType::Number(DType::I64), &[]));
         }
-        Ok(Self { format, root: root.to_path_buf(), classes, files, schema: Schema::new(fields) })
+        Ok(Self { format, root: root.to_path_buf(), classes, files, schema: Spec::of_fields(fields) })
     }
 
     /// The names of the classes, in the order of their numbers.
@@ -296,8 +297,8 @@ fn name_of(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-impl Reader for Folder {
-    fn schema(&self) -> &Schema {
+impl Dataset for Folder {
+    fn spec(&self) -> &Spec {
         &self.schema
     }
 
@@ -305,9 +306,10 @@ impl Reader for Folder {
         self.files.len() as u64
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        let buffers = context.scratch::<Buffers>();
         let file = usize::try_from(sample).ok().and_then(|sample| self.files.get(sample));
-        let Some(file) = file else { return Err(outside(sample, self.len(), &self.root)) };
+        let Some(file) = file else { return Err(outside(sample, self.len(), &self.root).into()) };
         if row.wants(0) {
             file.file.read(&mut buffers.file).map_err(|error| error.at_sample(sample))?;
             row.put(0, &buffers.file)?;
@@ -363,7 +365,7 @@ impl Storage for Folder {
         Ok(self.files.iter().map(len).collect::<Option<_>>().map(|lengths| vec![lengths]))
     }
 
-    fn prefetch(&self, samples: &[u64]) -> Prefetched {
+    fn prefetch(&self, samples: &[u64], _: &mut Context) -> Prefetched {
         let file = |sample: &u64| self.files.get(usize::try_from(*sample).ok()?);
         SampleFile::prefetch(samples.iter().filter_map(file).map(|file| &file.file))
     }

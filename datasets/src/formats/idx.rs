@@ -2,14 +2,17 @@
 //!
 //! 1. `header`: the first bytes of a file.
 //! 2. `file`: one file, open and checked.
-//! 3. `arrays`: files as readers of samples.
+//! 3. `arrays`: files as data sets of samples.
 //! 4. `names`: the names MNIST's files go by.
 
 use std::path::Path;
 
 use feedline_core::{
-    Context, DType, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Rows, Spec, StridedColumn,
+    Context, DType, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Rows, Spec, Storage,
+    StridedColumn,
 };
+
+use crate::error::outside;
 
 pub(crate) mod arrays;
 mod file;
@@ -33,7 +36,7 @@ const LABEL: usize = 1;
 /// `read` uses no random numbers. Files up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT) are held in private
 /// memory. No other process can change this memory, and every process has its own copy. The samples of a
 /// larger images file are read on demand. If that file is truncated or written to meanwhile, the error names
-/// the file and the byte. A set in memory has a [column](Dataset::column) for zero-copy loading. A larger set
+/// the file and the byte. A set in memory has a [column](Storage::column) for zero-copy loading. A larger set
 /// has one if it is [mapped](IdxFile::from_mapped).
 ///
 /// ```
@@ -192,14 +195,12 @@ impl Idx {
         self.images.content().read_at(offset, to)
     }
 
-    fn outside(&self, id: u64) -> ReadError {
-        let message = format!("no sample {id}: there are {}", self.len());
-        Error::new(ErrorKind::Sample, message).at_path(self.images.path()).into()
-    }
-
     /// `id` as an index below [`len`](Dataset::len).
-    fn index(&self, id: u64) -> Result<usize, ReadError> {
-        usize::try_from(id).ok().filter(|&index| index < self.labels().len()).ok_or_else(|| self.outside(id))
+    fn index(&self, id: u64) -> Result<usize> {
+        usize::try_from(id)
+            .ok()
+            .filter(|&index| index < self.labels().len())
+            .ok_or_else(|| outside(id, self.len(), self.images.path()))
     }
 }
 
@@ -227,8 +228,8 @@ impl Dataset for Idx {
 
     fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, _: &mut Context) -> Result<(), (usize, ReadError)> {
         let (len, bytes) = (self.len(), self.image_bytes());
-        let outside = ids.iter().position(|&id| id >= len);
-        let read = &ids[..outside.unwrap_or(ids.len())];
+        let missing = ids.iter().position(|&id| id >= len);
+        let read = &ids[..missing.unwrap_or(ids.len())];
         // Read images first. If an image cannot be read, only the rows before it count.
         for (&id, out) in read.iter().zip(rows.column_mut(LABEL)) {
             *out = self.labels()[id as usize];
@@ -243,9 +244,26 @@ impl Dataset for Idx {
                 self.images.content().check_unchanged().map_err(|error| (0, error.into()))?;
             }
         }
-        outside.map_or(Ok(()), |row| Err((row, self.outside(ids[row]))))
+        missing.map_or(Ok(()), |row| Err((row, outside(ids[row], self.len(), self.images.path()).into())))
     }
 
+    fn storage(&self) -> &dyn Storage {
+        self
+    }
+
+    fn path(&self, _: u64) -> Option<&Path> {
+        Some(self.images.path())
+    }
+
+    /// Covers the dimensions, every label, and every image of a file up to
+    /// [`MEMORY_LIMIT`](crate::MEMORY_LIMIT). Of a larger file, covers its size and 64 images, unless
+    /// [`hash_content`](Idx::hash_content) was called.
+    fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+}
+
+impl Storage for Idx {
     // The column's memory is the whole file. The file begins on a page boundary, and its elements need not.
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
         let (file, bytes) = match field {
@@ -261,17 +279,6 @@ impl Dataset for Idx {
             bytes,
         )
         .ok()
-    }
-
-    fn path(&self, _: u64) -> Option<&Path> {
-        Some(self.images.path())
-    }
-
-    /// Covers the dimensions, every label, and every image of a file up to
-    /// [`MEMORY_LIMIT`](crate::MEMORY_LIMIT). Of a larger file, covers its size and 64 images, unless
-    /// [`hash_content`](Idx::hash_content) was called.
-    fn fingerprint(&self) -> u64 {
-        self.fingerprint
     }
 }
 

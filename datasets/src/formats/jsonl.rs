@@ -1,20 +1,20 @@
 //! JSON Lines: each line is an object, and its keys are typed columns.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use feedline_core::{About, Error, Result};
+use feedline_core::{
+    About, Context, Dataset, ElementType, Error, Field, Meaning, ReadError, Result, Row, Spec,
+};
 
 use crate::bounded::row_memory::CACHE_BYTES;
-use crate::error::{data, one_line};
+use crate::error::{check_names, data, inside, one_line};
 use crate::formats::column_type::{ByName, ColumnType, Rounded};
 use crate::formats::json::entries;
 use crate::io::at_once::at_once;
 use crate::io::bytes::Content;
-use crate::reader::inside;
 use crate::tables::nulls::{missing, present};
-use crate::{Buffers, ElementType, Lines, Meaning, Nulls, Reader, Schema, SchemaField, Sink, Values};
+use crate::{Buffers, Lines, Nulls};
 
 mod types;
 
@@ -76,7 +76,7 @@ pub struct JsonLines {
     lines: Lines,
     /// The number of lines, without the blank lines at the end.
     len: u64,
-    schema: Schema,
+    schema: Spec,
     columns: Vec<Column>,
     nulls: Nulls,
     /// The column of each key; `None` if the key is not read.
@@ -164,12 +164,13 @@ impl JsonLines {
         scans.into_iter().map(table).collect()
     }
 
-    fn fill(&self, sample: u64, Scratch { line, is_there, fields: to }: &mut Scratch) -> Result<()> {
+    fn fill(&self, sample: u64, line: &[u8], scratch: &mut Scratch) -> Result<()> {
+        let Scratch { is_there, fields: to } = scratch;
         to.resize_with(self.schema.fields().len(), Vec::new);
         is_there.clear();
         is_there.resize(self.columns.len(), false);
         let changed = || data("the line is not of the types that the file was opened with: open it again");
-        entries(&line.fields()[0].bytes, |key, json| {
+        entries(line, |key, json| {
             let Some(number) = *self.numbers.get(key).ok_or_else(changed)? else { return Ok(()) };
             if json == "null" {
                 return Ok(());
@@ -182,7 +183,8 @@ impl JsonLines {
             written.ok_or_else(changed)
         })?;
         for (&Column { field, kind, marked, .. }, &is_there) in self.columns.iter().zip(&*is_there) {
-            let SchemaField { name, element, shape, .. } = &self.schema.fields()[field];
+            let of = &self.schema.fields()[field];
+            let (name, element, shape) = (of.name(), of.element(), of.dims());
             if marked {
                 to[field + 1].clear();
                 to[field + 1].push(is_there.into());
@@ -233,10 +235,9 @@ impl Scan {
         let len = without_blank_end(&lines)?;
         let (mut keys, mut seen) = (Vec::new(), Vec::new());
         let mut numbers = HashMap::<String, usize>::new();
-        let mut values = Values::new();
+        let mut buffers = Buffers::default();
         for line in 0..len {
-            lines.read(line, &mut values)?;
-            let result = entries(&values.fields()[0].bytes, |key, json| {
+            let result = entries(lines.line(line, &mut buffers)?, |key, json| {
                 let number = match numbers.get(key) {
                     Some(&number) => number,
                     None => {
@@ -274,11 +275,11 @@ impl Scan {
 
     /// The line (from 0) and the JSON of the first value that does not fit the type.
     fn first_unfit(&self, key: &str, element: ElementType) -> Option<(u64, String)> {
-        let mut values = Values::new();
+        let mut buffers = Buffers::default();
         for line in 0..self.len {
             let mut unfit = None;
-            let read = self.lines.read(line, &mut values).and_then(|()| {
-                entries(&values.fields()[0].bytes, |own, json| {
+            let read = self.lines.line(line, &mut buffers).and_then(|line| {
+                entries(line, |own, json| {
                     let mut seen = Seen::NOTHING;
                     if own == key && seen.add(1, json).is_ok() && seen.values > 0 {
                         unfit = seen.check(key, element, true).err().map(|_| json.to_owned());
@@ -342,11 +343,11 @@ impl Scan {
             let is_json = kind == ColumnType::Text && seen.nested > 0 && options.stated(key).is_none();
             let meaning = if is_json { Meaning::Json } else { Meaning::Plain };
             columns.push(Column { field: fields.len(), kind, marked });
-            fields.push(SchemaField::new(key, kind.element(), shape).meaning(meaning));
+            fields.push(Field::open(key, kind.element(), shape).with_meaning(meaning));
             fields.extend(marked.then(|| present(key)));
         }
-        let schema = Schema::new(fields);
-        schema.check_names().map_err(at)?;
+        let schema = Spec::of_fields(fields);
+        check_names(&schema).map_err(at)?;
         let nulls = options.nulls;
         Ok(JsonLines { lines: self.lines, len: self.len, schema, columns, nulls, numbers, cache_bytes })
     }
@@ -354,10 +355,9 @@ impl Scan {
 
 /// The number of lines up to the last one that is not blank.
 fn without_blank_end(lines: &Lines) -> Result<u64> {
-    let (mut len, mut values) = (lines.len(), Values::new());
+    let (mut len, mut buffers) = (lines.len(), Buffers::default());
     while len > 0 {
-        lines.read(len - 1, &mut values)?;
-        if !values.fields()[0].bytes.trim_ascii().is_empty() {
+        if !lines.line(len - 1, &mut buffers)?.trim_ascii().is_empty() {
             break;
         }
         len -= 1;
@@ -377,19 +377,14 @@ fn in_line(error: Error, line: u64) -> Error {
 /// Buffers of one worker.
 #[derive(Default)]
 struct Scratch {
-    line: Values,
     /// The value of each field.
     fields: Vec<Vec<u8>>,
     /// Whether the line has a value for each column.
     is_there: Vec<bool>,
 }
 
-thread_local! {
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
-}
-
-impl Reader for JsonLines {
-    fn schema(&self) -> &Schema {
+impl Dataset for JsonLines {
+    fn spec(&self) -> &Spec {
         &self.schema
     }
 
@@ -397,23 +392,19 @@ impl Reader for JsonLines {
         self.len
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, _: &mut Buffers) -> Result<()> {
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
         if let Some(path) = self.path(sample) {
             inside(sample, self.len, path)?;
         }
-        // Take the scratch memory out: what `row` does may read JSON Lines too.
-        let mut scratch = SCRATCH.take();
-        let line = self.lines.read(sample, &mut scratch.line);
-        let read = line.and_then(|()| {
-            self.fill(sample, &mut scratch).map_err(|error| {
+        context.scoped_scratch(|scratch: &mut Scratch, context| {
+            let line = self.lines.line(sample, context.scratch())?;
+            self.fill(sample, line, scratch).map_err(|error| {
                 let error = error.at_sample(sample).at_offset(self.lines.start(sample));
                 self.path(sample).map_or(error.clone(), |path| error.at_path(path))
-            })
-        });
-        let mut fields = scratch.fields.iter().enumerate();
-        let read = read.and_then(|()| fields.try_for_each(|(field, value)| row.put(field, value)));
-        SCRATCH.set(scratch);
-        read
+            })?;
+            let mut fields = scratch.fields.iter().enumerate();
+            Ok(fields.try_for_each(|(field, value)| row.put(field, value))?)
+        })
     }
 
     fn about(&self) -> About<'_> {

@@ -8,16 +8,18 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use feedline_core::{About, DType, Fingerprint, Result};
+use feedline_core::{
+    About, Context, DType, Dataset, ElementType, Field, Fingerprint, ReadError, Result, Row, Spec,
+};
 use serde_json::Value as Json;
 
-use crate::error::{data, one_line};
+use crate::error::{check_names, data, inside, one_line};
 use crate::formats::text::without_mark;
 use crate::io::bytes::Content;
 use crate::io::cache::Cache;
 use crate::io::disk::DiskFile;
-use crate::reader::inside;
-use crate::{Buffers, ElementType, Reader, Schema, SchemaField, Shards, Sink};
+use crate::io::of_one_file;
+use crate::{Buffers, Shards};
 
 mod index;
 mod zipped;
@@ -34,7 +36,7 @@ const KEPT: u64 = 512 << 20;
 /// Opens the folder of an `index.json`. The shards are in the order of the index.
 ///
 /// A compressed shard (zstd, gzip or snappy) is inflated when one of its samples is read. Up to 512 MiB of
-/// inflated shards are cached, so shuffle blocks of [`together`](Reader::together) samples. If the plain
+/// inflated shards are cached, so shuffle blocks of [a group](feedline_core::About::groups). If the plain
 /// shard lies beside the compressed one, the plain shard is read instead.
 ///
 /// # Errors
@@ -46,7 +48,7 @@ pub fn open_folder(folder: impl AsRef<Path>) -> Result<Shards> {
     let shards = DiskFile::open(&path).and_then(|file| index(&Content::OnDisk(file.into())));
     let shards = shards.map_err(|error| error.at_path(&path))?;
     let inflated = Arc::new(Cache::new(shards.len(), KEPT));
-    let mut readers = Vec::<Box<dyn Reader>>::new();
+    let mut readers = Vec::<Arc<dyn Dataset>>::new();
     let others = not_listed(folder, &shards).map_err(|error| error.at_path(&path))?;
     for (number, Listed { name, samples, plain, zipped }) in shards.into_iter().enumerate() {
         let path = folder.join(&name);
@@ -56,10 +58,10 @@ pub fn open_folder(folder: impl AsRef<Path>) -> Result<Shards> {
             let path = folder.join(name);
             let shard = Zip::open(path.clone(), codec)
                 .and_then(|zip| Zipped::new(zip, bytes, samples, schema, (number, inflated.clone())));
-            readers.push(Box::new(shard.map_err(|error| error.at_path(path))?));
+            readers.push(Arc::new(shard.map_err(|error| error.at_path(path))?));
             continue;
         }
-        readers.push(Box::new(Mds::open(&path)?.with(samples, plain)?));
+        readers.push(Arc::new(Mds::open(&path)?.with(samples, plain)?));
     }
     if let Some(first) = others.first() {
         let why = format!(
@@ -86,7 +88,7 @@ pub fn open_remote(remote: &crate::Remote, url: &str) -> Result<Shards> {
     let path = file.path().to_path_buf();
     let shards = index(&Content::Remote(file)).map_err(|error| error.at_path(&path))?;
     let inflated = Arc::new(Cache::new(shards.len(), KEPT));
-    let mut readers = Vec::<Box<dyn Reader>>::new();
+    let mut readers = Vec::<Arc<dyn Dataset>>::new();
     for (number, Listed { name, samples, plain, zipped }) in shards.into_iter().enumerate() {
         let file = open(zipped.as_ref().map_or(&name, |zipped| &zipped.name))?;
         let path = file.path().to_path_buf();
@@ -95,10 +97,10 @@ pub fn open_remote(remote: &crate::Remote, url: &str) -> Result<Shards> {
             Some(ZippedAs { codec, bytes, schema, .. }) => {
                 let zip = Zip::of_remote(file, codec);
                 let inflated = (number, inflated.clone());
-                Box::new(Zipped::new(zip, bytes, samples, schema, inflated).map_err(at)?)
+                Arc::new(Zipped::new(zip, bytes, samples, schema, inflated).map_err(at)?)
             }
             None => {
-                Box::new(Mds::of_content(&path, Content::Remote(file)).map_err(at)?.with(samples, plain)?)
+                Arc::new(Mds::of_content(&path, Content::Remote(file)).map_err(at)?.with(samples, plain)?)
             }
         });
     }
@@ -127,7 +129,7 @@ pub struct Mds {
     content: Content,
     /// Offset of each sample, and the end of the last one.
     starts: Vec<u32>,
-    schema: Schema,
+    schema: Spec,
     /// Bytes of each column; `None` if they vary.
     sizes: Vec<Option<usize>>,
     fingerprint: u64,
@@ -188,8 +190,8 @@ impl Mds {
         let json = json(&content, columns, Some(starts[0].into()))?;
         let (fields, sizes): (Vec<_>, Vec<_>) = fields(&json)?.into_iter().unzip();
         let fingerprint = version.number(count.into()).value();
-        let (path, schema) = (path.to_path_buf(), Schema::new(fields));
-        schema.check_names()?;
+        let (path, schema) = (path.to_path_buf(), Spec::of_fields(fields));
+        check_names(&schema)?;
         Ok(Self { path, content, starts, schema, sizes, fingerprint })
     }
 }
@@ -212,7 +214,7 @@ impl Mds {
 }
 
 /// The columns that `json` describes, with their sizes in bytes.
-fn fields(json: &Json) -> Result<Vec<(SchemaField, Option<usize>)>> {
+fn fields(json: &Json) -> Result<Vec<(Field, Option<usize>)>> {
     let list = |name: &str| {
         let list = json.get(name).and_then(Json::as_array);
         list.ok_or_else(|| data(format!("the shard lacks \"{name}\": fetch it again")))
@@ -232,7 +234,7 @@ fn fields(json: &Json) -> Result<Vec<(SchemaField, Option<usize>)>> {
                 data(format!("column \"{name}\" has the encoding \"{encoding}\", which is not read"))
             })?;
             let bytes =
-                field.shape.iter().try_fold(field.element.size(), |bytes, dim| bytes.checked_mul((*dim)?));
+                field.dims().iter().try_fold(field.element().size(), |bytes, dim| bytes.checked_mul((*dim)?));
             let claimed = size.as_u64().and_then(|size| usize::try_from(size).ok());
             if bytes != claimed {
                 let why = format!("column \"{}\" claims {size} bytes of {encoding}", one_line(name));
@@ -245,20 +247,20 @@ fn fields(json: &Json) -> Result<Vec<(SchemaField, Option<usize>)>> {
 
 /// The field for a column with this encoding (encodings.py of MosaicML Streaming). `None` if it is
 /// unsupported.
-fn field(name: &str, encoding: &str) -> Option<SchemaField> {
+fn field(name: &str, encoding: &str) -> Option<Field> {
     let (kind, arguments) =
         encoding.split_once(':').map_or((encoding, None), |(kind, rest)| (kind, Some(rest)));
-    let number = |element| Some(SchemaField::fixed(name, element, &[]));
+    let number = |element| Some(Field::fixed(name, element, &[]));
     match kind {
-        "bytes" | "jpeg" | "png" | "pil" | "pkl" => Some(SchemaField::variable(name, ElementType::Bytes)),
+        "bytes" | "jpeg" | "png" | "pil" | "pkl" => Some(Field::variable(name, ElementType::Bytes)),
         "str" | "json" | "str_int" | "str_float" | "str_decimal" => {
-            Some(SchemaField::variable(name, ElementType::Text))
+            Some(Field::variable(name, ElementType::Text))
         }
         "int" => number(ElementType::Number(DType::I64)),
         "ndarray" => {
             let (dtype, shape) = arguments?.split_once(':')?;
             let shape: Option<Vec<usize>> = shape.split(',').map(|dim| dim.trim().parse().ok()).collect();
-            Some(SchemaField::fixed(name, element(dtype)?, &shape?))
+            Some(Field::fixed(name, element(dtype)?, &shape?))
         }
         _ => number(element(kind)?),
     }
@@ -281,16 +283,15 @@ fn element(name: &str) -> Option<ElementType> {
     }))
 }
 
-impl Reader for Mds {
-    fn schema(&self) -> &Schema {
-        &self.schema
-    }
+impl Dataset for Mds {
+    of_one_file! { self => self.schema, self.path; }
 
     fn len(&self) -> u64 {
         self.starts.len() as u64 - 1
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        let buffers = context.scratch::<Buffers>();
         inside(sample, self.len(), &self.path)?;
         let at = |error: feedline_core::Error| error.at_path(&self.path).at_sample(sample);
         let (start, end) = (self.starts[sample as usize], self.starts[sample as usize + 1]);
@@ -312,18 +313,10 @@ impl Reader for Mds {
             columns = rest;
             row.put(index, column)?;
         }
-        if columns.is_empty() { Ok(()) } else { Err(damaged()) }
+        if columns.is_empty() { Ok(()) } else { Err(damaged().into()) }
     }
 
     fn about(&self) -> About<'_> {
         About { format: "mds", ..About::default() }
-    }
-
-    fn path(&self, _: u64) -> Option<&Path> {
-        Some(&self.path)
-    }
-
-    fn fingerprint(&self) -> u64 {
-        self.fingerprint
     }
 }

@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Fields, Schema as ArrowSchema};
-use feedline_core::{About, Fingerprint, Groups, Prefetched, Result};
+use feedline_core::{
+    About, Context, Dataset, Decoded, DecodedRows, Fingerprint, Groups, Prefetched, ReadError, Result, Row,
+    Storage,
+};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
@@ -17,14 +20,14 @@ use parquet::file::metadata::{
     ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader, ParquetStatisticsPolicy,
 };
 
-use crate::error::{data, one_line};
+use crate::Buffers;
+use crate::error::{data, inside, one_line};
 use crate::io::bytes::Content;
 use crate::io::cache::Cache;
 use crate::io::disk::DiskFile;
+use crate::io::of_one_file;
 use crate::io::panics::catch_panics;
-use crate::reader::inside;
 use crate::tables::table::{Batch, Layout, TableOptions};
-use crate::{Buffers, Decoded, DecodedRows, Reader, Schema, Sink, Storage};
 
 mod bounds;
 mod input;
@@ -47,7 +50,7 @@ pub(crate) const MAGIC: &[u8] = b"PAR1";
 /// The file stays on disk. When a row is read, one worker decodes its row group. A cache of
 /// [`TableOptions::cache_bytes`] keeps the group. If single rows are shuffled over more row groups than the
 /// cache holds, nearly each sample decodes a row group. To decode each group once, use `Sampler::block` with
-/// the block and the window that [`block_shuffle`](Reader::block_shuffle) returns. If the chosen columns take
+/// the block and the window of [`About::block_shuffle`]. If the chosen columns take
 /// more than 512 MiB, `LoaderBuilder::shuffle` shuffles by such blocks, for any size of the cache
 /// ([`About::plain_shuffle`](feedline_core::About::plain_shuffle)).
 #[derive(Debug)]
@@ -346,16 +349,17 @@ fn view(kind: &DataType) -> DataType {
     }
 }
 
-impl Reader for ParquetFile {
-    fn schema(&self) -> &Schema {
-        &self.layout.schema
+impl Dataset for ParquetFile {
+    of_one_file! { self => self.layout.schema, self.path;
+        /// Covers name, size and last write time.
     }
 
     fn len(&self) -> u64 {
         self.ends.last().copied().unwrap_or_default()
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        let buffers = context.scratch::<Buffers>();
         let (number, group) = self.group_of(sample)?;
         let place = (sample - self.row_group(number).start) as usize;
         if let Some(column) = group.too_large.get(&place) {
@@ -364,11 +368,11 @@ impl Reader for ParquetFile {
                 one_line(column)
             );
             let why = why + ": write it as INT64 in microseconds, or leave the column out";
-            return Err(data(why).at_path(&self.path).at_sample(sample));
+            return Err(data(why).at_path(&self.path).at_sample(sample).into());
         }
         let (batch, place) = group.find(place);
-        let visited = self.layout.visit((batch, place, sample), &mut buffers.value, row);
-        visited.map_err(|error| error.at_path(&self.path).at_sample(sample))
+        let put = self.layout.put((batch, place, sample), &mut buffers.value, row);
+        Ok(put.map_err(|error| error.at_path(&self.path).at_sample(sample))?)
     }
 
     fn about(&self) -> About<'_> {
@@ -388,15 +392,6 @@ impl Reader for ParquetFile {
     fn storage(&self) -> &dyn Storage {
         self
     }
-
-    fn path(&self, _: u64) -> Option<&Path> {
-        Some(&self.path)
-    }
-
-    /// Covers name, size and last write time.
-    fn fingerprint(&self) -> u64 {
-        self.fingerprint
-    }
 }
 
 impl Storage for ParquetFile {
@@ -413,7 +408,7 @@ impl Storage for ParquetFile {
         self.groups.forget(self.number(sample));
     }
 
-    fn prefetch(&self, samples: &[u64]) -> Prefetched {
+    fn prefetch(&self, samples: &[u64], _: &mut Context) -> Prefetched {
         self.groups
             .prefetch(samples.iter().map(|&sample| self.number(sample)), |group| self.decode_caught(group))
     }

@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 use feedline_core::{
     About, Context, Dataset, Error, ErrorKind, Field, Fingerprint, ReadError, Result, Row, Rows, Spec,
-    StridedColumn,
+    Storage, StridedColumn,
 };
 
-use crate::error::data;
+use crate::error::{data, outside};
 use crate::formats::headed::check_records;
 use crate::io::bytes::{Content, MappedFile};
-use crate::reader::inside;
-use crate::{Buffers, OpenOptions, Reader, Schema, SchemaField, Sink, Storage, io::gzip};
+use crate::io::of_one_file;
+use crate::{OpenOptions, io::gzip};
 
 /// A file of records. Each record has [`sample_bytes`](Spec::sample_bytes) bytes: the fields of a spec, in
 /// order and without gaps.
@@ -25,7 +25,7 @@ use crate::{Buffers, OpenOptions, Reader, Schema, SchemaField, Sink, Storage, io
 /// | [`open`](Self::open), larger | on disk; records are read one by one | the next read is an error |
 /// | [`from_mapped`](Self::from_mapped) | mapped | undefined: the caller has promised that nobody does |
 ///
-/// Records in memory and mapped records have a [column](Dataset::column) for zero-copy loading.
+/// Records in memory and mapped records have a [column](Storage::column) for zero-copy loading.
 ///
 /// ```
 /// use feedline_core::{DType, Dataset, Spec};
@@ -137,30 +137,6 @@ impl Records {
         Ok(self)
     }
 
-    /// The records as a reader, for a [`Table`](crate::Table). Its fields are those of the spec.
-    ///
-    /// ```
-    /// # #[cfg(feature = "tabular")] {
-    /// use feedline_core::{DType, Dataset, Spec};
-    /// use feedline_datasets::{Records, Table};
-    ///
-    /// # let path = std::env::temp_dir().join(format!("feedline-doc-columns-{}", std::process::id()));
-    /// std::fs::write(&path, [1, 2, 7, 3, 4, 8])?;
-    /// let spec = Spec::new().field("pixels", DType::U8, [2])?.field("label", DType::U8, [])?;
-    /// let records = Records::open(&path, spec)?;
-    /// let table = Table::new(records.into_reader()).cast("pixels", DType::F32).category("label").build()?;
-    /// assert_eq!((table.len(), table.classes("label").unwrap()), (2, &["7".to_owned(),
-    /// "8".to_owned()][..]));
-    /// # std::fs::remove_file(&path)?;
-    /// # }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn into_reader(self) -> Box<dyn Reader> {
-        let field = |field: &Field| SchemaField::fixed(field.name(), field.dtype().into(), field.shape());
-        let schema = Schema::new(self.spec.fields().iter().map(field));
-        Box::new(RecordReader { records: self, schema })
-    }
-
     /// All records, in order. `None` if the file is too large to be held in memory.
     pub fn bytes(&self) -> Option<&[u8]> {
         self.content.bytes()
@@ -181,25 +157,21 @@ impl Records {
         }
         Ok(())
     }
-
-    fn outside(&self, id: u64) -> ReadError {
-        let message = format!("no record {id}: there are {}", self.len());
-        Error::new(ErrorKind::Sample, message).at_path(&self.path).into()
-    }
 }
 
 impl Dataset for Records {
+    of_one_file! { self => self.spec, self.path;
+        /// Covers the spec, and every byte of a file up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT). Of a larger
+        /// file, covers its size and 64 records, unless [`hash_content`](Records::hash_content) was called.
+    }
+
     fn len(&self) -> u64 {
         self.len
     }
 
-    fn spec(&self) -> &Spec {
-        &self.spec
-    }
-
     fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
         if id >= self.len {
-            return Err(self.outside(id));
+            return Err(outside(id, self.len, &self.path).into());
         }
         let Some(mut rest) = self.record(id) else {
             self.read_record(id, row)?;
@@ -215,8 +187,8 @@ impl Dataset for Records {
 
     // In memory, copies field by field: one bounds check and one copy per row.
     fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, _: &mut Context) -> Result<(), (usize, ReadError)> {
-        let outside = ids.iter().position(|&id| id >= self.len);
-        let read = &ids[..outside.unwrap_or(ids.len())];
+        let missing = ids.iter().position(|&id| id >= self.len);
+        let read = &ids[..missing.unwrap_or(ids.len())];
         if let Some(all) = self.bytes() {
             let mut start = 0;
             for (index, field) in self.spec.fields().iter().enumerate() {
@@ -231,9 +203,19 @@ impl Dataset for Records {
             }
             self.content.check_unchanged().map_err(|error| (0, error.into()))?;
         }
-        outside.map_or(Ok(()), |row| Err((row, self.outside(ids[row]))))
+        missing.map_or(Ok(()), |row| Err((row, outside(ids[row], self.len, &self.path).into())))
     }
 
+    fn about(&self) -> About<'_> {
+        About { format: "records", ..About::default() }
+    }
+
+    fn storage(&self) -> &dyn Storage {
+        self
+    }
+}
+
+impl Storage for Records {
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
         let (before, from) = self.spec.fields().split_at_checked(field)?;
         let first = before.iter().map(Field::row_bytes).sum();
@@ -245,69 +227,6 @@ impl Dataset for Records {
             from.first()?.row_bytes(),
         )
         .ok()
-    }
-
-    fn path(&self, _: u64) -> Option<&Path> {
-        Some(&self.path)
-    }
-
-    /// Covers the spec, and every byte of a file up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT). Of a larger
-    /// file, covers its size and 64 records, unless [`hash_content`](Records::hash_content) was called.
-    fn fingerprint(&self) -> u64 {
-        self.fingerprint
-    }
-}
-
-/// Records as a reader.
-#[derive(Debug)]
-struct RecordReader {
-    records: Records,
-    schema: Schema,
-}
-
-impl Reader for RecordReader {
-    fn schema(&self) -> &Schema {
-        &self.schema
-    }
-
-    fn len(&self) -> u64 {
-        self.records.len
-    }
-
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
-        let Records { content, path, record_bytes, len, .. } = &self.records;
-        inside(sample, *len, path)?;
-        let at = |error: Error| error.at_path(path).at_sample(sample);
-        let mut offset = sample * *record_bytes as u64;
-        for (index, field) in self.records.spec.fields().iter().enumerate() {
-            buffers.value.resize(field.row_bytes(), 0);
-            content.read_at(offset, &mut buffers.value).map_err(at)?;
-            row.put(index, &buffers.value)?;
-            offset += field.row_bytes() as u64;
-        }
-        content.check_unchanged().map_err(at)
-    }
-
-    fn about(&self) -> About<'_> {
-        About { format: "records", ..About::default() }
-    }
-
-    fn storage(&self) -> &dyn Storage {
-        self
-    }
-
-    fn path(&self, _: u64) -> Option<&Path> {
-        Some(&self.records.path)
-    }
-
-    fn fingerprint(&self) -> u64 {
-        self.records.fingerprint
-    }
-}
-
-impl Storage for RecordReader {
-    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
-        Dataset::column(&self.records, field)
     }
 }
 

@@ -3,16 +3,16 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use feedline_core::{DType, Error, Result};
+use feedline_core::{DType, ElementType, Error, Result};
 use safetensors::Dtype;
 use safetensors::tensor::Metadata;
 
+use crate::OpenOptions;
 use crate::error::{data, one_line};
 use crate::formats::arrays::{Array, Arrays, Coding};
 use crate::formats::json::entries;
 use crate::io::bytes::Content;
 use crate::io::disk::DiskFile;
-use crate::{ElementType, OpenOptions};
 
 /// Bytes before the header. They hold its length.
 const LENGTH: u64 = 8;

@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 #[cfg(feature = "object-store")]
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use feedline_core::{Error, Fingerprint, Prefetched, Result};
+use feedline_core::{Error, FieldStream, Fingerprint, Prefetched, Result};
 
-use crate::FieldStream;
 use crate::error::may_pass;
 #[cfg(feature = "object-store")]
 use crate::io::bytes::Content;

@@ -4,13 +4,16 @@ use std::collections::HashMap;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use feedline_core::{About, Fingerprint, Result, named};
+use feedline_core::{
+    About, Context, Dataset, ElementType, Field, FieldStream, Fingerprint, ReadError, Result, Row, Spec,
+    Storage, named,
+};
 use tar::{Archive, Entry};
 
-use crate::error::{data, of_stream, one_line};
+use crate::error::{data, inside, of_stream, one_line};
 use crate::io::bytes::Content;
-use crate::reader::inside;
-use crate::{Buffers, ElementType, FieldStream, OpenOptions, Reader, Schema, SchemaField, Sink, Storage};
+use crate::io::of_one_file;
+use crate::{Buffers, OpenOptions};
 
 mod links;
 
@@ -145,7 +148,7 @@ struct Part {
 pub struct WebDataset {
     path: PathBuf,
     content: Content,
-    schema: Schema,
+    schema: Spec,
     parts: Vec<Part>,
     /// Index of the first part of each sample, and the number of parts.
     starts: Vec<usize>,
@@ -210,7 +213,7 @@ impl WebDataset {
             }
             let next = fields.len();
             let field = *numbers.entry(extension.to_lowercase()).or_insert_with_key(|extension| {
-                fields.push(SchemaField::variable(extension.as_str(), ElementType::Bytes));
+                fields.push(Field::variable(extension.as_str(), ElementType::Bytes));
                 next
             });
             let begun = starts.last().copied().unwrap_or_default();
@@ -238,7 +241,7 @@ impl WebDataset {
         let state = listed.iter().fold(state, |state, member| {
             state.bytes(member.name.as_bytes()).number(member.offset).number(member.bytes)
         });
-        let (path, schema, fingerprint) = (path.to_path_buf(), Schema::new(fields), state.value());
+        let (path, schema, fingerprint) = (path.to_path_buf(), Spec::of_fields(fields), state.value());
         Ok(Self { path, content, schema, parts, starts, fingerprint })
     }
 }
@@ -251,13 +254,13 @@ impl WebDataset {
 }
 
 /// Checks that every sample has all fields. Errors name samples by `keys`.
-fn check_whole(fields: &[SchemaField], parts: &[Part], starts: &[usize], keys: &[&str]) -> Result<()> {
+fn check_whole(fields: &[Field], parts: &[Part], starts: &[usize], keys: &[&str]) -> Result<()> {
     let samples = starts.windows(2).zip(keys);
     let mut lacking = samples.filter(|(sample, _)| sample[1] - sample[0] < fields.len());
     let Some((&[start, end], key)) = lacking.next() else { return Ok(()) };
     let first = &parts[start];
     let is_missing = |field: &usize| parts[start..end].iter().all(|part| part.field != *field);
-    let missing = (0..fields.len()).find(is_missing).map_or("", |field| &fields[field].name);
+    let missing = (0..fields.len()).find(is_missing).map_or("", |field| fields[field].name());
     let why = format!(
         "{} of {} samples lack a member that others have, the first is \"{key}\" without \".{missing}\": \
          repair the archive, or allow it by {}",
@@ -280,16 +283,18 @@ fn split(name: &str) -> Option<(&str, &str)> {
     (!is_note && !key.is_empty() && !extension.is_empty()).then(|| (&name[..file + key.len()], extension))
 }
 
-impl Reader for WebDataset {
-    fn schema(&self) -> &Schema {
-        &self.schema
+impl Dataset for WebDataset {
+    of_one_file! { self => self.schema, self.path;
+        /// Covers the content of a gzip archive. Of a plain archive, covers its name, size and last write
+        /// time.
     }
 
     fn len(&self) -> u64 {
         self.starts.len() as u64 - 1
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        let buffers = context.scratch::<Buffers>();
         inside(sample, self.len(), &self.path)?;
         let at = |error: feedline_core::Error| error.at_path(&self.path).at_sample(sample);
         let (parts, fields) = (self.parts(sample), self.schema.fields().len());
@@ -305,9 +310,9 @@ impl Reader for WebDataset {
             && parts.iter().all(|part| row.wants(part.field))
         {
             let all = buffers.ahead.read(&self.content, first.offset, span as usize).map_err(at)?;
-            return parts.iter().try_for_each(|&Part { field, offset, bytes }| {
+            return Ok(parts.iter().try_for_each(|&Part { field, offset, bytes }| {
                 row.put(field, &all[(offset - first.offset) as usize..][..bytes as usize])
-            });
+            })?);
         }
         for &Part { field, offset, bytes } in parts {
             if row.wants(field) {
@@ -325,15 +330,6 @@ impl Reader for WebDataset {
 
     fn storage(&self) -> &dyn Storage {
         self
-    }
-
-    fn path(&self, _: u64) -> Option<&Path> {
-        Some(&self.path)
-    }
-
-    /// Covers the content of a gzip archive. Of a plain archive, covers its name, size and last write time.
-    fn fingerprint(&self) -> u64 {
-        self.fingerprint
     }
 }
 

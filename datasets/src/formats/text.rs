@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use feedline_core::{About, Fingerprint, Result};
+use feedline_core::{About, Context, Dataset, ElementType, Field, Fingerprint, ReadError, Result, Row, Spec};
 
-use crate::error::data;
+use crate::Buffers;
+use crate::error::{data, inside};
 use crate::io::bytes::Content;
-use crate::reader::inside;
-use crate::{Buffers, ElementType, Reader, Schema, SchemaField, Sink};
+use crate::io::of_one_file;
 
 /// The number of bytes that are searched for line breaks at a time.
 const BLOCK: usize = 1 << 16;
@@ -29,7 +29,7 @@ pub struct Lines {
     content: Content,
     /// The start of each line, and the offset of the byte after the line break of the last line.
     starts: Vec<u64>,
-    schema: Schema,
+    schema: Spec,
     fingerprint: u64,
 }
 
@@ -84,8 +84,18 @@ impl Lines {
         }
         let state = Fingerprint::new().number(starts.len() as u64);
         let state = content.fingerprint_sampled(state)?;
-        let schema = Schema::new([SchemaField::variable("text", ElementType::Text)]);
+        let schema = Spec::of_fields([Field::variable("text", ElementType::Text)]);
         Ok(Self { path: path.to_path_buf(), content, starts, schema, fingerprint: state.value() })
+    }
+
+    /// Line `line`, without its line break.
+    pub(crate) fn line<'b>(&'b self, line: u64, buffers: &'b mut Buffers) -> Result<&'b [u8]> {
+        inside(line, self.len(), &self.path)?;
+        let at = |error: feedline_core::Error| error.at_path(&self.path).at_sample(line);
+        let (start, end) = (self.starts[line as usize], self.starts[line as usize + 1] - 1);
+        let len = usize::try_from(end - start).map_err(|_| at(data("the line is too long")))?;
+        let text = buffers.ahead.read(&self.content, start, len).map_err(at)?;
+        Ok(text.strip_suffix(b"\r").unwrap_or(text))
     }
 }
 
@@ -97,33 +107,18 @@ impl Lines {
     }
 }
 
-impl Reader for Lines {
-    fn schema(&self) -> &Schema {
-        &self.schema
-    }
+impl Dataset for Lines {
+    of_one_file! { self => self.schema, self.path; }
 
     fn len(&self) -> u64 {
         self.starts.len() as u64 - 1
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
-        inside(sample, self.len(), &self.path)?;
-        let at = |error: feedline_core::Error| error.at_path(&self.path).at_sample(sample);
-        let (start, end) = (self.starts[sample as usize], self.starts[sample as usize + 1] - 1);
-        let len = usize::try_from(end - start).map_err(|_| at(data("the line is too long")))?;
-        let line = buffers.ahead.read(&self.content, start, len).map_err(at)?;
-        row.put(0, line.strip_suffix(b"\r").unwrap_or(line))
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        Ok(row.put(0, self.line(sample, context.scratch())?)?)
     }
 
     fn about(&self) -> About<'_> {
         About { format: "text", ..About::default() }
-    }
-
-    fn path(&self, _: u64) -> Option<&Path> {
-        Some(&self.path)
-    }
-
-    fn fingerprint(&self) -> u64 {
-        self.fingerprint
     }
 }

@@ -6,13 +6,15 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use feedline_core::{About, DType, Error, Fingerprint, Result};
+use feedline_core::{
+    About, Context, DType, Dataset, ElementType, Error, Field, Fingerprint, ReadError, Result, Row, Spec,
+};
 
-use crate::error::{data, one_line};
+use crate::Buffers;
+use crate::error::{check_names, data, inside, one_line};
 use crate::io::bytes::Content;
+use crate::io::of_one_file;
 use crate::io::read_ahead::ReadAhead;
-use crate::reader::inside;
-use crate::{Buffers, ElementType, Reader, Schema, SchemaField, Sink};
 
 mod example;
 
@@ -66,7 +68,7 @@ pub struct TfRecord {
     content: Content,
     /// The start of each record, and the end of the file.
     starts: Vec<u64>,
-    schema: Schema,
+    schema: Spec,
     /// The features, sorted by name; empty if records are read as bytes.
     features: Vec<Known>,
     /// Whether any record has a feature twice.
@@ -139,12 +141,12 @@ impl TfRecord {
                     fields.extend(lengths);
                 }
             }
-            _ => fields.push(SchemaField::variable("record", ElementType::Bytes)),
+            _ => fields.push(Field::variable("record", ElementType::Bytes)),
         }
         let state = Fingerprint::new().number(records);
         let state = content.fingerprint_sampled(state)?;
-        let (path, schema, fingerprint) = (path.to_path_buf(), Schema::new(fields), state.value());
-        schema.check_names()?;
+        let (path, schema, fingerprint) = (path.to_path_buf(), Spec::of_fields(fields), state.value());
+        check_names(&schema)?;
         Ok(Self { path, content, starts, schema, features: known, has_repeated, fingerprint })
     }
 
@@ -154,14 +156,14 @@ impl TfRecord {
         record: &[u8],
         (value, visited): (&mut Vec<u8>, &mut Vec<bool>),
         damaged: impl Fn() -> Error,
-        row: &mut Sink<'_>,
+        row: &mut Row<'_, '_>,
     ) -> Result<()> {
         visited.clear();
         visited.resize(self.schema.fields().len(), false);
         let mut visit = |index: usize, bytes: &[u8]| {
             let field = &self.schema.fields()[index];
             let fixed =
-                field.shape.iter().try_fold(field.element.size(), |product, dim| Some(product * (*dim)?));
+                field.dims().iter().try_fold(field.element().size(), |product, dim| Some(product * (*dim)?));
             if fixed.is_some_and(|fixed| fixed != bytes.len()) {
                 return Err(damaged());
             }
@@ -228,7 +230,7 @@ impl Facts {
     }
 
     /// The fields for the feature's values and for their lengths.
-    fn fields(&self, name: &str, records: u64) -> (SchemaField, Option<SchemaField>) {
+    fn fields(&self, name: &str, records: u64) -> (Field, Option<Field>) {
         let element = match self.kind {
             Some(Kind::Int) => ElementType::Number(DType::I64),
             Some(Kind::Float) => ElementType::Number(DType::F32),
@@ -240,15 +242,15 @@ impl Facts {
             let number = ElementType::Number(DType::I64);
             let lengths = match same {
                 Some(1) => None,
-                Some(count) => Some(SchemaField::fixed(format!("{name}.lengths"), number, &[count])),
-                None => Some(SchemaField::variable(format!("{name}.lengths"), number)),
+                Some(count) => Some(Field::fixed(format!("{name}.lengths"), number, &[count])),
+                None => Some(Field::variable(format!("{name}.lengths"), number)),
             };
-            return (SchemaField::variable(name, element), lengths);
+            return (Field::variable(name, element), lengths);
         }
         let field = match same {
-            Some(1) => SchemaField::fixed(name, element, &[]),
-            Some(count) => SchemaField::fixed(name, element, &[count]),
-            None => SchemaField::variable(name, element),
+            Some(1) => Field::fixed(name, element, &[]),
+            Some(count) => Field::fixed(name, element, &[count]),
+            None => Field::variable(name, element),
         };
         (field, None)
     }
@@ -319,16 +321,17 @@ fn checked(body: &[u8], start: u64) -> Result<&[u8]> {
     }
 }
 
-impl Reader for TfRecord {
-    fn schema(&self) -> &Schema {
-        &self.schema
+impl Dataset for TfRecord {
+    of_one_file! { self => self.schema, self.path;
+        /// Covers the content of a gzip file. Of a plain file, covers its name, size and last write time.
     }
 
     fn len(&self) -> u64 {
         self.starts.len() as u64 - 1
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        let buffers = context.scratch::<Buffers>();
         inside(sample, self.len(), &self.path)?;
         let at = |error: Error| error.at_path(&self.path).at_sample(sample);
         let Buffers { ahead, value, visited, .. } = buffers;
@@ -338,22 +341,13 @@ impl Reader for TfRecord {
         let all = ahead.read(&self.content, start, len).map_err(at)?;
         let record = checked(all.get(BEFORE as usize..).unwrap_or_default(), start).map_err(at)?;
         if self.features.is_empty() {
-            return row.put(0, record);
+            return Ok(row.put(0, record)?);
         }
         let damaged = || at(data("the record is not a tf.train.Example: write it again").at_offset(start));
-        self.visit_record(record, (value, visited), damaged, row)
+        Ok(self.visit_record(record, (value, visited), damaged, row)?)
     }
 
     fn about(&self) -> About<'_> {
         About { format: "tfrecord", ..About::default() }
-    }
-
-    fn path(&self, _: u64) -> Option<&Path> {
-        Some(&self.path)
-    }
-
-    /// Covers the content of a gzip file. Of a plain file, covers its name, size and last write time.
-    fn fingerprint(&self) -> u64 {
-        self.fingerprint
     }
 }

@@ -11,6 +11,8 @@ use crate::error::{data, of_stream};
 use crate::io::disk::DiskFile;
 use crate::io::gzip;
 use crate::io::memory::{Memory, no_memory};
+#[cfg(feature = "object-store")]
+use crate::remote::RemoteFile;
 #[cfg(any(
     feature = "csv",
     feature = "mds",
@@ -18,9 +20,7 @@ use crate::io::memory::{Memory, no_memory};
     feature = "object-store",
     feature = "tar"
 ))]
-use crate::io::seek::SeekReader;
-#[cfg(feature = "object-store")]
-use crate::remote::RemoteFile;
+use feedline_core::FieldStream;
 
 /// Files up to this size, 4 GiB, are read into memory. In larger files each sample is read on demand.
 pub const MEMORY_LIMIT: u64 = 4 << 30;
@@ -192,8 +192,8 @@ impl Content {
 
     /// The bytes as a stream, from the first one on.
     #[cfg(any(feature = "csv", feature = "mds", feature = "npz", feature = "object-store", feature = "tar"))]
-    pub(crate) fn stream(&self) -> SeekReader<impl Fn(u64, &mut [u8]) -> Result<()> + '_> {
-        SeekReader::new(self.len(), |offset, to| self.read_at(offset, to))
+    pub(crate) fn stream(&self) -> FieldStream<'_> {
+        FieldStream::new(self.len(), |offset, to| self.read_at(offset, to))
     }
 
     /// Checks that the file has not changed since it was opened, so that the bytes read so far are valid.
@@ -364,7 +364,7 @@ mod tests {
         let (opened, mapped) = (opened.unwrap(), mapped.unwrap());
         assert_eq!((mapped.bytes(), mapped.path(0)), (opened.bytes(), Some(plain.as_path())));
         assert_eq!((mapped.len(), mapped.fingerprint()), (10, opened.fingerprint()));
-        assert_eq!(mapped.column(1).unwrap().row(9), opened.column(1).unwrap().row(9));
+        assert_eq!(mapped.storage().column(1).unwrap().row(9), opened.storage().column(1).unwrap().row(9));
         // The lock is held while the set lives.
         let writer = File::open(&plain).unwrap();
         assert!(writer.try_lock().is_err());
@@ -399,8 +399,8 @@ mod tests {
         let file = unsafe { MappedFile::open(&tiny) }.unwrap();
         let first = file.pages.as_ptr();
         let data =
-            Bounded::new(Box::new(ArrowFile::from_mapped(file, TableOptions::default()).unwrap())).unwrap();
-        let column = data.column(0).unwrap();
+            Bounded::new(Arc::new(ArrowFile::from_mapped(file, TableOptions::default()).unwrap())).unwrap();
+        let column = data.storage().column(0).unwrap();
         assert_eq!((column.bytes().as_ptr(), column.row(2)), (first, Some(&9i32.to_le_bytes()[..])));
     }
 

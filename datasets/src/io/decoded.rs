@@ -1,126 +1,9 @@
 //! Samples that were decoded together. A worker holds them while it copies their rows.
 
-use std::fmt::Debug;
-use std::ops::Range;
-use std::sync::Arc;
-
-use feedline_core::{ReadError, Result};
-
-use crate::Reader;
+use feedline_core::{Dataset, Decoded, ReadError};
 
 #[cfg(all(test, any(feature = "mds", feature = "table", feature = "zarr")))]
 mod tests;
-
-/// The rows of samples that were decoded together.
-pub trait DecodedRows: Debug + Send + Sync {
-    /// Field `field` of row `row`, if it is contiguous in memory in the form that [`Reader::visit`] puts.
-    /// `None` for other rows, for a null, and for a row whose read is an error.
-    fn slice(&self, row: usize, field: usize) -> Option<&[u8]>;
-
-    /// Field `field` of row `row` and of the rows after it that are contiguous in memory. Also the bytes of
-    /// one row. `None`, the default, if the rows are not contiguous, or the read of one of them is an error.
-    fn run(&self, _row: usize, _field: usize) -> Option<(&[u8], usize)> {
-        None
-    }
-
-    /// Writes field `field` of `rows` into `to`, as [`Reader::visit`] puts it: `width` bytes per row,
-    /// `stride` bytes apart. Stops at a row of another size. Also stops at a row that must be read alone,
-    /// such as a row whose read is an error. Returns the number of rows written.
-    fn write(
-        &self,
-        rows: Range<usize>,
-        field: usize,
-        width: usize,
-        (to, stride): (&mut [u8], usize),
-    ) -> usize {
-        let mut written = 0;
-        while let Some(row) = rows.clone().nth(written) {
-            let places = to.chunks_mut(stride).skip(written).filter(|place| place.len() >= width);
-            let before = written;
-            if let Some((bytes, size)) = self.run(row, field).filter(|(_, size)| *size == width) {
-                for (value, place) in bytes.chunks_exact(size).zip(places).take(rows.end - row) {
-                    copy(value, &mut place[..width]);
-                    written += 1;
-                }
-            } else if let Some(value) = self.slice(row, field).filter(|value| value.len() == width) {
-                for place in places.take(1) {
-                    copy(value, &mut place[..width]);
-                    written += 1;
-                }
-            }
-            if written == before {
-                break;
-            }
-        }
-        written
-    }
-}
-
-/// Copies a value. Most values have four or eight bytes.
-#[inline]
-pub(crate) fn copy(value: &[u8], to: &mut [u8]) {
-    if let (Ok(value), Ok(to)) = (<&[u8; 4]>::try_from(value), <&mut [u8; 4]>::try_from(&mut *to)) {
-        *to = *value;
-    } else if let (Ok(value), Ok(to)) = (<&[u8; 8]>::try_from(value), <&mut [u8; 8]>::try_from(&mut *to)) {
-        *to = *value;
-    } else {
-        to.copy_from_slice(value);
-    }
-}
-
-/// Neighbours that were decoded together, such as a row group of a Parquet file.
-///
-/// A `Decoded` keeps the memory alive, even after a cache has dropped it. A worker that reads a batch holds
-/// up to four of them at a time.
-#[derive(Clone, Debug)]
-pub struct Decoded {
-    samples: Range<u64>,
-    rows: Arc<dyn DecodedRows>,
-}
-
-impl Decoded {
-    /// The rows of `samples`, in order.
-    pub fn new(samples: Range<u64>, rows: Arc<dyn DecodedRows>) -> Self {
-        Self { samples, rows }
-    }
-
-    /// Whether `sample` is one of these samples.
-    pub fn has(&self, sample: u64) -> bool {
-        self.samples.contains(&sample)
-    }
-
-    /// The samples, in order.
-    pub fn samples(&self) -> Range<u64> {
-        self.samples.clone()
-    }
-
-    /// Field `field` of `sample`, if its bytes are contiguous.
-    pub fn slice(&self, sample: u64, field: usize) -> Option<&[u8]> {
-        self.rows.slice(self.row(sample)?, field)
-    }
-
-    /// As [`DecodedRows::run`].
-    pub fn run(&self, sample: u64, field: usize) -> Option<(&[u8], usize)> {
-        self.rows.run(self.row(sample)?, field)
-    }
-
-    /// Writes field `field` of the samples from `sample` to the last one, as [`DecodedRows::write`] does.
-    pub fn write(&self, sample: u64, field: usize, width: usize, to: (&mut [u8], usize)) -> usize {
-        let end = usize::try_from(self.samples.end - self.samples.start).unwrap_or(usize::MAX);
-        self.row(sample).map_or(0, |row| self.rows.write(row..end, field, width, to))
-    }
-
-    fn row(&self, sample: u64) -> Option<usize> {
-        let row = sample.checked_sub(self.samples.start).filter(|_| self.has(sample))?;
-        usize::try_from(row).ok()
-    }
-
-    /// The same rows, with all sample numbers increased by `before`.
-    pub(crate) fn behind(self, before: u64) -> Self {
-        let Range { start, end } = self.samples;
-        Self { samples: start.saturating_add(before)..end.saturating_add(before), ..self }
-    }
-}
 
 /// Max parts that a worker holds at a time. Shuffled blocks often span two.
 const MAX_HELD: usize = 4;
@@ -128,14 +11,14 @@ const MAX_HELD: usize = 4;
 /// Splits `ids` into runs. Each run needs up to four parts. Calls `read` with the index of each run's first
 /// id, the run's ids and its parts. Samples that are read one by one form one run without parts.
 pub(crate) fn runs(
-    reader: &dyn Reader,
+    data: &dyn Dataset,
     ids: &[u64],
     mut read: impl FnMut(usize, &[u64], &[Decoded]) -> Result<(), (usize, ReadError)>,
 ) -> Result<(), (usize, ReadError)> {
     let (mut from, mut held) = (0, Vec::new());
     while from < ids.len() {
         held.clear();
-        let (run, failed) = hold(reader, &ids[from..], &mut held);
+        let (run, failed) = hold(data, &ids[from..], &mut held);
         read(from, &ids[from..from + run], &held).map_err(|(index, error)| (from + index, error))?;
         from += run;
         if let Some(error) = failed {
@@ -147,7 +30,7 @@ pub(crate) fn runs(
 
 /// Holds the parts that the first of `ids` need. Returns the length of the run, and the error of the id after
 /// it.
-fn hold(reader: &dyn Reader, ids: &[u64], held: &mut Vec<Decoded>) -> (usize, Option<ReadError>) {
+fn hold(data: &dyn Dataset, ids: &[u64], held: &mut Vec<Decoded>) -> (usize, Option<ReadError>) {
     for (index, &id) in ids.iter().enumerate() {
         if held.iter().any(|decoded| decoded.has(id)) {
             continue;
@@ -155,7 +38,7 @@ fn hold(reader: &dyn Reader, ids: &[u64], held: &mut Vec<Decoded>) -> (usize, Op
         if held.len() == MAX_HELD {
             return (index, None);
         }
-        match reader.storage().decoded(id) {
+        match data.storage().decoded(id) {
             Ok(Some(decoded)) => held.push(decoded),
             Ok(None) => break,
             Err(error) => return (index, Some(error.into())),

@@ -139,7 +139,7 @@ impl DiskFile {
         now.and_then(|now| self.version.check(&Version::new(&now))).map_err(|error| error.at_path(&self.path))
     }
 
-    /// A reader of the whole file.
+    /// A data set of the whole file.
     pub(crate) fn reader(&self) -> Result<&File> {
         let mut file = &self.file;
         file.rewind().map_err(|error| data("cannot read the file").with_source(error).at_path(&self.path))?;

@@ -2,6 +2,7 @@
 
 #[cfg(any(feature = "csv", feature = "jsonl", feature = "object-store"))]
 pub(crate) mod at_once;
+pub(crate) mod buffers;
 pub(crate) mod bytes;
 #[cfg(any(feature = "mds", feature = "table", feature = "zarr"))]
 pub(crate) mod cache;
@@ -14,7 +15,26 @@ pub(crate) mod own_file;
 #[cfg(any(feature = "table", feature = "tokenizers"))]
 pub(crate) mod panics;
 pub(crate) mod read_ahead;
-pub(crate) mod seek;
 #[cfg_attr(unix, path = "system/unix.rs")]
 #[cfg_attr(windows, path = "system/windows.rs")]
 pub(crate) mod system;
+
+/// The methods of [`Dataset`](feedline_core::Dataset) that are the same for all sets of one file: its spec,
+/// its path, and its fingerprint, with what that covers.
+macro_rules! of_one_file {
+    ($self:ident => $spec:expr, $path:expr; $(#[$covers:meta])*) => {
+        fn spec(&$self) -> &feedline_core::Spec {
+            &$spec
+        }
+
+        fn path(&$self, _: u64) -> Option<&std::path::Path> {
+            Some(&$path)
+        }
+
+        $(#[$covers])*
+        fn fingerprint(&$self) -> u64 {
+            $self.fingerprint
+        }
+    };
+}
+pub(crate) use of_one_file;

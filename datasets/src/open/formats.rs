@@ -1,8 +1,9 @@
 //! What opens a file of each format, on a disk or in a store, or names the feature that this build lacks.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use feedline_core::Result;
+use feedline_core::{Dataset, Result};
 
 use super::kind::Kind;
 use crate::error::data;
@@ -11,9 +12,9 @@ use crate::io::bytes::Content;
 use crate::io::disk::DiskFile;
 #[cfg(feature = "object-store")]
 use crate::remote::{Remote, RemoteFile, in_folder};
-use crate::{Folder, Lines, OpenOptions, Reader, Shards, TokenDocuments};
+use crate::{Folder, Lines, OpenOptions, Shards, TokenDocuments};
 
-type Opened = Result<Box<dyn Reader>>;
+type Opened = Result<Arc<dyn Dataset>>;
 
 /// A file of a known kind.
 pub(super) struct File<'a> {
@@ -52,6 +53,7 @@ impl File<'_> {
         }
     }
 
+    #[allow(dead_code)] // used without a feature
     fn lacks(self, feature: &str) -> Opened {
         Err(super::needs(feature))
     }
@@ -79,21 +81,21 @@ impl Indexed<'_> {
 }
 
 /// Opens a file. `None` if no format reads its kind.
-pub(super) fn open(kind: Kind, file: File<'_>, options: &OpenOptions) -> Result<Option<Box<dyn Reader>>> {
+pub(super) fn open(kind: Kind, file: File<'_>, options: &OpenOptions) -> Result<Option<Arc<dyn Dataset>>> {
     let path = file.path;
     let limit = OpenOptions::with_memory_limit(options.memory_limit);
-    let opened: Box<dyn Reader> = match kind {
-        Kind::Npy => Box::new(match file.place {
+    let opened: Arc<dyn Dataset> = match kind {
+        Kind::Npy => Arc::new(match file.place {
             Place::Disk => npy::open_with(path, &limit)?,
             #[cfg(feature = "object-store")]
             Place::Store(_, content) => npy::of_content(path, content)?,
         }),
-        Kind::Idx => Box::new(match file.place {
+        Kind::Idx => Arc::new(match file.place {
             Place::Disk => idx::arrays::of_file(path, options.memory_limit)?,
             #[cfg(feature = "object-store")]
             Place::Store(_, content) => idx::arrays::of_content(path, content)?,
         }),
-        Kind::LlmC => Box::new(match file.place {
+        Kind::LlmC => Arc::new(match file.place {
             Place::Disk => TokenDocuments::open_with(path, options.memory_limit)?,
             #[cfg(feature = "object-store")]
             Place::Store(_, content) => TokenDocuments::of_llm_c(path.to_path_buf(), content)?,
@@ -113,11 +115,11 @@ pub(super) fn open(kind: Kind, file: File<'_>, options: &OpenOptions) -> Result<
             if is_table(&content)? {
                 return csv_table(path, content, options).map(Some);
             }
-            Box::new(Lines::of_content(path, content)?)
+            Arc::new(Lines::of_content(path, content)?)
         }
         Kind::Refused(why) => return Err(data(why)),
         Kind::Unknown => match cifar::of_content(path, file.inflated()?)? {
-            Some(set) => Box::new(set),
+            Some(set) => Arc::new(set),
             None => return Ok(None),
         },
         // Those that have other files beside them.
@@ -132,7 +134,7 @@ macro_rules! formats {
         $(#[$doc])*
         #[cfg(feature = $feature)]
         pub(super) fn $name($file: $of, $options: &OpenOptions) -> Opened {
-            Ok(Box::new($open))
+            Ok(Arc::new($open))
         }
 
         #[cfg(not(feature = $feature))]
@@ -159,14 +161,16 @@ formats! {
         crate::Csv::of_content(file.path, file.inflated()?, &options.csv())?
     }
     "jsonl" jsonl(file: File<'_>, options) {
-        crate::JsonLines::of_lines(file.path, Lines::of_content(file.path, file.inflated()?)?, &options.jsonl())?
+        let path = file.path;
+        let lines = Lines::of_content(path, file.inflated()?)?;
+        crate::JsonLines::of_lines(path, lines, &options.jsonl())?
     }
     "tar" tar(file: File<'_>, options) {
         let (path, content) = (file.path, file.inflated()?);
         let members = crate::formats::tar::members(&content)?;
         if cifar::has_files(members.iter().map(|member| member.name.as_str())) {
             let split = options.split.unwrap_or(super::Split::Train);
-            return Ok(Box::new(cifar::of_archive(path, &content, &members, split)?));
+            return Ok(Arc::new(cifar::of_archive(path, &content, &members, split)?));
         }
         super::one_set(options, "an archive of one set")?;
         crate::WebDataset::of_content(path, content, members, options)?
@@ -195,14 +199,14 @@ formats! {
 fn image(file: File<'_>, _: &OpenOptions) -> Opened {
     #[cfg(feature = "images")]
     if feedline_images::Format::detect(file.start).is_some() {
-        return Ok(Box::new(match file.place {
+        return Ok(Arc::new(match file.place {
             Place::Disk => crate::pictures::images::ImageFile::open(file.path)?,
             #[cfg(feature = "object-store")]
             Place::Store(_, content) => crate::pictures::images::ImageFile::of_content(file.path, &content)?,
         }));
     }
     match file.place {
-        Place::Disk => Ok(Box::new(Folder::of_file(file.path)?)),
+        Place::Disk => Ok(Arc::new(Folder::of_file(file.path)?)),
         #[cfg(feature = "object-store")]
         Place::Store(..) => file.lacks("images"),
     }
@@ -211,7 +215,7 @@ fn image(file: File<'_>, _: &OpenOptions) -> Opened {
 /// Opens a text whose rows have equally many cells.
 #[cfg(feature = "csv")]
 fn csv_table(path: &Path, content: Content, options: &OpenOptions) -> Opened {
-    Ok(Box::new(crate::Csv::of_content(path, content, &options.csv())?))
+    Ok(Arc::new(crate::Csv::of_content(path, content, &options.csv())?))
 }
 
 #[cfg(not(feature = "csv"))]
@@ -234,7 +238,7 @@ pub(super) fn is_table(_: &Content) -> Result<bool> {
 #[cfg(feature = "csv")]
 pub(super) fn csv_shards(shards: Vec<(PathBuf, Content)>, options: &OpenOptions) -> Result<Shards> {
     let shards = crate::Csv::of_shards(shards, &options.csv())?;
-    Shards::new(shards.into_iter().map(|shard| Box::new(shard) as Box<dyn Reader>).collect())
+    Shards::new(shards.into_iter().map(|shard| Arc::new(shard) as Arc<dyn Dataset>).collect())
 }
 
 #[cfg(not(feature = "csv"))]
@@ -246,7 +250,7 @@ pub(super) fn csv_shards(_: Vec<(PathBuf, Content)>, _: &OpenOptions) -> Result<
 #[cfg(feature = "jsonl")]
 pub(super) fn jsonl_shards(shards: Vec<(PathBuf, Content)>, options: &OpenOptions) -> Result<Shards> {
     let shards = crate::JsonLines::of_shards(shards, &options.jsonl())?;
-    Shards::new(shards.into_iter().map(|shard| Box::new(shard) as Box<dyn Reader>).collect())
+    Shards::new(shards.into_iter().map(|shard| Arc::new(shard) as Arc<dyn Dataset>).collect())
 }
 
 #[cfg(not(feature = "jsonl"))]

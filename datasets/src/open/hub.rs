@@ -7,18 +7,18 @@
 //! | of a repository on the hub | `README.md` and a folder (`data`) of `train-00000-of-00002.parquet`, ... |
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use feedline_core::Result;
+use feedline_core::{Dataset, Result};
 
 use super::OpenOptions;
-use crate::Reader;
 
 /// The files that mark a `DatasetDict`, and a `Dataset`.
 const DICT: &str = "dataset_dict.json";
 const STATE: &str = "state.json";
 
 /// Opens a folder that `save_to_disk` wrote. `None` for any other folder.
-pub(super) fn saved(path: &Path, options: &OpenOptions) -> Option<Result<Box<dyn Reader>>> {
+pub(super) fn saved(path: &Path, options: &OpenOptions) -> Option<Result<Arc<dyn Dataset>>> {
     let (dict, state) = (path.join(DICT), path.join(STATE));
     if dict.is_file() {
         return Some(files::dict(path, &dict, options));
@@ -61,13 +61,14 @@ fn is_about(file: &Path) -> bool {
 mod files {
     use super::super::{open_with, split};
     use super::*;
+    use crate::Shards;
     use crate::error::{data, one_line};
     use crate::rows::Rows;
-    use crate::{Shards, Values};
+    use feedline_core::Values;
     use serde_json::Value as Json;
 
     /// Opens one set of a `DatasetDict`.
-    pub(super) fn dict(path: &Path, dict: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+    pub(super) fn dict(path: &Path, dict: &Path, options: &OpenOptions) -> Result<Arc<dyn Dataset>> {
         let json = read(dict)?;
         let names: Option<Vec<String>> = json["splits"]
             .as_array()
@@ -85,7 +86,7 @@ mod files {
 
     /// Opens the files of a `Dataset`, in order. Old versions of `datasets` also kept a list of rows, and
     /// transforms that are applied when rows are read.
-    pub(super) fn state(path: &Path, state: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+    pub(super) fn state(path: &Path, state: &Path, options: &OpenOptions) -> Result<Arc<dyn Dataset>> {
         super::super::one_set(options, "a folder of one set")?;
         let json = read(state)?;
         let wrong = |why: &str| data(format!("{why}: save the set again")).at_path(state);
@@ -103,7 +104,9 @@ mod files {
         }
         let open = |names: Vec<String>, options: &OpenOptions| {
             let files = names.iter().map(|name| open_with(path.join(name), options));
-            Ok::<_, feedline_core::Error>(Box::new(Shards::new(files.collect::<Result<_>>()?)?))
+            Ok::<Arc<dyn Dataset>, feedline_core::Error>(Arc::new(Shards::new(
+                files.collect::<Result<_>>()?,
+            )?))
         };
         let rows = open(names, options)?;
         let Some(list) =
@@ -115,21 +118,21 @@ mod files {
             return Err(wrong("\"_indices_data_files\" does not list the files"));
         };
         let list = list_of_rows(&*open(list, &OpenOptions::default())?, rows.len())?;
-        Ok(Box::new(Rows::new(rows, list)))
+        Ok(Arc::new(Rows::new(rows, list)))
     }
 
     /// The row numbers in `list`. Each must be below `rows`.
-    fn list_of_rows(list: &dyn Reader, rows: u64) -> Result<Vec<u64>> {
+    fn list_of_rows(list: &dyn Dataset, rows: u64) -> Result<Vec<u64>> {
         let at = |error: feedline_core::Error| {
             list.path(0).map_or(error.clone(), |path| error.clone().at_path(path))
         };
-        if !["indices u64 []", "indices i64 []"].contains(&list.schema().to_string().as_str()) {
-            let why = format!("this is not the list of a set's rows: it holds {}", list.schema());
+        if !["indices u64 []", "indices i64 []"].contains(&list.spec().to_string().as_str()) {
+            let why = format!("this is not the list of a set's rows: it holds {}", list.spec());
             return Err(at(data(one_line(why) + "; save the set again")));
         }
         let (mut values, mut read) = (Values::new(), Vec::new());
         for sample in 0..list.len() {
-            list.read(sample, &mut values)?;
+            values.read(list, sample)?;
             // As `u64`, a negative number is beyond the rows too.
             let row = values.fields()[0].bytes.first_chunk().map_or(u64::MAX, |row| u64::from_le_bytes(*row));
             if row >= rows {
@@ -171,7 +174,7 @@ mod files {
 mod files {
     use super::*;
 
-    pub(super) fn dict(_: &Path, _: &Path, _: &OpenOptions) -> Result<Box<dyn Reader>> {
+    pub(super) fn dict(_: &Path, _: &Path, _: &OpenOptions) -> Result<Arc<dyn Dataset>> {
         Err(super::super::needs("arrow"))
     }
 

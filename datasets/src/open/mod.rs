@@ -1,15 +1,16 @@
 //! Opens data of any format. The content tells the format.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use feedline_core::{Error, Result, named};
+use feedline_core::{Dataset, Error, Result, named};
 
 use crate::error::{data, one_line};
 use crate::formats::sample_file::SampleFile;
 use crate::io::bytes::Content;
 use crate::io::disk::DiskFile;
 use crate::text::token_files::index::is_index;
-use crate::{Folder, Reader, Shards, TokenDocuments, formats::cifar, formats::idx};
+use crate::{Folder, Shards, TokenDocuments, formats::cifar, formats::idx};
 
 mod formats;
 mod hub;
@@ -61,7 +62,7 @@ const PACK_INDEX: &str = "_index.json";
 /// std::fs::write(&path, [0, 0, 8, 2, 0, 0, 0, 1, 0, 0, 0, 3, 7, 8, 9])?;
 /// let reader = open(&path)?;
 /// assert_eq!((reader.about().format, reader.len()), ("idx", 1));
-/// assert_eq!(reader.schema().to_string(), "array u8 [3]");
+/// assert_eq!(reader.spec().to_string(), "array u8 [3]");
 /// # std::fs::remove_file(&path)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -69,7 +70,7 @@ const PACK_INDEX: &str = "_index.json";
 /// # Errors
 /// `Data` if there is nothing at `path`, its kind is unknown, or it is damaged. The error names the file and,
 /// if known, the byte.
-pub fn open(path: impl AsRef<Path>) -> Result<Box<dyn Reader>> {
+pub fn open(path: impl AsRef<Path>) -> Result<Arc<dyn Dataset>> {
     open_with(path, &OpenOptions::default())
 }
 
@@ -77,7 +78,7 @@ pub fn open(path: impl AsRef<Path>) -> Result<Box<dyn Reader>> {
 ///
 /// # Errors
 /// As [`open`]. `Config` for an option that this kind of data does not use, other than `memory_limit`.
-pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Arc<dyn Dataset>> {
     let reader = open_any(path.as_ref(), options)?;
     check_used(&*reader, options).map_err(|error| error.at_path(path.as_ref()))?;
     Ok(reader)
@@ -85,12 +86,13 @@ pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Box<dy
 
 /// Refuses options that data opened by [`open_any`] do not use. That has refused a split and the age of a
 /// listing.
-pub(crate) fn check_used(reader: &dyn Reader, options: &OpenOptions) -> Result<()> {
-    options.of_one_set().check(reader.about().format, reader.about().classes.is_some())
+pub(crate) fn check_used(reader: &dyn Dataset, options: &OpenOptions) -> Result<()> {
+    let about = reader.about();
+    options.of_one_set().check(about.format, about.classes.is_some())
 }
 
 /// As [`open_with`]. Also takes options of columns that only some formats use.
-pub(crate) fn open_any(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+pub(crate) fn open_any(path: &Path, options: &OpenOptions) -> Result<Arc<dyn Dataset>> {
     if let Some(opened) = path.to_str().and_then(|url| remote::url(url, options)) {
         return opened.and_then(|reader| check_classes(&*reader, options).map(|()| reader));
     }
@@ -112,7 +114,7 @@ fn one_set(options: &OpenOptions, what: &str) -> Result<()> {
 }
 
 /// Checks that the classes of a set are the stated ones.
-fn check_classes(reader: &dyn Reader, options: &OpenOptions) -> Result<()> {
+fn check_classes(reader: &dyn Dataset, options: &OpenOptions) -> Result<()> {
     let (Some(stated), Some(own)) = (&options.classes, reader.about().classes) else { return Ok(()) };
     let differ = (0..stated.len().max(own.len())).find(|&at| stated.get(at) != own.get(at));
     let Some(at) = differ else { return Ok(()) };
@@ -123,12 +125,12 @@ fn check_classes(reader: &dyn Reader, options: &OpenOptions) -> Result<()> {
     Err(data(one_line(why) + ": labels would differ, write both sets with one list"))
 }
 
-fn file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+fn file(path: &Path, options: &OpenOptions) -> Result<Arc<dyn Dataset>> {
     let limit = options.memory_limit;
     // Bare ids may begin like any other format. So the index beside them decides.
     if has_index(path)? {
         one_set(options, "a file of tokens")?;
-        return Ok(Box::new(TokenDocuments::open_with(path, limit)?));
+        return Ok(Arc::new(TokenDocuments::open_with(path, limit)?));
     }
     let Start { bytes, kind, is_gzip } = Start::read(path)?;
     // An archive of CIFAR has two sets.
@@ -147,7 +149,7 @@ fn file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
         {
             Err(data("this kind of file is not read from gzip: gunzip it"))
         }
-        Kind::TokenIndex => Ok(Box::new(TokenDocuments::open_with(path, limit)?)),
+        Kind::TokenIndex => Ok(Arc::new(TokenDocuments::open_with(path, limit)?)),
         Kind::MdsIndex => formats::mds_folder(in_folder_of(path), options),
         Kind::PackIndex => formats::packed(in_folder_of(path), options),
         kind => {
@@ -163,7 +165,7 @@ fn in_folder_of(index: &Path) -> Indexed<'_> {
 }
 
 /// What opens a folder with an index of this name.
-type OpenFolder = fn(Indexed<'_>, &OpenOptions) -> Result<Box<dyn Reader>>;
+type OpenFolder = fn(Indexed<'_>, &OpenOptions) -> Result<Arc<dyn Dataset>>;
 const INDICES: [(&str, OpenFolder); 5] = [
     ("index.json", formats::mds_folder),
     (PACK_INDEX, formats::packed),
@@ -214,10 +216,10 @@ fn needs(feature: &str) -> Error {
     ))
 }
 
-fn folder(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+fn folder(path: &Path, options: &OpenOptions) -> Result<Arc<dyn Dataset>> {
     let limit = options.memory_limit;
     if idx::names::has_set(path)? {
-        return Ok(Box::new(idx::arrays::of_folder(path, options.split.unwrap_or(Split::Train), limit)?));
+        return Ok(Arc::new(idx::arrays::of_folder(path, options.split.unwrap_or(Split::Train), limit)?));
     }
     for (index, open) in INDICES {
         if path.join(index).is_file() {
@@ -234,15 +236,15 @@ fn folder(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
     }
     let names = files.iter().filter_map(|file| file.file_name()?.to_str());
     if cifar::has_files(names) {
-        return Ok(Box::new(cifar::open_split(path, options.split.unwrap_or(Split::Train))?));
+        return Ok(Arc::new(cifar::open_split(path, options.split.unwrap_or(Split::Train))?));
     }
     let files = without_indices(hub::without_about(files))?;
     if folders.is_empty() && files.first().is_some_and(|first| is_shard(first)) {
-        return Ok(Box::new(shards(&of_split(files, options.split)?, &options.of_one_set())?));
+        return Ok(Arc::new(shards(&of_split(files, options.split)?, &options.of_one_set())?));
     }
     one_set(options, "a folder of one set")?;
     let options = OpenOptions { classes: options.classes.clone(), ..Default::default() };
-    Ok(Box::new(Folder::open_with(path, &options)?))
+    Ok(Arc::new(Folder::open_with(path, &options)?))
 }
 
 /// Opens the shards of one set. For CSV and JSON Lines, the types fit the values of all shards.
@@ -279,7 +281,7 @@ fn of_split<P: AsRef<Path>>(files: Vec<P>, split: Option<Split>) -> Result<Vec<P
 }
 
 /// Opens the files that match a pattern, unless there is a file whose name is the pattern.
-fn local_shards(path: &Path, options: &OpenOptions) -> Result<Option<Box<dyn Reader>>> {
+fn local_shards(path: &Path, options: &OpenOptions) -> Result<Option<Arc<dyn Dataset>>> {
     let Some((root, text)) = path.to_str().filter(|_| !path.exists()).map(listed::of_folder) else {
         return Ok(None);
     };
@@ -289,7 +291,7 @@ fn local_shards(path: &Path, options: &OpenOptions) -> Result<Option<Box<dyn Rea
     one_set(options, "a pattern of files")?;
     let files = without_indices(listed::files(root, text)?)?;
     if !files.first().is_some_and(|first| is_sample(first)) {
-        return Ok(Some(Box::new(shards(&files, options)?)));
+        return Ok(Some(Arc::new(shards(&files, options)?)));
     }
     let level = listed::class_level(text, options)?;
     let file = |path: PathBuf| {
@@ -297,7 +299,7 @@ fn local_shards(path: &Path, options: &OpenOptions) -> Result<Option<Box<dyn Rea
         Ok((class, SampleFile::on_disk(path)))
     };
     let files = files.into_iter().map(file).collect::<Result<_>>()?;
-    Ok(Some(Box::new(Folder::of_list(&root.join(listed::root(text)), files, options)?)))
+    Ok(Some(Arc::new(Folder::of_list(&root.join(listed::root(text)), files, options)?)))
 }
 
 /// Whether the first file of a pattern is a single sample. If the file is missing, its name decides.

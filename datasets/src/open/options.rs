@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use feedline_core::{Error, ErrorKind, Result, named};
+use feedline_core::{ElementType, Error, ErrorKind, Result, named};
 
 use crate::bounded::row_memory::CACHE_BYTES;
 use crate::error::one_line;
-use crate::{ElementType, MEMORY_LIMIT, Nulls};
+use crate::{MEMORY_LIMIT, Nulls};
 
 /// How files and folders are opened. The `open_with` of each reader documents the options that it uses. It
 /// refuses any other option that differs from its default, except `memory_limit`, which is only a limit.
@@ -27,7 +27,7 @@ pub struct OpenOptions {
     pub split: Option<Split>,
     /// The classes of a [`Folder`](crate::Folder). The label of a class is its index in this list. A folder
     /// that the list lacks is an error. A class without a folder has no samples. `None` uses the existing
-    /// folders, sorted by name. If a set has its own list ([`Reader::classes`](crate::Reader::classes)), both
+    /// folders, sorted by name. If a set has its own list ([`classes`](feedline_core::About::classes)), both
     /// lists must be the same.
     pub classes: Option<Vec<String>>,
     /// The folder that names the class of a file, for a pattern whose files are a sample each. 1 is the

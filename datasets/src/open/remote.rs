@@ -2,18 +2,19 @@
 
 #[cfg(feature = "object-store")]
 use std::path::PathBuf;
+use std::sync::Arc;
 #[cfg(feature = "object-store")]
 use std::time::Duration;
 
-use feedline_core::Result;
+use feedline_core::{Dataset, Result};
 #[cfg(feature = "object-store")]
 use feedline_core::{Error, ErrorKind};
 
+use crate::OpenOptions;
 #[cfg(feature = "object-store")]
 use crate::text::token_files::index::{Index, is_index};
 #[cfg(feature = "object-store")]
 use crate::{Folder, Shards, TokenDocuments};
-use crate::{OpenOptions, Reader};
 
 #[cfg(feature = "object-store")]
 use super::formats::{self, File, Indexed, Place};
@@ -58,7 +59,7 @@ pub(crate) const SCHEMES: [&str; 9] = ["http", "https", "s3", "s3a", "gs", "az",
 /// use feedline_datasets::{RemoteOptions, open_url};
 ///
 /// let reader = open_url("https://example.com/train.parquet", RemoteOptions::default())?;
-/// println!("{} samples of {}", reader.len(), reader.schema());
+/// println!("{} samples of {}", reader.len(), reader.spec());
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
 ///
@@ -67,7 +68,7 @@ pub(crate) const SCHEMES: [&str; 9] = ["http", "https", "s3", "s3a", "gs", "az",
 /// another kind, if access is refused, or if all attempts to fetch it failed. The error names the byte, and
 /// the URL without the parts that may be secret.
 #[cfg(feature = "object-store")]
-pub fn open_url(url: &str, options: crate::RemoteOptions) -> Result<Box<dyn Reader>> {
+pub fn open_url(url: &str, options: crate::RemoteOptions) -> Result<Arc<dyn Dataset>> {
     Remote::new(options)?.open(url)
 }
 
@@ -77,7 +78,7 @@ impl Remote {
     ///
     /// # Errors
     /// As [`open_url`].
-    pub fn open(&self, url: &str) -> Result<Box<dyn Reader>> {
+    pub fn open(&self, url: &str) -> Result<Arc<dyn Dataset>> {
         self.open_with(url, &OpenOptions::default())
     }
 
@@ -87,14 +88,14 @@ impl Remote {
     /// # Errors
     /// As [`open_url`]. `Config` for an option that this kind of data does not use, other than
     /// `memory_limit`.
-    pub fn open_with(&self, url: &str, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+    pub fn open_with(&self, url: &str, options: &OpenOptions) -> Result<Arc<dyn Dataset>> {
         let reader = self.open_any(url, options)?;
         super::check_used(&*reader, options).map_err(|error| error.at_path(shown(url)))?;
         Ok(reader)
     }
 
     /// As [`open_with`](Self::open_with). Also takes options of columns that only some formats use.
-    fn open_any(&self, url: &str, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+    fn open_any(&self, url: &str, options: &OpenOptions) -> Result<Arc<dyn Dataset>> {
         if !pattern::is_pattern(without_query(url)) {
             return self.open_one(url, options);
         }
@@ -106,7 +107,7 @@ impl Remote {
     }
 
     /// As [`open_with`](Self::open_with), for a URL that is no pattern.
-    fn open_one(&self, url: &str, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+    fn open_one(&self, url: &str, options: &OpenOptions) -> Result<Arc<dyn Dataset>> {
         if without_query(url).ends_with('/') {
             return self.folder(url, options);
         }
@@ -148,7 +149,7 @@ impl Remote {
     }
 
     /// Opens a folder by its index. If it has none, opens all its objects as shards of one format.
-    fn folder(&self, url: &str, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+    fn folder(&self, url: &str, options: &OpenOptions) -> Result<Arc<dyn Dataset>> {
         let is_missing = |opened: &Result<_>| opened.as_ref().is_err_and(crate::remote::may_be_folder);
         let one = || not_listed(options).and_then(|()| super::one_set(options, "a folder of one set"));
         let mut opened = Vec::new();
@@ -162,10 +163,10 @@ impl Remote {
             opened.push(folder);
         }
         let opened = opened.swap_remove(0);
-        let of_pictures = |root: PathBuf, names: Names| -> Result<Box<dyn Reader>> {
+        let of_pictures = |root: PathBuf, names: Names| -> Result<Arc<dyn Dataset>> {
             super::one_set(options, "a folder of one set")?;
             let objects = self.of_names(url, names)?;
-            Ok(Box::new(Folder::of_objects(&root, objects, options)?))
+            Ok(Arc::new(Folder::of_objects(&root, objects, options)?))
         };
         let listed = match self.kept_names(url, options.listing_age) {
             Ok(Some((root, names))) => return of_pictures(root, names),
@@ -204,7 +205,7 @@ impl Remote {
     }
 
     /// Opens the objects that match a pattern. They are shards, or each is a sample.
-    fn pattern(&self, url: &str, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+    fn pattern(&self, url: &str, options: &OpenOptions) -> Result<Arc<dyn Dataset>> {
         let matching = self.matching(url, options.listing_age)?;
         if matching.iter().all(|(_, listed)| listed.is_none()) {
             not_listed(options)?;
@@ -232,7 +233,7 @@ impl Remote {
         };
         let root = PathBuf::from(super::shown(listed::root(without_query(url))));
         let files = matching.into_iter().map(file).collect::<Result<_>>()?;
-        Ok(Box::new(Folder::of_list(&root, files, options)?))
+        Ok(Arc::new(Folder::of_list(&root, files, options)?))
     }
 
     /// The URLs that match `url`. For a star, each URL has its entry of the listing.
@@ -262,7 +263,7 @@ impl Remote {
 
     /// Opens shards of one format, several at a time. For CSV and JSON Lines, the types fit the values of all
     /// shards.
-    fn shards(&self, urls: Vec<String>, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+    fn shards(&self, urls: Vec<String>, options: &OpenOptions) -> Result<Arc<dyn Dataset>> {
         let urls = without_indices(urls);
         let objects = at_once(urls, |url| {
             // A folder among the shards must have an index.
@@ -289,13 +290,13 @@ impl Remote {
                 Some(object) => self.of_object(&url, object, options),
                 None => self.open_one(&url, options),
             })?;
-            return Ok(Box::new(Shards::new(opened)?));
+            return Ok(Arc::new(Shards::new(opened)?));
         };
         let contents = objects.into_iter().filter_map(|(_, object)| object);
-        Ok(Box::new(open_all(contents.map(|object| (object.path, object.content)).collect(), options)?))
+        Ok(Arc::new(open_all(contents.map(|object| (object.path, object.content)).collect(), options)?))
     }
 
-    fn of_object(&self, url: &str, object: Object, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+    fn of_object(&self, url: &str, object: Object, options: &OpenOptions) -> Result<Arc<dyn Dataset>> {
         let Object { path, file, content, kind, start } = object;
         if kind != Kind::Tar {
             super::one_set(options, "one object").map_err(|error| error.at_path(&path))?;
@@ -360,13 +361,13 @@ impl Object {
 
 /// Opens a URL that was passed to `open` as a path.
 #[cfg(feature = "object-store")]
-pub(super) fn url(url: &str, options: &OpenOptions) -> Option<Result<Box<dyn Reader>>> {
+pub(super) fn url(url: &str, options: &OpenOptions) -> Option<Result<Arc<dyn Dataset>>> {
     let open = || Remote::new(Default::default())?.open_any(url, options);
     is_url(url).then(open)
 }
 
 #[cfg(not(feature = "object-store"))]
-pub(super) fn url(url: &str, _: &OpenOptions) -> Option<Result<Box<dyn Reader>>> {
+pub(super) fn url(url: &str, _: &OpenOptions) -> Option<Result<Arc<dyn Dataset>>> {
     is_url(url).then(|| Err(no_store(url)))
 }
 
@@ -413,7 +414,7 @@ fn without_indices(mut urls: Vec<String>) -> Vec<String> {
 
 /// The documents of the `.bin` beside the index at a URL.
 #[cfg(feature = "object-store")]
-fn remote_tokens(remote: &Remote, url: &str, index: RemoteFile) -> Result<Box<dyn Reader>> {
+fn remote_tokens(remote: &Remote, url: &str, index: RemoteFile) -> Result<Arc<dyn Dataset>> {
     match beside(url, ".idx", ".bin") {
         Some(bin) => of_pair(remote.file(&bin)?, index),
         None => Err(data("this is the index of a .bin of token ids: call it .idx")),
@@ -422,10 +423,10 @@ fn remote_tokens(remote: &Remote, url: &str, index: RemoteFile) -> Result<Box<dy
 
 /// The documents of a `.bin` and its index.
 #[cfg(feature = "object-store")]
-fn of_pair(bin: RemoteFile, index: RemoteFile) -> Result<Box<dyn Reader>> {
+fn of_pair(bin: RemoteFile, index: RemoteFile) -> Result<Arc<dyn Dataset>> {
     let (path, at) = (bin.path().to_path_buf(), index.path().to_path_buf());
     let index = Index::of_content(Content::Remote(index), bin.len()).map_err(|error| error.at_path(at))?;
-    Ok(Box::new(TokenDocuments::of_index(path, Content::Remote(bin), index)?))
+    Ok(Arc::new(TokenDocuments::of_index(path, Content::Remote(bin), index)?))
 }
 
 /// The name of the object at `url`.

@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow_schema::{DataType, Field, Schema as ArrowSchema, SchemaRef};
-use feedline_core::{DType, Error, ErrorKind, Result};
+use arrow_schema::{DataType, Field as ArrowField, Schema as ArrowSchema, SchemaRef};
+use feedline_core::{DType, ElementType, Error, ErrorKind, Field, Result, Spec};
 use serde_json::json;
 
 use crate::error::one_line;
 use crate::tables::features::CLASSES;
 use crate::tables::table::FIELD;
-use crate::{ElementType, Schema, SchemaField};
 
 /// The columns that hold the fields of a schema.
 #[derive(Debug)]
@@ -24,7 +23,7 @@ pub(super) struct Columns {
 /// The column of one field.
 #[derive(Debug)]
 pub(super) struct Column {
-    pub(super) field: Field,
+    pub(super) field: ArrowField,
     /// Bytes of a row. If rows vary in size, bytes of one item.
     pub(super) width: usize,
     pub(super) varies: bool,
@@ -33,7 +32,7 @@ pub(super) struct Column {
 }
 
 impl Columns {
-    pub(super) fn new(schema: &Schema) -> Result<Self> {
+    pub(super) fn new(schema: &Spec) -> Result<Self> {
         let columns = schema.fields().iter().map(Column::new).collect::<Result<Vec<_>>>()?;
         let schema = ArrowSchema::new(columns.iter().map(|column| column.field.clone()).collect::<Vec<_>>());
         let schema: SchemaRef = schema.into();
@@ -57,16 +56,16 @@ impl Columns {
 }
 
 impl Column {
-    fn new(field: &SchemaField) -> Result<Self> {
+    fn new(field: &Field) -> Result<Self> {
         let refuse =
-            |why: &str| Error::new(ErrorKind::Config, format!("field \"{}\" {why}", one_line(&field.name)));
-        let varies = field.shape.first() == Some(&None);
-        let dims = &field.shape[usize::from(varies)..];
+            |why: &str| Error::new(ErrorKind::Config, format!("field \"{}\" {why}", one_line(field.name())));
+        let varies = field.dims().first() == Some(&None);
+        let dims = &field.dims()[usize::from(varies)..];
         let Some(dims) = dims.iter().copied().collect::<Option<Vec<usize>>>() else {
             return Err(refuse("has more than one dimension that varies, which is not packed"));
         };
         let elements = dims.iter().try_fold(1usize, |product, &dim| product.checked_mul(dim));
-        let width = elements.and_then(|elements| elements.checked_mul(field.element.size()));
+        let width = elements.and_then(|elements| elements.checked_mul(field.element().size()));
         let (Some(elements), Some(width)) = (elements, width) else {
             return Err(refuse("is larger than the address space"));
         };
@@ -76,30 +75,31 @@ impl Column {
                 .filter(|count| *count > 0)
                 .ok_or_else(|| refuse("is empty or too large to pack"))
         };
-        let (number, per_element) = number(field.element);
+        let (number, per_element) = number(field.element());
         let items = elements * per_element;
-        let list =
-            |kind: DataType, count| DataType::FixedSizeList(Field::new("item", kind, false).into(), count);
+        let list = |kind: DataType, count| {
+            DataType::FixedSizeList(ArrowField::new("item", kind, false).into(), count)
+        };
         let (of_row, items) = match number {
             Some(kind) if items == 1 => (kind, None),
             Some(kind) => (list(kind, narrow(items)?), Some(items)),
             None => (DataType::FixedSizeBinary(narrow(width)?), None),
         };
         let plain = varies && dims.is_empty();
-        let kind = match (field.element, varies) {
+        let kind = match (field.element(), varies) {
             (ElementType::Bytes, _) if plain => DataType::LargeBinary,
             (ElementType::Text, _) if plain => DataType::LargeUtf8,
-            (_, true) => DataType::LargeList(Field::new("item", of_row, false).into()),
+            (_, true) => DataType::LargeList(ArrowField::new("item", of_row, false).into()),
             (_, false) => of_row,
         };
-        let about = json!({"dtype": field.element.name(), "shape": field.shape}).to_string();
+        let about = json!({"dtype": field.element().name(), "shape": field.dims()}).to_string();
         let mut metadata = BTreeMap::from([(FIELD.to_owned(), about)]);
-        if matches!(field.element, ElementType::Number(_)) && items.is_some() && !varies {
+        if matches!(field.element(), ElementType::Number(_)) && items.is_some() && !varies {
             // Other programs recognise tensors by this key.
             metadata.insert("ARROW:extension:name".into(), "arrow.fixed_shape_tensor".into());
             metadata.insert("ARROW:extension:metadata".into(), json!({"shape": dims}).to_string());
         }
-        let field = Field::new(&field.name, kind, false).with_metadata(metadata);
+        let field = ArrowField::new(field.name(), kind, false).with_metadata(metadata);
         Ok(Self { field, width, varies, items })
     }
 }
@@ -132,7 +132,7 @@ fn number(element: ElementType) -> (Option<DataType>, usize) {
 }
 
 /// The storage type of a list's items.
-pub(super) fn item(list: &DataType) -> Option<&Arc<Field>> {
+pub(super) fn item(list: &DataType) -> Option<&Arc<ArrowField>> {
     match list {
         DataType::LargeList(item) | DataType::FixedSizeList(item, _) => Some(item),
         _ => None,

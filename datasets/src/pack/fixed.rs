@@ -4,13 +4,12 @@ use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::ops::Range;
 
-use feedline_core::Result;
+use feedline_core::{Dataset, Result, Values};
 
 use super::columns::{Column, Columns};
 use super::footer::{self, ALIGNMENT};
 use super::journal::{self, Journal, Part, Whole, Written};
 use super::{cannot, data};
-use crate::{Reader, Values};
 
 /// The number of bytes of a column that are collected before they are written.
 const COLLECTED: usize = 1 << 20;
@@ -29,7 +28,7 @@ struct Place {
 /// Writes the samples to `file`. Returns their number and the checksum. With a journal, resumes an
 /// interrupted run.
 pub(super) fn write(
-    reader: &dyn Reader,
+    set: &dyn Dataset,
     columns: &Columns,
     samples: Range<u64>,
     (file, journal): (&mut File, Option<&Journal>),
@@ -70,7 +69,7 @@ pub(super) fn write(
     let mut values = Values::new();
     let mut since = 0;
     for sample in samples.start + done..samples.end {
-        reader.read(sample, &mut values)?;
+        values.read(set, sample)?;
         for ((place, column), value) in places.iter_mut().zip(&columns.columns).zip(values.fields()) {
             if value.bytes.len() != column.width {
                 let why = format!(

@@ -3,8 +3,9 @@
 use std::fs;
 use std::io::Write;
 use std::path::{Component, Path};
+use std::sync::Arc;
 
-use feedline_core::{Fingerprint, Result};
+use feedline_core::{Dataset, Fingerprint, Result};
 use serde::{Deserialize, Serialize};
 
 use super::classes::{CLASSES, Classes};
@@ -15,7 +16,7 @@ use crate::io::bytes::Content;
 use crate::io::disk::DiskFile;
 #[cfg(feature = "object-store")]
 use crate::remote::RemoteFile;
-use crate::{ArrowFile, Reader, Shards, TableOptions};
+use crate::{ArrowFile, Shards, TableOptions};
 
 /// Name of the index. Programs that read a folder as one table skip names with a leading underscore.
 pub(super) const INDEX: &str = "_index.json";
@@ -69,12 +70,12 @@ const FORMAT: &str = "feedline-pack";
 
 impl Index {
     /// The index of an earlier run, if it can be resumed. Otherwise an empty index.
-    pub(super) fn resume_or_new(folder: &Path, reader: &dyn Reader, shard_bytes: u64) -> Result<Self> {
+    pub(super) fn resume_or_new(folder: &Path, set: &dyn Dataset, shard_bytes: u64) -> Result<Self> {
         let new = Self {
             format: FORMAT.into(),
             version: 1,
-            source: format!("{:016x}", Fingerprint::checked(|| reader.fingerprint())?),
-            source_samples: reader.len(),
+            source: format!("{:016x}", Fingerprint::checked(|| set.fingerprint())?),
+            source_samples: set.len(),
             shard_bytes,
             classes: None,
             shards: Vec::new(),
@@ -161,14 +162,14 @@ impl Index {
 
     /// Opens the shards as one set.
     pub(super) fn open(&self, folder: &Path, options: &TableOptions) -> Result<Shards> {
-        let mut readers = Vec::<Box<dyn Reader>>::new();
+        let mut readers = Vec::<Arc<dyn Dataset>>::new();
         for shard in &self.shards {
             let path = folder.join(&shard.name);
             let bytes = fs::metadata(&path).map(|file| file.len()).unwrap_or(shard.bytes);
             shard.check_bytes(bytes).map_err(|error| error.at_path(&path))?;
             let file = ArrowFile::open_with(&path, options.clone())?;
             shard.check(&file).map_err(|error| error.at_path(&path))?;
-            readers.push(Box::new(file));
+            readers.push(Arc::new(file));
         }
         let shards = Shards::new(readers).map_err(|error| error.at_path(folder.join(INDEX)))?;
         let Some(classes) = self.classes else { return Ok(shards) };
@@ -184,7 +185,7 @@ impl Index {
         open: impl Fn(&str) -> Result<RemoteFile>,
         options: &TableOptions,
     ) -> Result<Shards> {
-        let mut readers = Vec::<Box<dyn Reader>>::new();
+        let mut readers = Vec::<Arc<dyn Dataset>>::new();
         for shard in &self.shards {
             let file = open(&shard.name)?;
             let path = file.path().to_path_buf();
@@ -192,7 +193,7 @@ impl Index {
             let at = |error: feedline_core::Error| error.at_path(&path);
             let file = ArrowFile::of_content(&path, Content::Remote(file), options.clone()).map_err(at)?;
             shard.check(&file).map_err(at)?;
-            readers.push(Box::new(file));
+            readers.push(Arc::new(file));
         }
         let shards = Shards::new(readers)?;
         let Some(classes) = self.classes else { return Ok(shards) };

@@ -5,13 +5,12 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use feedline_core::{Fingerprint, Result};
+use feedline_core::{Dataset, Fingerprint, Result};
 use serde::{Deserialize, Serialize};
 
 use super::columns::Columns;
 use super::partial::Partial;
 use super::{cannot, footer};
-use crate::Reader;
 use crate::error::one_line;
 
 /// Approximate bytes between two entries of a journal. Also the approximate bytes of a batch in memory.
@@ -61,10 +60,10 @@ struct Entry {
 }
 
 impl Journal {
-    pub(super) fn new(to: &Path, reader: &dyn Reader, columns: &Columns) -> Result<Self> {
+    pub(super) fn new(to: &Path, set: &dyn Dataset, columns: &Columns) -> Result<Self> {
         let form = crc32c::crc32c(&footer::start(&columns.described));
-        let fingerprint = Fingerprint::checked(|| reader.fingerprint())?;
-        Ok(Self::of_source(to, [fingerprint, reader.len(), form.into()]))
+        let fingerprint = Fingerprint::checked(|| set.fingerprint())?;
+        Ok(Self::of_source(to, [fingerprint, set.len(), form.into()]))
     }
 
     /// The journal of the file `to`. The file has this source and layout.

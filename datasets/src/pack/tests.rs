@@ -4,18 +4,18 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use feedline_core::{DType, Result};
+use feedline_core::{Context, DType, Dataset, ElementType, Field, ReadError, Result, Row, Spec};
 use tempfile::tempdir;
 
 use super::{PackOptions, PackSummary, TokenPackOptions, data, pack, pack_tokens};
-use crate::{Buffers, ElementType, Reader, Schema, SchemaField, Sink, open};
+use crate::open;
 
 const LEN: u64 = 60;
 
 /// Samples that are computed from their numbers. One sample fails.
 #[derive(Debug)]
 struct Source {
-    schema: Schema,
+    schema: Spec,
     fails_at: u64,
     fingerprint: u64,
     reads: AtomicU64,
@@ -24,17 +24,17 @@ struct Source {
 impl Source {
     fn new(varies: bool, fails_at: u64) -> Self {
         let first = if varies { vec![None] } else { vec![Some(37)] };
-        let field = |name: &str, element, shape| SchemaField::new(name, element, shape);
+        let field = |name: &str, element, shape| Field::open(name, element, shape);
         let fields = [
             field("bytes", ElementType::Bytes, first),
             field("number", ElementType::Number(DType::I64), vec![]),
         ];
-        Self { schema: Schema::new(fields), fails_at, fingerprint: 7, reads: AtomicU64::new(0) }
+        Self { schema: Spec::of_fields(fields), fails_at, fingerprint: 7, reads: AtomicU64::new(0) }
     }
 }
 
-impl Reader for Source {
-    fn schema(&self) -> &Schema {
+impl Dataset for Source {
+    fn spec(&self) -> &Spec {
         &self.schema
     }
 
@@ -42,16 +42,16 @@ impl Reader for Source {
         LEN
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, _: &mut Buffers) -> Result<()> {
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
         if sample == self.fails_at {
-            return Err(data("planned failure"));
+            return Err(data("planned failure").into());
         }
         self.reads.fetch_add(1, Ordering::Relaxed);
-        let varies = self.schema.fields()[0].shape == [None];
+        let varies = self.schema.fields()[0].dims() == [None];
         let len = if varies { sample % 50 } else { 37 };
         let bytes = (0..len).map(|at| (at * 7 + sample * 13) as u8).collect::<Vec<_>>();
         row.put(0, &bytes)?;
-        row.put(1, &sample.to_le_bytes())
+        Ok(row.put(1, &sample.to_le_bytes())?)
     }
 
     fn fingerprint(&self) -> u64 {
@@ -171,13 +171,13 @@ struct Ids(Source);
 
 impl Ids {
     fn new(fails_at: u64) -> Self {
-        let schema = Schema::new([SchemaField::variable("ids", ElementType::Number(DType::I64))]);
+        let schema = Spec::of_fields([Field::variable("ids", ElementType::Number(DType::I64))]);
         Self(Source { schema, ..Source::new(true, fails_at) })
     }
 }
 
-impl Reader for Ids {
-    fn schema(&self) -> &Schema {
+impl Dataset for Ids {
+    fn spec(&self) -> &Spec {
         &self.0.schema
     }
 
@@ -185,14 +185,14 @@ impl Reader for Ids {
         5000
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, _: &mut Buffers) -> Result<()> {
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
         if sample == self.0.fails_at {
-            return Err(data("planned failure"));
+            return Err(data("planned failure").into());
         }
         self.0.reads.fetch_add(1, Ordering::Relaxed);
         let ids: Vec<u8> =
             (0..sample % 7).flat_map(|at| (sample as i64 * 3 + at as i64).to_le_bytes()).collect();
-        row.put(0, &ids)
+        Ok(row.put(0, &ids)?)
     }
 
     fn fingerprint(&self) -> u64 {
@@ -254,7 +254,7 @@ fn token_ids_resume_where_they_were_and_are_the_same_on_any_number_of_threads() 
 fn what_cannot_be_packed_as_token_ids_is_an_error_that_says_why() {
     let dir = tempdir().unwrap();
     let to = dir.path().join("x.bin");
-    let refused = |source: &dyn Reader, to: &Path, options: &TokenPackOptions| {
+    let refused = |source: &dyn Dataset, to: &Path, options: &TokenPackOptions| {
         pack_tokens(source, to, options, |_| {}).unwrap_err().to_string()
     };
     let ids = Ids::new(u64::MAX);

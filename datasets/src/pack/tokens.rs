@@ -6,14 +6,13 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
-use feedline_core::{DType, Error, ErrorKind, Fingerprint, Result};
+use feedline_core::{DType, Dataset, ElementType, Error, ErrorKind, Fingerprint, Result, Values};
 
 use super::journal::{self, Journal, Part, Written};
 use super::partial::Partial;
 use super::{cannot, refuse};
 use crate::error::data;
 use crate::text::token_files::index;
-use crate::{ElementType, Reader, Values};
 
 /// Max documents that a thread reads at a time.
 const TOGETHER: u64 = 32;
@@ -65,7 +64,7 @@ pub struct PackedTokens {
 /// written so far.
 ///
 /// The files are Megatron's, byte for byte. [`TokenDocuments`](crate::TokenDocuments) reads them and knows
-/// all lengths. A document is one sequence, unless the reader states the lengths of its sequences, as
+/// all lengths. A document is one sequence, unless the data set states the lengths of its sequences, as
 /// `TokenDocuments` does. Until the files are complete, they are called `NAME.partial`. A later run of the
 /// same source and options resumes an interrupted run, if the checksums of the bytes on disk match. The
 /// memory does not grow with the number of documents.
@@ -96,14 +95,14 @@ pub struct PackedTokens {
 /// target that exists or is not called `.bin`. `Data` if a sample cannot be read, an id is too large for the
 /// dtype, or a file cannot be written. The error names the file and the sample.
 pub fn pack_tokens(
-    reader: &dyn Reader,
+    set: &dyn Dataset,
     to: impl AsRef<Path>,
     options: &TokenPackOptions,
     mut progress: impl FnMut(u64),
 ) -> Result<PackedTokens> {
     let to = to.as_ref();
     let at = |error: Error| if error.path().is_some() { error } else { error.at_path(to) };
-    let source = Source::new(reader, options).map_err(at)?;
+    let source = Source::new(set, options).map_err(at)?;
     if to.extension().is_none_or(|extension| extension != "bin") {
         return Err(at(refuse(
             "the ids go to a file called .bin, with the .idx beside it: give such a name",
@@ -115,12 +114,12 @@ pub fn pack_tokens(
     pack(&source, to, &mut progress).map_err(at)
 }
 
-/// The reader and the options of a run.
+/// The data set and the options of a run.
 struct Source<'a> {
-    reader: &'a dyn Reader,
+    set: &'a dyn Dataset,
     options: &'a TokenPackOptions,
     field: usize,
-    /// The dtype of the ids in the reader.
+    /// The dtype of the ids in the data set.
     dtype: DType,
     /// The fields with the lengths of the sequences, and with their modes.
     lengths: Option<usize>,
@@ -138,14 +137,14 @@ struct Batch {
 }
 
 impl<'a> Source<'a> {
-    fn new(reader: &'a dyn Reader, options: &'a TokenPackOptions) -> Result<Self> {
-        let fields = reader.schema().fields();
-        let find = |name: &str| fields.iter().position(|field| field.name == name);
+    fn new(set: &'a dyn Dataset, options: &'a TokenPackOptions) -> Result<Self> {
+        let fields = set.spec().fields();
+        let find = |name: &str| fields.iter().position(|field| field.name() == name);
         let Some(field) = find(&options.field) else {
-            let why = format!("no field \"{}\" of token ids, in {}", options.field, reader.schema());
+            let why = format!("no field \"{}\" of token ids, in {}", options.field, set.spec());
             return Err(Error::new(ErrorKind::Config, crate::error::one_line(why)));
         };
-        let dtype = match (fields[field].element, fields[field].shape.len()) {
+        let dtype = match (fields[field].element(), fields[field].dims().len()) {
             (ElementType::Number(dtype), 1) if !is_fraction(dtype) => dtype,
             _ => {
                 let why =
@@ -160,11 +159,11 @@ impl<'a> Source<'a> {
         }
         let part = |name: &str, dtype: DType| {
             let at = find(&format!("{}.{name}", options.field))?;
-            (fields[at].element == ElementType::Number(dtype)).then_some(at)
+            (fields[at].element() == ElementType::Number(dtype)).then_some(at)
         };
         let lengths = part("lengths", DType::I64);
         let modes = lengths.and_then(|_| part("modes", DType::I8));
-        Ok(Self { reader, options, field, dtype, lengths, modes })
+        Ok(Self { set, options, field, dtype, lengths, modes })
     }
 
     /// The key of the packed files. It covers the source and the options: everything that changes the files'
@@ -172,15 +171,15 @@ impl<'a> Source<'a> {
     fn fingerprint(&self) -> Result<[u64; 3]> {
         let TokenPackOptions { dtype, field, end, threads: _ } = self.options;
         let form = format!("{dtype} {field} {end:?}");
-        let reader = Fingerprint::checked(|| self.reader.fingerprint())?;
-        Ok([reader, self.reader.len(), crc32c::crc32c(form.as_bytes()).into()])
+        let set = Fingerprint::checked(|| self.set.fingerprint())?;
+        Ok([set, self.set.len(), crc32c::crc32c(form.as_bytes()).into()])
     }
 
     /// Reads a batch of documents, from `first` on.
     fn batch(&self, first: u64, values: &mut Values) -> Result<Batch> {
         let mut batch = Batch::default();
-        for sample in first..(first + TOGETHER).min(self.reader.len()) {
-            let added = self.reader.read(sample, values).and_then(|()| self.add(values, &mut batch));
+        for sample in first..(first + TOGETHER).min(self.set.len()) {
+            let added = values.read(self.set, sample).and_then(|()| self.add(values, &mut batch));
             added.map_err(|error| if error.sample().is_some() { error } else { error.at_sample(sample) })?;
         }
         Ok(batch)
@@ -325,7 +324,7 @@ fn pack(source: &Source<'_>, to: &Path, progress: &mut dyn FnMut(u64)) -> Result
 
 /// Calls `take` with the documents from `first` on, in order. Of `n` threads, each makes every nth batch.
 fn in_order(source: &Source<'_>, first: u64, take: &mut dyn FnMut(Batch) -> Result<()>) -> Result<()> {
-    let batches = (source.reader.len() - first).div_ceil(TOGETHER);
+    let batches = (source.set.len() - first).div_ceil(TOGETHER);
     let threads = match source.options.threads {
         0 => thread::available_parallelism().map_or(1, usize::from),
         threads => threads,
@@ -360,7 +359,7 @@ fn in_order(source: &Source<'_>, first: u64, take: &mut dyn FnMut(Batch) -> Resu
 /// Writes the index of the sequences in `list`.
 fn write_index(source: &Source<'_>, list: &mut File, to: &mut File) -> Result<()> {
     let io = |error| cannot("write the file", error);
-    let documents = source.reader.len();
+    let documents = source.set.len();
     let mut to = BufWriter::with_capacity(1 << 20, to);
     let mut sequences = 0_u64;
     each(list, documents, &mut |count, _| {

@@ -8,14 +8,13 @@ use arrow_buffer::Buffer;
 use arrow_data::ArrayData;
 use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions, write_message};
 use arrow_schema::{ArrowError, DataType};
-use feedline_core::{Error, Result};
+use feedline_core::{Dataset, Error, Result, Values};
 
 use super::columns::{Column, Columns, item};
 use super::footer;
 use super::journal::{self, Journal, Part, Whole, Written};
 use super::{cannot, data};
 use crate::error::one_line;
-use crate::{Reader, Values};
 
 /// A column of the batch that is being collected.
 struct Collected<'a> {
@@ -29,7 +28,7 @@ struct Collected<'a> {
 /// Writes samples from `first` on, up to about `bytes` bytes. Returns their number and the checksum. With a
 /// journal, resumes an interrupted run.
 pub(super) fn write(
-    reader: &dyn Reader,
+    set: &dyn Dataset,
     columns: &Columns,
     (first, bytes): (u64, u64),
     (file, journal): (&mut File, Option<&Journal>),
@@ -54,8 +53,8 @@ pub(super) fn write(
     let kept = sample - first;
     let mut batch: Vec<_> = columns.columns.iter().map(Collected::new).collect();
     let (mut values, mut collected) = (Values::new(), 0u64);
-    while sample < reader.len() && written + collected < bytes {
-        reader.read(sample, &mut values)?;
+    while sample < set.len() && written + collected < bytes {
+        values.read(set, sample)?;
         for (column, value) in batch.iter_mut().zip(values.fields()) {
             column.push(&value.bytes).map_err(|error| error.at_sample(sample))?;
             collected += value.bytes.len() as u64 + 8 * u64::from(column.column.varies);

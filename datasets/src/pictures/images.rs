@@ -4,8 +4,8 @@
 //! | --- | --- |
 //! | `dataset.rs` | `Pictures`: one picture, its views, or its parts, and labels |
 //! | `joint.rs` | masks, boxes and points, which move with their picture |
-//! | `parts.rs` | which fields of a reader these are |
-//! | `boxes.rs`, `numbers.rs` | boxes, points and what belongs to them, from the reader to the row |
+//! | `parts.rs` | which fields of a data set these are |
+//! | `boxes.rs`, `numbers.rs` | boxes, points and what belongs to them, from the inner set to the row |
 //! | `paired.rs` | the files of two folders, by their names |
 //! | `views.rs` | several random views of one decoded picture |
 //! | `encoded.rs` | pictures that lanes of a loader decode: their lengths, and which can be decoded |

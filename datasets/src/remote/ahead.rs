@@ -55,7 +55,7 @@ impl Ahead {
     }
 }
 
-/// Waits for a permit, then calls `fetch` to fetch a block. Does nothing if a reader was faster.
+/// Waits for a permit, then calls `fetch` to fetch a block. Does nothing if a data set was faster.
 async fn in_turn(shared: Arc<Shared>, key: Key, bytes: u64, fetch: impl AsyncFnOnce(Delivery)) {
     let permit = shared.ahead.permits.clone().acquire_owned().await;
     let started = loop {
@@ -136,7 +136,7 @@ impl Remote {
         let fetch = {
             let shared = shared.clone();
             async move |delivery: Delivery| {
-                // After a failure, the reader opens the object again, and reports the error.
+                // After a failure, the data set opens the object again, and reports the error.
                 match first_block(&shared, &place).await {
                     Ok((bytes, tag, is_whole)) if tag.len > 0 => {
                         let (place, changed) = (Arc::new(place), OnceLock::new());

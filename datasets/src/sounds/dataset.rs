@@ -1,15 +1,18 @@
-//! Sounds of any reader, decoded and cropped into rows.
+//! Sounds of any data set, decoded and cropped into rows.
 
 use std::io::{Cursor, Read, Seek};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use feedline_audio::{Scratch, SoundField, SoundFile, Sounds};
-use feedline_core::{Context, Dataset, Error, ErrorKind, Fingerprint, Result, Row, Spec};
+use feedline_core::{
+    Context, Dataset, Error, ErrorKind, Fingerprint, Prefetched, Result, Row, Sink, Spec, Storage,
+};
 
 use super::lengths;
+use crate::error::{at_file, check_not_empty};
+use crate::over::{draw_beside, field_path, samples_over};
 use crate::pictures::others::{Others, file_field, find_files};
-use crate::reader::{at_file, check_not_empty, field_path, samples_of_reader};
-use crate::{Reader, Sink, Values};
 
 /// Names of fields with encoded sounds. The first field in the schema with such a name is decoded.
 const NAMES: [&str; 14] = [
@@ -29,11 +32,11 @@ const NAMES: [&str; 14] = [
     "bytes",
 ];
 
-/// The data set of a reader with a field of encoded sounds. The reader may be a folder, a tar archive, a
-/// table or a manifest.
+/// The sounds in a field of any data set, decoded and cropped. The inner set may be a folder, a tar archive,
+/// a table or a manifest.
 ///
 /// A sample has the field `sound`, as the [`Sounds`] make it. If sounds are cropped, it has `sound.length`.
-/// It also has every other field of the reader that has one size, such as `label`. WebDataset's `cls`, a
+/// It also has every other field of the inner set that has one size, such as `label`. WebDataset's `cls`, a
 /// number as text, becomes the field `label` (`i64`). Fields that vary in size are left out, unless you name
 /// them in [`beside`](Self::beside).
 ///
@@ -55,8 +58,8 @@ const NAMES: [&str; 14] = [
 /// ```
 #[derive(Debug)]
 pub struct SoundDataset {
-    reader: Box<dyn Reader>,
-    /// The reader's field that holds the sound.
+    inner: Arc<dyn Dataset>,
+    /// The inner set's field that holds the sound.
     sound: usize,
     field: SoundField,
     /// For each sound, 1 plus its number of frames. 0 until the frames are counted.
@@ -65,21 +68,14 @@ pub struct SoundDataset {
     lengths: Vec<u32>,
     /// The fields of one size that follow the fields of the sound.
     others: Others,
-    /// The reader's fields of varying size, and their indices in the data set.
+    /// The inner set's fields of varying size, and their indices in the data set.
     varying: Vec<(usize, usize)>,
     spec: Spec,
 }
 
-/// A worker's memory.
-#[derive(Default)]
-struct Memory {
-    values: Values,
-    scratch: Scratch,
-}
-
 impl SoundDataset {
-    /// The sounds in the reader's field called `sound`, `audio`, `data`, `wav` or the like. If there is none,
-    /// the sounds in its only field of bytes.
+    /// The sounds in the inner set's field called `sound`, `audio`, `data`, `wav` or the like. If there is
+    /// none, the sounds in its only field of bytes.
     ///
     /// If sounds are not cropped, all cores open each file once to find the length of the longest sound. The
     /// loader reports files that cannot be read. If no rate is set, the rate of the first file is used.
@@ -87,73 +83,70 @@ impl SoundDataset {
     /// # Errors
     /// `Config` if no field of bytes has such a name, and as [`Sounds::field`]. `Data` if no sound can be
     /// read.
-    pub fn new(reader: Box<dyn Reader>, sounds: Sounds) -> Result<Self> {
-        let name = file_field(&*reader, &NAMES, "sounds")?;
-        Self::with_field(reader, &name, sounds)
+    pub fn new(inner: Arc<dyn Dataset>, sounds: Sounds) -> Result<Self> {
+        let name = file_field(&*inner, &NAMES, "sounds")?;
+        Self::with_field(inner, &name, sounds)
     }
 
-    /// The sounds in the reader's field called `name`.
+    /// The sounds in the inner set's field called `name`.
     ///
     /// # Errors
     /// As [`new`](Self::new). `Config` if there is no such field, or it does not hold bytes.
-    pub fn with_field(reader: Box<dyn Reader>, name: &str, sounds: Sounds) -> Result<Self> {
-        let sound = find_files(&*reader, name)?;
-        check_not_empty(&*reader)?;
+    pub fn with_field(inner: Arc<dyn Dataset>, name: &str, sounds: Sounds) -> Result<Self> {
+        let sound = find_files(&*inner, name)?;
+        check_not_empty(&*inner)?;
         let rate = match sounds.stated_rate() {
             Some(rate) => rate,
-            None => with_sound(&*reader, sound, 0, &mut Values::new(), |sound| Ok(sound.rate()))
-                .map_err(|error| at_file(&*reader, 0, error.at_sample(0)))?,
+            None => with_sound(&*inner, sound, 0, &mut Context::new(0, 0), |sound| Ok(sound.rate()))
+                .map_err(|error| at_file(&*inner, 0, error.at_sample(0)))?,
         };
         let field = sounds.field(rate)?;
-        let frames = (0..reader.len()).map(|_| AtomicU64::new(0)).collect();
-        let (others, spec) = Others::add(&*reader, Spec::new(), |index| index == sound)?;
+        let frames = (0..inner.len()).map(|_| AtomicU64::new(0)).collect();
+        let (others, spec) = Others::add(&*inner, Spec::new(), |index| index == sound)?;
         let varying = Vec::new();
-        let mut data = Self { reader, sound, field, frames, lengths: Vec::new(), others, varying, spec };
+        let mut data = Self { inner, sound, field, frames, lengths: Vec::new(), others, varying, spec };
         let mut max = 0;
         if !sounds.is_cropped() {
-            let found = lengths::measure(data.reader.len(), |id, values| data.measure(id, values))?;
+            let found = lengths::measure(data.inner.len(), |id, context| data.measure(id, context))?;
             max = lengths::max(&found);
             data.lengths = found.into_iter().map(Option::unwrap_or_default).collect();
         }
         let spec = data.field.add(Spec::new(), "sound", max)?;
-        (data.others, data.spec) = Others::add(&*data.reader, spec, |index| index == sound)?;
+        (data.others, data.spec) = Others::add(&*data.inner, spec, |index| index == sound)?;
         Ok(data)
     }
 
-    /// Adds fields of the reader that vary in size as ragged fields, such as the spoken sentence. They are
+    /// Adds fields of the inner set that vary in size as ragged fields, such as the spoken sentence. They are
     /// read once to find the longest value. Sounds are not read for it.
     ///
     /// # Errors
     /// `Config` for a field that does not exist or has one size, and for a type that batches do not have. As
-    /// [`Reader::read`] if no sample can be read.
+    /// [`Dataset::read`](feedline_core::Dataset::read) if no sample can be read.
     pub fn beside<S: AsRef<str>>(mut self, fields: impl IntoIterator<Item = S>) -> Result<Self> {
         for name in fields {
             let name = name.as_ref();
-            let found = self.reader.schema().fields().iter().position(|field| field.name == name);
-            let at = |why: String| Err(at_file(&*self.reader, 0, Error::new(ErrorKind::Config, why)));
+            let found = self.inner.spec().fields().iter().position(|field| field.name() == name);
+            let at = |why: String| Err(at_file(&*self.inner, 0, Error::new(ErrorKind::Config, why)));
             let Some(index) = found else {
-                return at(format!(
-                    "no field \"{name}\" to go beside the sounds, in {}",
-                    self.reader.schema()
-                ));
+                return at(format!("no field \"{name}\" to go beside the sounds, in {}", self.inner.spec()));
             };
-            let field = &self.reader.schema().fields()[index];
-            if field.shape != [None] || index == self.sound {
+            let field = &self.inner.spec().fields()[index];
+            if field.dims() != [None] || index == self.sound {
                 return at(format!(
                     "{field} cannot go beside the sounds: name fields that vary in one dimension; those of \
                      one size are there already"
                 ));
             }
             let (dtype, parts) = field.batch_type()?;
-            let (parts, bytes) = (parts.to_vec(), field.element.size());
-            let found = lengths::measure(self.reader.len(), |id, values| {
+            let (parts, bytes) = (parts.to_vec(), field.element().size());
+            let found = lengths::measure(self.inner.len(), |id, context| {
                 let mut length = 0;
                 let mut count = |_: usize, value: &[u8], _: Option<&[usize]>| {
                     length = u32::try_from(value.len() / bytes.max(1)).unwrap_or(u32::MAX);
                     Ok(())
                 };
                 let is_it = |other| other == index;
-                self.reader.visit(id, &mut Sink::some(&is_it, &mut count), values.buffers())?;
+                self.inner.visit(id, &mut Sink::some(&is_it, &mut count), context)?;
                 Ok(length)
             })?;
             self.varying.push((index, self.spec.fields().len()));
@@ -162,17 +155,17 @@ impl SoundDataset {
         Ok(self)
     }
 
-    /// The names of the reader's fields that are left out because they vary in length, such as transcripts.
-    /// [`beside`](Self::beside) adds them.
+    /// The names of the inner set's fields that are left out because they vary in length, such as
+    /// transcripts. [`beside`](Self::beside) adds them.
     pub fn left_out(&self) -> Vec<&str> {
-        let fields = self.reader.schema().fields();
-        let is_beside = |name: &&str| self.varying.iter().any(|(index, _)| fields[*index].name == **name);
+        let fields = self.inner.spec().fields();
+        let is_beside = |name: &&str| self.varying.iter().any(|(index, _)| fields[*index].name() == *name);
         self.others.left_out().iter().map(String::as_str).filter(|name| !is_beside(name)).collect()
     }
 
-    /// The reader.
-    pub fn reader(&self) -> &dyn Reader {
-        &*self.reader
+    /// The inner set.
+    pub fn inner(&self) -> &dyn Dataset {
+        &*self.inner
     }
 
     /// The number of frames of each sound in a batch, or of windows of its spectrogram.
@@ -187,14 +180,14 @@ impl SoundDataset {
         self.field.rate()
     }
 
-    fn measure(&self, id: u64, values: &mut Values) -> Result<u32> {
-        let length = with_sound(&*self.reader, self.sound, id, values, |sound| {
+    fn measure(&self, id: u64, context: &mut Context) -> Result<u32> {
+        let length = with_sound(&*self.inner, self.sound, id, context, |sound| {
             let frames = self.count(id, sound)?;
             let items = self.field.items_of(frames, sound.rate()).and_then(|items| u32::try_from(items).ok());
             items
                 .ok_or_else(|| Error::new(ErrorKind::Sample, "the sound is too long: crop it, or allow more"))
         });
-        length.map_err(|error| at_file(&*self.reader, id, error.at_sample(id)))
+        length.map_err(|error| at_file(&*self.inner, id, error.at_sample(id)))
     }
 
     /// The number of frames of a sound. The first read counts them.
@@ -214,15 +207,16 @@ impl SoundDataset {
         &self,
         id: u64,
         row: &mut Row<'_, '_>,
-        memory: &mut Memory,
+        scratch: &mut Scratch,
         context: &mut Context,
     ) -> Result<()> {
-        let Memory { values, scratch } = memory;
-        let written = with_sound(&*self.reader, self.sound, id, values, |sound| {
-            let frames = self.count(id, sound)?;
-            self.field.write(sound, frames, context.random(), scratch, row, 0)
+        let written = draw_beside(context, |random, context| {
+            with_sound(&*self.inner, self.sound, id, context, |sound| {
+                let frames = self.count(id, sound)?;
+                self.field.write(sound, frames, random, scratch, row, 0)
+            })
         });
-        written.map_err(|error| match field_path(&*self.reader, id, self.sound) {
+        written.map_err(|error| match field_path(&*self.inner, id, self.sound) {
             Some(path) if error.path().is_none() => error.at_path(path),
             _ => error,
         })?;
@@ -232,25 +226,26 @@ impl SoundDataset {
             .find(|(varying, _)| *varying == index)
         {
             Some((_, place)) => row.write_ragged_bytes(*place, bytes),
-            None => self.others.write(&*self.reader, index, bytes, row),
+            None => self.others.write(&*self.inner, index, bytes, row),
         };
         let is_beside = |index| index != self.sound;
-        self.reader.visit(id, &mut Sink::some(&is_beside, &mut write), values.buffers())
+        let beside = &mut Sink::some(&is_beside, &mut write);
+        context.with_stream(0, |context| self.inner.visit(id, beside, context))
     }
 }
 
 /// Opens the sound of sample `id`, and calls `work` with it.
 fn with_sound<T>(
-    reader: &dyn Reader,
+    inner: &dyn Dataset,
     field: usize,
     id: u64,
-    values: &mut Values,
+    context: &mut Context,
     work: impl FnOnce(&mut SoundFile<'_>) -> Result<T>,
 ) -> Result<T> {
     fn open<'a>(source: impl Read + Seek + Send + Sync + 'a, len: u64) -> Result<SoundFile<'a>> {
         SoundFile::open(source, len)
     }
-    if let Some(stream) = reader.storage().stream(id, field)? {
+    if let Some(stream) = inner.storage().stream(id, field)? {
         let len = stream.len();
         return work(&mut open(stream, len)?);
     }
@@ -261,14 +256,20 @@ fn with_sound<T>(
         }
         Ok(())
     };
-    reader.visit(id, &mut Sink::some(&|index| index == field, &mut open_it), values.buffers())?;
+    inner.visit(id, &mut Sink::some(&|index| index == field, &mut open_it), context)?;
     done.ok_or_else(|| Error::new(ErrorKind::Data, "the sample has no sound"))
 }
 
 impl Dataset for SoundDataset {
-    samples_of_reader!(self => self.field.is_random());
+    samples_over!(self => self.field.is_random());
 
     fn fingerprint(&self) -> u64 {
-        Fingerprint::new().spec(&self.spec).number(self.len()).number(self.reader.fingerprint()).value()
+        Fingerprint::new().spec(&self.spec).number(self.len()).number(self.inner.fingerprint()).value()
+    }
+}
+
+impl Storage for SoundDataset {
+    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
+        self.inner.storage().prefetch(ids, context)
     }
 }

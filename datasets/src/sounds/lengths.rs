@@ -3,9 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::available_parallelism;
 
-use feedline_core::{Result, on_threads};
+use feedline_core::{Context, Result, on_threads};
 
-use crate::Values;
 use crate::error::may_pass;
 
 /// Samples that a thread takes at a time.
@@ -18,17 +17,17 @@ const RUN: u64 = 16;
 /// The error of the first sample, if all of them fail.
 pub(super) fn measure(
     samples: u64,
-    length: impl Fn(u64, &mut Values) -> Result<u32> + Sync,
+    length: impl Fn(u64, &mut Context) -> Result<u32> + Sync,
 ) -> Result<Vec<Option<u32>>> {
     let next = AtomicU64::new(0);
     let work = || {
-        let (mut values, mut found) = (Values::new(), Vec::new());
+        let (mut context, mut found) = (Context::new(0, 0), Vec::new());
         loop {
             let first = next.fetch_add(RUN, Ordering::Relaxed);
             if first >= samples {
                 return found;
             }
-            found.extend((first..samples.min(first + RUN)).map(|id| (id, length(id, &mut values))));
+            found.extend((first..samples.min(first + RUN)).map(|id| (id, length(id, &mut context))));
         }
     };
     let threads = available_parallelism().map_or(1, usize::from);

@@ -1,12 +1,13 @@
 //! Folders, lists, archives and manifests of sounds.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use feedline_core::Result;
+use feedline_core::{Dataset, Result};
 
 use crate::open::is_sound;
 use crate::tables::manifest::{Holds, open_files};
-use crate::{Folder, ManifestOptions, Reader};
+use crate::{Folder, ManifestOptions};
 
 /// Opens sounds for [`SoundDataset`](crate::SoundDataset), as [`open_with`](crate::open_with) does. A table
 /// without encoded sounds is opened as a [`Manifest`](crate::Manifest): a table with the paths of the sounds.
@@ -26,16 +27,16 @@ use crate::{Folder, ManifestOptions, Reader};
 /// # #[cfg(feature = "csv")] {
 /// std::fs::write(dir.join("clips.csv"), "path,sentence\n1.wav,open the door\n2.mp3,stop\n")?;
 /// let clips = open_sounds(dir.join("clips.csv"), &ManifestOptions::default())?;
-/// assert_eq!(clips.schema().to_string(), "path bytes [?], sentence text [?]");
+/// assert_eq!(clips.spec().to_string(), "path bytes [?], sentence text [?]");
 /// # }
 /// # std::fs::remove_dir_all(&dir)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn open_sounds(path: impl AsRef<Path>, options: &ManifestOptions) -> Result<Box<dyn Reader>> {
+pub fn open_sounds(path: impl AsRef<Path>, options: &ManifestOptions) -> Result<Arc<dyn Dataset>> {
     let path = path.as_ref();
     if is_sound(&path.to_string_lossy()) && path.is_file() {
         options.check("one sound").map_err(|error| error.at_path(path))?;
-        return Ok(Box::new(Folder::of_file(path)?));
+        return Ok(Arc::new(Folder::of_file(path)?));
     }
     open_files(path, options, Holds::Sounds)
 }

@@ -2,14 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use feedline_core::{About, DType, Error, ErrorKind, Fingerprint, Prefetched, Result, named};
+use feedline_core::{
+    About, Context, DType, Dataset, ElementType, Error, ErrorKind, Field, FieldStream, Fingerprint,
+    Prefetched, ReadError, Result, Row, Sink, Spec, Storage, named,
+};
 
-use crate::error::one_line;
+use crate::error::{at_file, inside, one_line};
 use crate::formats::sample_file::SampleFile;
 use crate::open::{check_used, open_any};
-use crate::reader::{at_file, inside};
-use crate::{Buffers, ElementType, FieldStream, OpenOptions, Reader, Schema, SchemaField, Sink, Storage};
+use crate::{Buffers, OpenOptions};
 
 mod columns;
 mod places;
@@ -61,7 +64,8 @@ pub struct ManifestOptions {
 /// loader may replace such rows (`BadSamples`).
 ///
 /// ```
-/// use feedline_datasets::{Manifest, ManifestOptions, Reader, Values};
+/// use feedline_core::{Dataset, Values};
+/// use feedline_datasets::{Manifest, ManifestOptions};
 ///
 /// # let dir = std::env::temp_dir().join(format!("feedline-doc-manifest-{}", std::process::id()));
 /// # std::fs::create_dir_all(&dir)?;
@@ -69,22 +73,22 @@ pub struct ManifestOptions {
 /// std::fs::write(dir.join("1.jpg"), "a picture")?;
 /// std::fs::write(dir.join("train.csv"), "file,species\n1.jpg,bee\n2.jpg,ant\n")?;
 /// let train = Manifest::open(dir.join("train.csv"), &ManifestOptions::default())?;
-/// assert_eq!(train.schema().to_string(), "file bytes [?], species i64 []");
+/// assert_eq!(train.spec().to_string(), "file bytes [?], species i64 []");
 /// assert_eq!(train.about().classes.unwrap(), ["ant", "bee"]);
 /// let mut values = Values::new();
-/// train.read(0, &mut values)?;
+/// values.read(&train, 0)?;
 /// assert_eq!(values.fields()[0].bytes, b"a picture");
-/// assert!(train.read(1, &mut values).is_err(), "there is no 2.jpg");
+/// assert!(values.read(&train, 1).is_err(), "there is no 2.jpg");
 /// # }
 /// # std::fs::remove_dir_all(&dir)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct Manifest {
-    rows: Box<dyn Reader>,
+    rows: Arc<dyn Dataset>,
     /// How each field of the table is read.
     columns: Vec<Column>,
-    schema: Schema,
+    schema: Spec,
     classes: Option<Vec<String>>,
     /// Whether some of the files lie in a store.
     has_objects: bool,
@@ -114,30 +118,31 @@ enum Class {
 ///
 /// # Errors
 /// As [`open_with`](crate::open_with) and [`Manifest::open`].
-pub fn open_pictures(path: impl AsRef<Path>, options: &ManifestOptions) -> Result<Box<dyn Reader>> {
+pub fn open_pictures(path: impl AsRef<Path>, options: &ManifestOptions) -> Result<Arc<dyn Dataset>> {
     open_files(path.as_ref(), options, Holds::Pictures)
 }
 
 /// As [`open_pictures`], for files of another kind.
-pub(crate) fn open_files(path: &Path, options: &ManifestOptions, holds: Holds) -> Result<Box<dyn Reader>> {
-    let reader = open_rows(path, options, holds)?;
+pub(crate) fn open_files(path: &Path, options: &ManifestOptions, holds: Holds) -> Result<Arc<dyn Dataset>> {
+    let inner = open_rows(path, options, holds)?;
     // A manifest has classes that its table lacks.
     let of_table = OpenOptions { classes: None, ..options.open.clone() };
-    let fields = reader.schema().fields();
-    let is_named = fields.iter().any(|field| options.files.contains(&field.name) && is_text(field));
-    let has_bytes = fields.iter().any(|field| field.element == ElementType::Bytes);
-    if TABLES.contains(&reader.about().format) && (is_named || !has_bytes) {
-        check_used(&*reader, &of_table).map_err(|error| error.at_path(path))?;
-        return Ok(Box::new(Manifest::of_rows(reader, path, options, holds)?));
+    let fields = inner.spec().fields();
+    let is_named =
+        fields.iter().any(|field| options.files.iter().any(|file| file == field.name()) && is_text(field));
+    let has_bytes = fields.iter().any(|field| field.element() == ElementType::Bytes);
+    if TABLES.contains(&inner.about().format) && (is_named || !has_bytes) {
+        check_used(&*inner, &of_table).map_err(|error| error.at_path(path))?;
+        return Ok(Arc::new(Manifest::of_rows(inner, path, options, holds)?));
     }
-    check_used(&*reader, &options.open).map_err(|error| error.at_path(path))?;
-    options.check_manifest(reader.about().format).map_err(|error| at_file(&*reader, 0, error))?;
-    Ok(reader)
+    check_used(&*inner, &options.open).map_err(|error| error.at_path(path))?;
+    options.check_manifest(inner.about().format).map_err(|error| at_file(&*inner, 0, error))?;
+    Ok(inner)
 }
 
 /// Opens the data at `path`. The labels of a CSV file are texts if one of them is a code such as `007`: as
 /// numbers, `007` and `7` would be one class.
-fn open_rows(path: &Path, options: &ManifestOptions, holds: Holds) -> Result<Box<dyn Reader>> {
+fn open_rows(path: &Path, options: &ManifestOptions, holds: Holds) -> Result<Arc<dyn Dataset>> {
     let mut open = options.open.clone();
     let rows = match open_any(path, &open) {
         Err(error) if open.header.is_none() => {
@@ -147,13 +152,15 @@ fn open_rows(path: &Path, options: &ManifestOptions, holds: Holds) -> Result<Box
         }
         opened => opened?,
     };
-    let fields = rows.schema().fields();
+    let fields = rows.spec().fields();
     let label = (rows.about().format == "csv")
         .then(|| choose_files(&*rows, &options.files, holds).ok())
         .flatten()
         .and_then(|files| columns::label_of(fields, &files, options.label.as_deref(), holds).ok()?)
-        .filter(|&label| matches!(fields[label].element, ElementType::Number(DType::I64) | ElementType::U64));
-    let Some(label) = label.map(|label| fields[label].name.clone()) else { return Ok(rows) };
+        .filter(|&label| {
+            matches!(fields[label].element(), ElementType::Number(DType::I64) | ElementType::U64)
+        });
+    let Some(label) = label.map(|label| fields[label].name().to_owned()) else { return Ok(rows) };
     // The numbers of this file may be codes of the training set, if that has a class such as `007`.
     let is_code = |class: &String| class.parse::<u64>().is_ok_and(|number| number.to_string() != *class);
     if open.types.iter().any(|(name, _)| *name == label) {
@@ -199,7 +206,7 @@ impl Manifest {
     }
 
     /// The manifest of the table `rows`, which was opened at `path`.
-    fn of_rows(rows: Box<dyn Reader>, path: &Path, options: &ManifestOptions, holds: Holds) -> Result<Self> {
+    fn of_rows(rows: Arc<dyn Dataset>, path: &Path, options: &ManifestOptions, holds: Holds) -> Result<Self> {
         let at = |error: Error| at_file(&*rows, 0, error);
         if !TABLES.contains(&rows.about().format) {
             let why = format!(
@@ -217,7 +224,7 @@ impl Manifest {
         texts.sort_unstable();
         let mut cells = columns::read(&*rows, &texts)?;
         let mut places = Places::new(&*rows, path, options.root.as_deref());
-        let fields = rows.schema().fields();
+        let fields = rows.spec().fields();
         let (mut columns, mut schema, mut classes) = (Vec::new(), Vec::new(), None);
         for (index, field) in fields.iter().enumerate() {
             let Some(place) = texts.iter().position(|text| *text == index) else {
@@ -230,7 +237,7 @@ impl Manifest {
                 let file =
                     |(row, cell): (u64, Option<String>)| cell.map(|cell| places.file(row, &cell)).transpose();
                 columns.push(Column::Files((0..).zip(cells).map(file).collect::<Result<_>>()?));
-                schema.push(SchemaField::variable(field.name.as_str(), ElementType::Bytes));
+                schema.push(Field::variable(field.name(), ElementType::Bytes));
                 continue;
             }
             let names = match &options.open.classes {
@@ -238,7 +245,7 @@ impl Manifest {
                 None => Vec::from_iter(cells.iter().flatten().cloned().collect::<BTreeSet<_>>()),
             };
             columns.push(Column::Classes(numbers(&names, &cells)));
-            schema.push(SchemaField::fixed(field.name.as_str(), ElementType::Number(DType::I64), &[]));
+            schema.push(Field::fixed(field.name(), ElementType::Number(DType::I64), &[]));
             classes = Some(names);
         }
         let classes = classes.or_else(|| rows.about().classes.map(<[String]>::to_vec));
@@ -246,7 +253,7 @@ impl Manifest {
             let of_classes = OpenOptions { classes: options.open.classes.clone(), ..Default::default() };
             of_classes.check("a manifest without a label of texts", false).map_err(at)?;
         }
-        let schema = Schema::new(schema);
+        let schema = Spec::of_fields(schema);
         let mut set = Self { rows, columns, schema, classes, has_objects: false };
         set.has_objects = (0..set.len()).any(|row| set.files(row).any(SampleFile::is_object));
         Ok(set)
@@ -254,15 +261,15 @@ impl Manifest {
 
     /// The error for the cell of `field` in row `row`.
     fn refuse(&self, kind: ErrorKind, field: usize, row: u64, why: &str) -> Error {
-        let name = one_line(&self.schema.fields()[field].name);
+        let name = one_line(self.schema.fields()[field].name());
         let error = Error::new(kind, format!("column \"{name}\" in row {row} {why}"));
         at_file(&*self.rows, row, error.at_sample(row))
     }
 
     /// The error for a row without a value in `field`. It is the table's own error, if there is one.
     /// Otherwise it says that the cell is empty.
-    fn missing(&self, field: usize, row: u64, buffers: &mut Buffers) -> Error {
-        match self.rows.visit(row, &mut Sink::new(&mut |_, _, _| Ok(())), buffers) {
+    fn missing(&self, field: usize, row: u64, context: &mut Context) -> Error {
+        match self.rows.visit(row, &mut Sink::new(&mut |_, _, _| Ok(())), context) {
             Err(error) => at_file(&*self.rows, row, error),
             Ok(()) => self.refuse(ErrorKind::Data, field, row, "is empty: write a value there"),
         }
@@ -270,7 +277,7 @@ impl Manifest {
 
     /// The error for the file of `field` in row `row`.
     fn unread(&self, (field, row): (usize, u64), file: &SampleFile, error: Error) -> Error {
-        let name = one_line(&self.schema.fields()[field].name);
+        let name = one_line(self.schema.fields()[field].name());
         let why = format!("cannot read the file that column \"{name}\" names in row {row}");
         Error::new(error.kind(), why).with_source(error).at_path(file.path()).at_sample(row)
     }
@@ -294,8 +301,8 @@ fn numbers(names: &[String], cells: &[Option<String>]) -> Vec<Class> {
     cells.iter().map(class).collect()
 }
 
-impl Reader for Manifest {
-    fn schema(&self) -> &Schema {
+impl Dataset for Manifest {
+    fn spec(&self) -> &Spec {
         &self.schema
     }
 
@@ -303,14 +310,14 @@ impl Reader for Manifest {
         self.rows.len()
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
         inside(sample, self.len(), self.rows.path(0).unwrap_or(Path::new("")))?;
         let is_same = |field: usize| matches!(self.columns.get(field), Some(Column::Same));
         if (0..self.columns.len()).any(|field| is_same(field) && row.wants(field)) {
             let mut same = |field: usize, bytes: &[u8], shape: Option<&[usize]>| {
-                if is_same(field) { row.pass_on(field, bytes, shape) } else { Ok(()) }
+                if is_same(field) { row.put_shaped(field, bytes, shape) } else { Ok(()) }
             };
-            let visited = self.rows.visit(sample, &mut Sink::new(&mut same), buffers);
+            let visited = self.rows.visit(sample, &mut Sink::new(&mut same), context);
             visited.map_err(|error| at_file(&*self.rows, sample, error))?;
         }
         for (field, column) in self.columns.iter().enumerate() {
@@ -319,19 +326,20 @@ impl Reader for Manifest {
                 Column::Same => {}
                 Column::Classes(classes) => match classes[sample as usize] {
                     Class::Number(class) => row.put(field, &i64::from(class).to_le_bytes())?,
-                    Class::None => return Err(self.missing(field, sample, buffers)),
+                    Class::None => return Err(self.missing(field, sample, context).into()),
                     Class::Unknown => {
                         let option = named("OpenOptions::classes", "classes=");
                         let why = format!("is none of the stated classes: add it to {option}");
-                        return Err(self.refuse(ErrorKind::Data, field, sample, &why));
+                        return Err(self.refuse(ErrorKind::Data, field, sample, &why).into());
                     }
                 },
                 Column::Files(files) => match &files[sample as usize] {
-                    None => return Err(self.missing(field, sample, buffers)),
+                    None => return Err(self.missing(field, sample, context).into()),
                     Some(file) => {
-                        let read = file.read(&mut buffers.file);
+                        let Buffers { file: bytes, .. } = context.scratch();
+                        let read = file.read(bytes);
                         read.map_err(|error| self.unread((field, sample), file, error))?;
-                        row.put(field, &buffers.file)?;
+                        row.put(field, bytes)?;
                     }
                 },
             }
@@ -385,9 +393,9 @@ impl Storage for Manifest {
         file.stream().map_err(|error| self.unread((field, sample), file, error))
     }
 
-    fn prefetch(&self, samples: &[u64]) -> Prefetched {
+    fn prefetch(&self, samples: &[u64], context: &mut Context) -> Prefetched {
         let files = SampleFile::prefetch(samples.iter().flat_map(|&sample| self.files(sample)));
-        match self.rows.storage().prefetch(samples) {
+        match self.rows.storage().prefetch(samples, context) {
             // The files of other rows may be objects in a store.
             Prefetched::Never if files == Prefetched::Never && self.has_objects => Prefetched::Ready,
             Prefetched::Never => files,

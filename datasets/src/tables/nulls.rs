@@ -3,14 +3,14 @@
 #[cfg(feature = "tabular")]
 use std::collections::HashSet;
 
+#[cfg(any(feature = "csv", feature = "jsonl", feature = "table"))]
+use feedline_core::{ElementType, Field};
 #[cfg(feature = "tabular")]
 use feedline_core::{Error, ErrorKind, named};
 
 #[cfg(feature = "tabular")]
 use crate::error::data;
 use crate::error::one_line;
-#[cfg(any(feature = "csv", feature = "jsonl", feature = "table"))]
-use crate::{ElementType, SchemaField};
 
 /// How a missing value is read. Missing values are a null, an empty cell of a CSV column that is not text,
 /// and a key that a JSON line lacks. NaN is a number, and not missing.
@@ -77,6 +77,6 @@ pub(crate) fn quoted(names: &[&str]) -> String {
 
 /// The field that says whether a row has a value of `column`.
 #[cfg(any(feature = "csv", feature = "jsonl", feature = "table"))]
-pub(crate) fn present(column: &str) -> SchemaField {
-    SchemaField::fixed(format!("{column}.present"), ElementType::Bool, &[])
+pub(crate) fn present(column: &str) -> Field {
+    Field::fixed(format!("{column}.present"), ElementType::Bool, &[])
 }

@@ -5,15 +5,14 @@ use std::collections::{HashMap, HashSet};
 use arrow_array::{Array, RecordBatch};
 use arrow_buffer::Buffer;
 use arrow_data::ArrayData;
-use arrow_schema::{DataType, Field};
-use feedline_core::{DType, Error, Result};
+use arrow_schema::{DataType, Field as ArrowField};
+use feedline_core::{DType, DecodedRows, ElementType, Error, Field, Result, Row, Spec};
 
 use crate::bounded::row_memory::CACHE_BYTES;
-use crate::error::{data, one_line};
+use crate::error::{check_names, data, one_line};
 use crate::io::bytes::MEMORY_LIMIT;
 use crate::tables::features::Features;
 use crate::tables::nulls::{Nulls, missing, no_columns, present};
-use crate::{DecodedRows, ElementType, Schema, SchemaField, Sink};
 
 mod column;
 mod kind;
@@ -103,7 +102,7 @@ impl Part {
 /// The fields that are read from a table.
 #[derive(Debug)]
 pub(crate) struct Layout {
-    pub(crate) schema: Schema,
+    pub(crate) schema: Spec,
     leaves: Vec<Leaf>,
     nulls: Nulls,
     /// The names of the classes, if the metadata has them.
@@ -146,13 +145,13 @@ impl Layout {
                 Some((bytes, of)) => (vec![index, bytes], of),
                 None => (vec![index], &**field),
             };
-            add(of, field.name().clone(), path, &mut is_asked, &mut |leaf, field: SchemaField| {
+            add(of, field.name().to_owned(), path, &mut is_asked, &mut |leaf, field: Field| {
                 let Leaf { path, part } = leaf;
-                let marked = matches!(part, Part::Values | Part::Json) && masks.contains(field.name.as_str());
+                let marked = matches!(part, Part::Values | Part::Json) && masks.contains(field.name());
                 // If the list is null, the lengths of its texts are null too.
-                let list = field.name.strip_suffix(".lengths").filter(|_| part == Part::Lengths);
+                let list = field.name().strip_suffix(".lengths").filter(|_| part == Part::Lengths);
                 let of_marked = list.is_some_and(|list| masks.contains(list));
-                let name = field.name.clone();
+                let name = field.name().to_owned();
                 let part = if marked || of_marked { part.marked() } else { part };
                 leaves.push(Leaf { path: path.clone(), part });
                 fields.push(field);
@@ -162,7 +161,7 @@ impl Layout {
                 }
             })?;
         }
-        let names: HashSet<&str> = fields.iter().map(|field: &SchemaField| field.name.as_str()).collect();
+        let names: HashSet<&str> = fields.iter().map(|field: &Field| field.name()).collect();
         let is_field = |name: &&String| names.contains(name.as_str());
         let is_unseen = |name: &&String| asked.get(name.as_str()) == Some(&false);
         let unseen = options.columns.iter().flatten().filter(is_unseen);
@@ -178,10 +177,10 @@ impl Layout {
             return Err(data("there are no columns to read: give a file that has some"));
         }
         for (field, leaf) in fields.iter_mut().zip(&leaves) {
-            field.meaning = leaf.meaning(table.fields());
+            *field = field.clone().with_meaning(leaf.meaning(table.fields()));
         }
-        let schema = Schema::new(fields);
-        schema.check_names()?;
+        let schema = Spec::of_fields(fields);
+        check_names(&schema)?;
         Ok(Self { schema, leaves, nulls: options.nulls, classes: features.classes })
     }
 
@@ -208,11 +207,11 @@ impl Layout {
 
     /// Puts the fields of row `place` of `batch`, which is sample `sample`, into `row`. Fields that are not
     /// contiguous in memory are copied together in `value`.
-    pub(crate) fn visit(
+    pub(crate) fn put(
         &self,
         (batch, place, sample): (&Batch, usize, u64),
         value: &mut Vec<u8>,
-        row: &mut Sink<'_>,
+        row: &mut Row<'_, '_>,
     ) -> Result<()> {
         let columns = batch.columns.iter().zip(self.schema.fields());
         for (index, ((part, column), field)) in columns.enumerate() {
@@ -222,12 +221,12 @@ impl Layout {
                 continue;
             }
             if let Some(lost) = column.lost(place).filter(|_| *part != Part::Present) {
-                let why = format!("column \"{}\" has the decimal {lost}", one_line(&field.name));
+                let why = format!("column \"{}\" has the decimal {lost}", one_line(field.name()));
                 let why = format!("{why} in row {sample}, which f64 does not hold");
                 return Err(data(why + ": store it as int64 or as text, or leave it out").at_sample(sample));
             }
             value.clear();
-            let fill = (self.nulls == Nulls::Fill).then_some(field.element);
+            let fill = (self.nulls == Nulls::Fill).then_some(field.element());
             let read = match part {
                 Part::Marked | Part::MarkedJson if column.is_missing(place) => {
                     column.zeros(value);
@@ -245,8 +244,8 @@ impl Layout {
             };
             read.ok_or_else(|| match part {
                 // The value exists, so one of its items is null.
-                Part::Marked => null_item(&field.name, sample),
-                _ => missing(&field.name, sample),
+                Part::Marked => null_item(field.name(), sample),
+                _ => missing(field.name(), sample),
             })?;
             check_size(field, value).map_err(|error| error.at_sample(sample))?;
             row.put(index, value)?;
@@ -299,24 +298,24 @@ fn null_item(column: &str, row: u64) -> Error {
 
 /// Checks the size of a value. If no dimension varies, it is one element of the shape. Otherwise it is any
 /// number of them.
-fn check_size(field: &SchemaField, bytes: &[u8]) -> Result<()> {
-    let row = field.shape.iter().flatten().product::<usize>().max(1) * field.element.size();
+fn check_size(field: &Field, bytes: &[u8]) -> Result<()> {
+    let row = field.dims().iter().flatten().product::<usize>().max(1) * field.element().size();
     let is_whole =
-        if field.shape.contains(&None) { bytes.len().is_multiple_of(row) } else { bytes.len() == row };
+        if field.dims().contains(&None) { bytes.len().is_multiple_of(row) } else { bytes.len() == row };
     if is_whole {
         return Ok(());
     }
-    let why = format!("column \"{}\" has {} bytes of {field}", one_line(&field.name), bytes.len());
+    let why = format!("column \"{}\" has {} bytes of {field}", one_line(field.name()), bytes.len());
     Err(data(why + ": write the file again"))
 }
 
 /// Adds the selected fields of a column.
 fn add(
-    field: &Field,
+    field: &ArrowField,
     name: String,
     path: Vec<usize>,
     is_asked: &mut impl FnMut(&str) -> bool,
-    to: &mut impl FnMut(Leaf, SchemaField),
+    to: &mut impl FnMut(Leaf, Field),
 ) -> Result<()> {
     if let DataType::Struct(fields) = field.data_type() {
         for (index, field) in fields.iter().enumerate() {
@@ -331,7 +330,7 @@ fn add(
         return Ok(());
     }
     if nested::is_nested(field.data_type()) {
-        to(Leaf { path, part: Part::Json }, SchemaField::variable(name, ElementType::Text));
+        to(Leaf { path, part: Part::Json }, Field::variable(name, ElementType::Text));
         return Ok(());
     }
     let Some(Kind { element, mut shape, lengths }) = kind(field.data_type()) else {
@@ -349,9 +348,9 @@ fn add(
         let name = one_line(&name);
         return Err(data(format!("column \"{name}\" has rows without elements: leave it out")));
     }
-    to(Leaf { path: path.clone(), part: Part::Values }, SchemaField::new(&name, element, shape.clone()));
+    to(Leaf { path: path.clone(), part: Part::Values }, Field::open(&name, element, shape.clone()));
     if lengths {
-        let field = SchemaField::variable(name + ".lengths", ElementType::Number(DType::I64));
+        let field = Field::variable(name + ".lengths", ElementType::Number(DType::I64));
         to(Leaf { path, part: Part::Lengths }, field);
     }
     Ok(())
@@ -359,12 +358,12 @@ fn add(
 
 /// The dtype and the shape of a packed field. Arrow has no type for it.
 fn packed_as(
-    field: &Field,
+    field: &ArrowField,
     stored: ElementType,
     shape: &[Option<usize>],
 ) -> Option<(ElementType, Vec<Option<usize>>)> {
     let about: serde_json::Value = serde_json::from_str(field.metadata().get(FIELD)?).ok()?;
-    let element = ElementType::named(about.get("dtype")?.as_str()?)?;
+    let element = ElementType::of_name(about.get("dtype")?.as_str()?)?;
     let packed: Vec<Option<usize>> = serde_json::from_value(about.get("shape")?.clone()).ok()?;
     let bytes = |element: ElementType, shape: &[Option<usize>]| {
         shape.iter().flatten().try_fold(element.size(), |bytes, &dim| bytes.checked_mul(dim))
@@ -398,24 +397,30 @@ mod tests {
 
     use super::*;
 
-    fn layout(fields: Vec<Field>, columns: Option<&[&str]>) -> Result<String> {
+    fn layout(fields: Vec<ArrowField>, columns: Option<&[&str]>) -> Result<String> {
         let columns = columns.map(|names| names.iter().map(|name| name.to_string()).collect());
         let layout =
             Layout::new(&arrow_schema::Schema::new(fields), &TableOptions { columns, ..Default::default() });
         layout.map(|layout| layout.schema.to_string())
     }
 
-    fn fields() -> Vec<Field> {
-        let item = |kind| Arc::new(Field::new("item", kind, true));
+    fn fields() -> Vec<ArrowField> {
+        let item = |kind| Arc::new(ArrowField::new("item", kind, true));
         let list = |kind| DataType::List(item(kind));
-        let inner =
-            vec![Field::new("x", DataType::Float32, true), Field::new("y.z", DataType::Boolean, true)];
+        let inner = vec![
+            ArrowField::new("x", DataType::Float32, true),
+            ArrowField::new("y.z", DataType::Boolean, true),
+        ];
         vec![
-            Field::new("a", DataType::Struct(inner.into()), true),
-            Field::new("b", DataType::List(item(DataType::Utf8)), true),
-            Field::new("c", DataType::List(item(DataType::FixedSizeList(item(DataType::UInt64), 3))), true),
-            Field::new("d", list(list(list(DataType::Int8))), true),
-            Field::new("e", list(list(DataType::Int8)), true),
+            ArrowField::new("a", DataType::Struct(inner.into()), true),
+            ArrowField::new("b", DataType::List(item(DataType::Utf8)), true),
+            ArrowField::new(
+                "c",
+                DataType::List(item(DataType::FixedSizeList(item(DataType::UInt64), 3))),
+                true,
+            ),
+            ArrowField::new("d", list(list(list(DataType::Int8))), true),
+            ArrowField::new("e", list(list(DataType::Int8)), true),
         ]
     }
 
@@ -434,13 +439,13 @@ mod tests {
 
     #[test]
     fn a_tensor_has_the_shape_that_its_metadata_says() {
-        let item = Arc::new(Field::new("item", DataType::UInt8, true));
+        let item = Arc::new(ArrowField::new("item", DataType::UInt8, true));
         let tensor = |size, json: &str| {
             let metadata =
                 [("ARROW:extension:name", "arrow.fixed_shape_tensor"), ("ARROW:extension:metadata", json)];
             let metadata = metadata.map(|(key, value)| (key.to_string(), value.to_string()));
             let kind = DataType::FixedSizeList(item.clone(), size);
-            layout(vec![Field::new("x", kind, true).with_metadata(metadata)], None).unwrap()
+            layout(vec![ArrowField::new("x", kind, true).with_metadata(metadata)], None).unwrap()
         };
         assert_eq!(tensor(6, r#"{"shape":[2,3]}"#), "x u8 [2, 3]");
         assert_eq!(tensor(6, r#"{"shape":[2,3],"permutation":[0,1]}"#), "x u8 [2, 3]");

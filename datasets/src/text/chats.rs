@@ -6,17 +6,16 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use feedline_core::{About, DType, Error, ErrorKind, Fingerprint, Prefetched, Result, named};
+use feedline_core::{
+    About, Context, DType, Dataset, ElementType, Error, ErrorKind, Field, Fingerprint, Meaning, Prefetched,
+    ReadError, Result, Row, Spec, Storage, named,
+};
 
 use self::sequences::Sequence;
-use crate::error::one_line;
+use crate::error::{at_file, one_line};
 use crate::open::{check_used, open_any};
-use crate::reader::at_file;
 use crate::text::tokenized::{Checked, load};
-use crate::{
-    Buffers, ChatTemplate, ElementType, Meaning, Nulls, OpenOptions, Reader, Schema, SchemaField, Sink,
-    Storage, Values,
-};
+use crate::{Buffers, ChatTemplate, Nulls, OpenOptions};
 use feedline_template::{folder_of, parsed};
 
 /// The label of a token that is not learnt.
@@ -53,9 +52,9 @@ pub struct ChatOptions {
     pub template: Option<String>,
     /// The column of the messages.
     pub messages: String,
-    /// The column with the tools that a conversation may call, as JSON schemas. A reader may lack it.
+    /// The column with the tools that a conversation may call, as JSON schemas. A data set may lack it.
     pub tools: String,
-    /// The column with further template variables, an object per conversation. A reader may lack it.
+    /// The column with further template variables, an object per conversation. A data set may lack it.
     pub variables: String,
     /// Further template variables for all conversations. Each is a name and a JSON value, such as
     /// `enable_thinking` and `false`.
@@ -97,7 +96,7 @@ enum Shape {
     Preference,
 }
 
-/// Conversations of a reader as token ids and labels. The tokenizer's chat template makes the text.
+/// Conversations of a data set as token ids and labels. The tokenizer's chat template makes the text.
 ///
 /// | of | columns | fields, `i64`, of varying length |
 /// | --- | --- | --- |
@@ -107,7 +106,7 @@ enum Shape {
 ///
 /// A label is the token's id, or -100 for a token that is not learnt. Models that shift labels take them
 /// unchanged. Messages are lists of objects with `role` and `content`, in JSON Lines, or as `list<struct>` in
-/// Parquet and Arrow. Prompts, completions and preferences may be texts instead. If the reader has the
+/// Parquet and Arrow. Prompts, completions and preferences may be texts instead. If the inner set has the
 /// columns `tools` and `chat_template_kwargs`, the template gets them.
 ///
 /// Prompt and completion are messages or texts, with a rule for each, as in TRL. Messages have the ids of
@@ -123,6 +122,7 @@ enum Shape {
 /// [`pack`](crate::pack()) does it once.
 ///
 /// ```
+/// use std::sync::Arc;
 /// use feedline_datasets::{Bounded, ChatOptions, Chats, Lines};
 ///
 /// # let dir = std::env::temp_dir().join(format!("feedline-doc-chats-{}", std::process::id()));
@@ -137,21 +137,21 @@ enum Shape {
 /// #     {\"role\": \"assistant\", \"content\": \"Hello\"}]\n")?;
 /// # let options = ChatOptions { messages: "text".into(), ..Default::default() };
 /// let options = ChatOptions { template: Some(template.into()), ..options };
-/// let chats = Chats::new(Box::new(Lines::open(&chats)?), dir.join("tokenizer.json"), options)?;
-/// let data = Bounded::measured(Box::new(chats))?; // ids 1 5 3 2 5 4, labels -100 -100 -100 -100 -100 4
+/// let chats = Chats::new(Arc::new(Lines::open(&chats)?), dir.join("tokenizer.json"), options)?;
+/// let data = Bounded::measured(Arc::new(chats))?; // ids 1 5 3 2 5 4, labels -100 -100 -100 -100 -100 4
 /// assert_eq!(data.lengths("labels")?, [6]);
 /// # std::fs::remove_dir_all(&dir)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Chats {
-    reader: Box<dyn Reader>,
+    inner: Arc<dyn Dataset>,
     shape: Shape,
     /// The indices of the fields that hold the columns.
     columns: Columns,
     tokenizer: Arc<Checked>,
     template: ChatTemplate,
     options: ChatOptions,
-    schema: Schema,
+    schema: Spec,
     /// Whether prompts are texts that get special tokens.
     has_special_tokens: bool,
     tokenizer_path: PathBuf,
@@ -159,7 +159,7 @@ pub struct Chats {
     content: u64,
 }
 
-/// The index of each column's field in the reader. `None` if the reader lacks the column.
+/// The index of each column's field in the inner set. `None` if the inner set lacks the column.
 #[derive(Clone, Copy, Debug, Default)]
 struct Columns {
     messages: Option<usize>,
@@ -171,14 +171,14 @@ struct Columns {
 }
 
 impl Chats {
-    /// The conversations of `reader`. `tokenizer` is the tokenizer's folder or its `tokenizer.json`.
+    /// The conversations of `inner`. `tokenizer` is the tokenizer's folder or its `tokenizer.json`.
     ///
     /// # Errors
-    /// `Config` if the reader has no column of messages, or if the options ask for marks and the template
+    /// `Config` if the inner set has no column of messages, or if the options ask for marks and the template
     /// marks nothing to learn. `Data` if the tokenizer or its template cannot be read. The error names the
     /// file.
-    pub fn new(reader: Box<dyn Reader>, tokenizer: impl AsRef<Path>, options: ChatOptions) -> Result<Self> {
-        Self::of_shape(reader, tokenizer.as_ref(), options, Shape::Conversation)
+    pub fn new(inner: Arc<dyn Dataset>, tokenizer: impl AsRef<Path>, options: ChatOptions) -> Result<Self> {
+        Self::of_shape(inner, tokenizer.as_ref(), options, Shape::Conversation)
     }
 
     /// The conversations in the file or the folder at `path`, as [`new`](Self::new). If a conversation lacks
@@ -195,11 +195,11 @@ impl Chats {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn completions(
-        reader: Box<dyn Reader>,
+        inner: Arc<dyn Dataset>,
         tokenizer: impl AsRef<Path>,
         options: ChatOptions,
     ) -> Result<Self> {
-        Self::of_shape(reader, tokenizer.as_ref(), options, Shape::Completion)
+        Self::of_shape(inner, tokenizer.as_ref(), options, Shape::Completion)
     }
 
     /// Pairs of preferences. A pair is a chosen and a rejected conversation, or two answers to a prompt.
@@ -207,27 +207,27 @@ impl Chats {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn preferences(
-        reader: Box<dyn Reader>,
+        inner: Arc<dyn Dataset>,
         tokenizer: impl AsRef<Path>,
         options: ChatOptions,
     ) -> Result<Self> {
-        Self::of_shape(reader, tokenizer.as_ref(), options, Shape::Preference)
+        Self::of_shape(inner, tokenizer.as_ref(), options, Shape::Preference)
     }
 
     fn of_shape(
-        reader: Box<dyn Reader>,
+        inner: Arc<dyn Dataset>,
         tokenizer: &Path,
         options: ChatOptions,
         shape: Shape,
     ) -> Result<Self> {
-        let refuse = |why: String| Err(at_file(&*reader, 0, Error::new(ErrorKind::Config, why)));
+        let refuse = |why: String| Err(at_file(&*inner, 0, Error::new(ErrorKind::Config, why)));
         let find = |name: &str| {
-            let is_text = |of: &SchemaField| {
-                of.name == name
-                    && matches!(of.element, ElementType::Text | ElementType::Bytes)
-                    && of.shape == [None]
+            let is_text = |of: &Field| {
+                of.name() == name
+                    && matches!(of.element(), ElementType::Text | ElementType::Bytes)
+                    && of.dims() == [None]
             };
-            reader.schema().fields().iter().position(is_text)
+            inner.spec().fields().iter().position(is_text)
         };
         let mut columns = Columns {
             tools: find(&options.tools),
@@ -276,7 +276,7 @@ impl Chats {
             }
         }
         if let Some(missing) = missing.first() {
-            let has = reader.schema();
+            let has = inner.spec();
             return refuse(format!("no column \"{missing}\" of messages or texts, in {}", one_line(has)));
         }
         if options.max_tokens == Some(0) {
@@ -324,13 +324,13 @@ impl Chats {
             })?;
         }
         let number = ElementType::Number(DType::I64);
-        let schema = Schema::new(ids.iter().enumerate().map(|(index, name)| {
+        let schema = Spec::of_fields(ids.iter().enumerate().map(|(index, name)| {
             let meaning = if index % 2 == 1 { Meaning::Labels } else { Meaning::Plain };
-            SchemaField::variable(*name, number).meaning(meaning)
+            Field::variable(*name, number).with_meaning(meaning)
         }));
         let tokenizer = Arc::new(tokenizer);
         let mut chats = Self {
-            reader,
+            inner,
             shape,
             columns,
             tokenizer,
@@ -350,11 +350,12 @@ impl Chats {
     fn check_learns(&self) -> Result<()> {
         let is_asked = self.shape == Shape::Conversation && !self.options.add_generation_prompt;
         let Learn::Between { start, end } = &self.options.learn else { return Ok(()) };
-        if !is_asked || self.is_empty() {
+        if !is_asked || self.len() == 0 {
             return Ok(());
         }
-        let (max, mut values) = (self.options.max_tokens.unwrap_or(usize::MAX), Values::new());
-        let mut learns = |sample: u64| match self.sequences(sample, &mut values) {
+        let max = self.options.max_tokens.unwrap_or(usize::MAX);
+        let (mut values, mut context) = (Vec::new(), Context::new(0, 0));
+        let mut learns = |sample: u64| match self.sequences(sample, &mut values, &mut context) {
             Ok(all) => all.iter().any(|of| of.learnt.iter().take(max).any(|&learnt| learnt)),
             // The sample is an error of its own.
             Err(_) => true,
@@ -367,7 +368,7 @@ impl Chats {
              -100: give texts that the template writes{}",
             if self.options.max_tokens.is_some() { ", or a larger max_tokens" } else { "" }
         );
-        Err(at_file(&*self.reader, 0, Error::new(ErrorKind::Config, why)))
+        Err(at_file(&*self.inner, 0, Error::new(ErrorKind::Config, why)))
     }
 }
 
@@ -376,25 +377,28 @@ impl Chats {
 ///
 /// # Errors
 /// As [`open_with`](crate::open_with).
-pub fn open_chats(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+pub fn open_chats(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Arc<dyn Dataset>> {
     let path = path.as_ref();
-    let reader = open_any(path, &OpenOptions { nulls: Nulls::Fill, ..options.clone() })?;
-    check_used(&*reader, options).map_err(|error| error.at_path(path))?;
-    Ok(reader)
+    let inner = open_any(path, &OpenOptions { nulls: Nulls::Fill, ..options.clone() })?;
+    check_used(&*inner, options).map_err(|error| error.at_path(path))?;
+    Ok(inner)
 }
 
-impl Reader for Chats {
-    fn schema(&self) -> &Schema {
+impl Dataset for Chats {
+    fn spec(&self) -> &Spec {
         &self.schema
     }
 
     fn len(&self) -> u64 {
-        self.reader.len()
+        self.inner.len()
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
-        let sequences = buffers.lend(|values| self.sequences(sample, values));
-        let sequences = sequences.map_err(|error| at_file(&*self.reader, sample, error).at_sample(sample))?;
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        let sequences = context.scoped_scratch(|values: &mut Vec<feedline_core::Value>, context| {
+            self.sequences(sample, values, context)
+        });
+        let sequences = sequences.map_err(|error| at_file(&*self.inner, sample, error).at_sample(sample))?;
+        let buffers = context.scratch::<Buffers>();
         let max = self.options.max_tokens.unwrap_or(usize::MAX);
         for (field, Sequence { ids, learnt }) in (0..).step_by(2).zip(sequences) {
             let ids = &ids[..max.min(ids.len())];
@@ -410,7 +414,7 @@ impl Reader for Chats {
     }
 
     fn about(&self) -> About<'_> {
-        About { classes: None, categories: &[], row_memory: 0, ..self.reader.about() }
+        About { classes: None, categories: &[], row_memory: 0, ..self.inner.about() }
     }
 
     fn storage(&self) -> &dyn Storage {
@@ -418,13 +422,13 @@ impl Reader for Chats {
     }
 
     fn path(&self, sample: u64) -> Option<&Path> {
-        self.reader.path(sample)
+        self.inner.path(sample)
     }
 
-    /// Covers the reader, every byte of the tokenizer's file, the template and the options.
+    /// Covers the inner set, every byte of the tokenizer's file, the template and the options.
     fn fingerprint(&self) -> u64 {
         let ChatOptions { learn, add_generation_prompt, max_tokens, context, .. } = &self.options;
-        let state = Fingerprint::new().bytes(b"chats").number(self.reader.fingerprint()).number(self.content);
+        let state = Fingerprint::new().bytes(b"chats").number(self.inner.fingerprint()).number(self.content);
         let state = self.template.fingerprint(state).number(self.shape as u64);
         let options =
             format!("{learn:?} {add_generation_prompt} {max_tokens:?} {context:?} {:?}", self.columns);
@@ -435,13 +439,13 @@ impl Reader for Chats {
 }
 
 impl Storage for Chats {
-    fn prefetch(&self, samples: &[u64]) -> Prefetched {
-        self.reader.storage().prefetch(samples)
+    fn prefetch(&self, samples: &[u64], context: &mut Context) -> Prefetched {
+        self.inner.storage().prefetch(samples, context)
     }
 }
 
 impl fmt::Debug for Chats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Chats({:?}, {})", self.reader, self.tokenizer_path.display())
+        write!(f, "Chats({:?}, {})", self.inner, self.tokenizer_path.display())
     }
 }

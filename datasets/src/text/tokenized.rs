@@ -2,13 +2,16 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use feedline_core::{About, DType, Error, ErrorKind, Fingerprint, Prefetched, Result, StridedColumn};
+use feedline_core::{
+    About, Context, DType, Dataset, ElementType, Error, ErrorKind, Field, FieldStream, Fingerprint,
+    Prefetched, ReadError, Result, Row, Sink, Spec, Storage, StridedColumn,
+};
 use tokenizers::{PostProcessor, TruncationParams};
 
-use crate::error::{data, one_line};
+use crate::error::{check_names, data, one_line};
 use crate::io::panics::catch_panics;
-use crate::{Buffers, ElementType, FieldStream, Reader, Schema, SchemaField, Sink, Storage};
 
 mod checked;
 mod source;
@@ -20,7 +23,7 @@ pub use source::TokenizedSource;
 /// The name of the field with the token ids.
 const IDS: &str = "ids";
 
-/// A reader whose text field becomes token ids. A `tokenizer.json` of Hugging Face defines the ids.
+/// A data set whose text field becomes token ids. A `tokenizer.json` of Hugging Face defines the ids.
 ///
 /// The field `ids` replaces the text. It is `i64`, as embedding layers and losses take it, and its one
 /// dimension varies. The other fields stay. Each sample is tokenized when it is read, on the thread that
@@ -32,10 +35,11 @@ const IDS: &str = "ids";
 /// text with a million blanks in a row. The error has the kind `Sample`, and names the text and the
 /// expression.
 ///
-/// A text is tokenized again in every epoch. To tokenize it once, write the reader by
+/// A text is tokenized again in every epoch. To tokenize it once, write the inner set by
 /// [`pack`](crate::pack()).
 ///
 /// ```
+/// use std::sync::Arc;
 /// use feedline_core::Packed;
 /// use feedline_datasets::{Bounded, Tokenized, open};
 ///
@@ -46,7 +50,7 @@ const IDS: &str = "ids";
 /// # std::fs::write(&tokenizer, r#"{"model": {"type": "WordLevel", "unk_token": "?", "vocab":
 /// #     {"?": 0, "a": 1, "rose": 2, "is": 3}}, "pre_tokenizer": {"type": "Whitespace"}}"#)?;
 /// let ids = Tokenized::new(open(&text)?, "text", &tokenizer)?;
-/// let documents = Bounded::measured(Box::new(ids))?; // finds the longest document, once
+/// let documents = Bounded::measured(Arc::new(ids))?; // finds the longest document, once
 /// assert_eq!(documents.lengths("ids")?, [3, 5]);
 /// let lengths = documents.lengths("ids")?.to_vec();
 /// let windows = Packed::in_order(documents, "ids", &lengths, 4)?;
@@ -55,47 +59,47 @@ const IDS: &str = "ids";
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Tokenized {
-    reader: Box<dyn Reader>,
-    /// The text field of the reader.
+    inner: Arc<dyn Dataset>,
+    /// The text field of the inner set.
     field: usize,
     tokenizer: Checked,
     path: PathBuf,
     special_tokens: bool,
     /// Max tokens of a text.
     max: Option<usize>,
-    schema: Schema,
+    schema: Spec,
     /// The hash of the tokenizer's file.
     content: u64,
 }
 
 impl Tokenized {
-    /// Tokenizes the field `field` of `reader`, which holds text or bytes in UTF-8. `tokenizer` is the path
+    /// Tokenizes the field `field` of `inner`, which holds text or bytes in UTF-8. `tokenizer` is the path
     /// of the `tokenizer.json`.
     ///
     /// # Errors
     /// `Config` if there is no such field, the field is not text, or another field is called `ids`. `Data` if
     /// the tokenizer's file cannot be read or is of another kind. The error names the file.
-    pub fn new(reader: Box<dyn Reader>, field: &str, tokenizer: impl AsRef<Path>) -> Result<Self> {
+    pub fn new(inner: Arc<dyn Dataset>, field: &str, tokenizer: impl AsRef<Path>) -> Result<Self> {
         let refuse = |why: String| {
             let error = Error::new(ErrorKind::Config, why);
-            Err(reader.path(0).map_or(error.clone(), |path| error.at_path(path)))
+            Err(inner.path(0).map_or(error.clone(), |path| error.at_path(path)))
         };
-        let mut fields = reader.schema().fields().to_vec();
-        let is_text = |of: &SchemaField| {
-            matches!(of.element, ElementType::Text | ElementType::Bytes) && of.shape == [None]
+        let mut fields = inner.spec().fields().to_vec();
+        let is_text = |of: &Field| {
+            matches!(of.element(), ElementType::Text | ElementType::Bytes) && of.dims() == [None]
         };
-        let Some(at) = fields.iter().position(|of| of.name == field && is_text(of)) else {
-            return refuse(format!("no field \"{field}\" that holds text, in {}", reader.schema()));
+        let Some(at) = fields.iter().position(|of| of.name() == field && is_text(of)) else {
+            return refuse(format!("no field \"{field}\" that holds text, in {}", inner.spec()));
         };
-        fields[at] = SchemaField::variable(IDS, ElementType::Number(DType::I64));
-        let schema = Schema::new(fields);
-        if schema.check_names().is_err() {
+        fields[at] = Field::variable(IDS, ElementType::Number(DType::I64));
+        let schema = Spec::of_fields(fields);
+        if check_names(&schema).is_err() {
             return refuse(format!("there is a field \"{IDS}\" beside \"{field}\": leave it out"));
         }
         let path = tokenizer.as_ref().to_path_buf();
         let (tokenizer, content) = load(&path)?;
         let (special_tokens, max) = (false, None);
-        Ok(Self { reader, field: at, tokenizer, path, special_tokens, max, schema, content })
+        Ok(Self { inner, field: at, tokenizer, path, special_tokens, max, schema, content })
     }
 
     /// Adds the special tokens that the tokenizer has for a single text, such as `[CLS]` and `[SEP]`, or the
@@ -162,9 +166,9 @@ impl Tokenized {
     fn encode(&self, sample: u64, text: &[u8]) -> Result<Vec<u8>> {
         let at = |error: Error| {
             let error = error.at_sample(sample);
-            self.reader.path(sample).map_or(error.clone(), |path| error.at_path(path))
+            self.inner.path(sample).map_or(error.clone(), |path| error.at_path(path))
         };
-        let name = &self.reader.schema().fields()[self.field].name;
+        let name = &self.inner.spec().fields()[self.field].name();
         let text = std::str::from_utf8(text).map_err(|error| {
             let why = format!("field \"{name}\" is not UTF-8 from its byte {} on", error.valid_up_to());
             at(data(why + ": convert it first"))
@@ -200,27 +204,27 @@ pub(crate) fn load(path: &Path) -> Result<(Checked, u64)> {
     Ok((tokenizer, content))
 }
 
-impl Reader for Tokenized {
-    fn schema(&self) -> &Schema {
+impl Dataset for Tokenized {
+    fn spec(&self) -> &Spec {
         &self.schema
     }
 
     fn len(&self) -> u64 {
-        self.reader.len()
+        self.inner.len()
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
         let (texts, wants_ids) = (self.field, row.wants(self.field));
         let mut encoded = |field: usize, bytes: &[u8], shape: Option<&[usize]>| match field == texts {
             true if wants_ids => row.put(field, &self.encode(sample, bytes)?),
             true => Ok(()),
-            false => row.pass_on(field, bytes, shape),
+            false => row.put_shaped(field, bytes, shape),
         };
-        self.reader.visit(sample, &mut Sink::new(&mut encoded), buffers)
+        Ok(self.inner.visit(sample, &mut Sink::new(&mut encoded), context)?)
     }
 
     fn about(&self) -> About<'_> {
-        About { categories: &[], row_memory: 0, ..self.reader.about() }
+        About { categories: &[], row_memory: 0, ..self.inner.about() }
     }
 
     fn storage(&self) -> &dyn Storage {
@@ -228,37 +232,37 @@ impl Reader for Tokenized {
     }
 
     fn path(&self, sample: u64) -> Option<&Path> {
-        self.reader.path(sample)
+        self.inner.path(sample)
     }
 
-    /// Covers the reader, every byte of the tokenizer's file, and the options.
+    /// Covers the inner set, every byte of the tokenizer's file, and the options.
     fn fingerprint(&self) -> u64 {
         let max = self.max.unwrap_or_default() as u64;
-        let state = Fingerprint::new().number(self.reader.fingerprint()).number(self.content);
+        let state = Fingerprint::new().number(self.inner.fingerprint()).number(self.content);
         state.number(self.field as u64).number(u64::from(self.special_tokens)).number(max).value()
     }
 }
 
 impl Storage for Tokenized {
     fn stream(&self, sample: u64, field: usize) -> Result<Option<FieldStream<'_>>> {
-        if field == self.field { Ok(None) } else { self.reader.storage().stream(sample, field) }
+        if field == self.field { Ok(None) } else { self.inner.storage().stream(sample, field) }
     }
 
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
-        if field == self.field { None } else { self.reader.storage().column(field) }
+        if field == self.field { None } else { self.inner.storage().column(field) }
     }
 
     fn slice(&self, sample: u64, field: usize) -> Option<&[u8]> {
-        if field == self.field { None } else { self.reader.storage().slice(sample, field) }
+        if field == self.field { None } else { self.inner.storage().slice(sample, field) }
     }
 
-    fn prefetch(&self, samples: &[u64]) -> Prefetched {
-        self.reader.storage().prefetch(samples)
+    fn prefetch(&self, samples: &[u64], context: &mut Context) -> Prefetched {
+        self.inner.storage().prefetch(samples, context)
     }
 }
 
 impl fmt::Debug for Tokenized {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Tokenized({:?}, {})", self.reader, self.path.display())
+        write!(f, "Tokenized({:?}, {})", self.inner, self.path.display())
     }
 }

@@ -4,20 +4,18 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use feedline_core::{
-    About, Context, DType, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Spec,
+    About, Context, DType, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Spec, Storage,
     StridedColumn, named,
 };
 
-use crate::error::data;
+use crate::error::{data, outside};
 use crate::formats::headed::check_tokens;
 use crate::io::bytes::{Content, MEMORY_LIMIT};
 use crate::io::disk::DiskFile;
-use crate::reader::outside;
 #[cfg(feature = "object-store")]
 use crate::remote::RemoteFile;
 use crate::text::token_files::index::{Index, is_index};
 use crate::text::token_files::{Ids, check_ids};
-use crate::{Buffers, ElementType, Reader, Schema, SchemaField, Sink, Storage};
 
 /// Index of the field `tokens`. The field `targets` follows it.
 const TOKENS: usize = 0;
@@ -109,7 +107,7 @@ struct Stream {
 /// that begin with the header of a known format. [`TokenDocuments`](crate::TokenDocuments) reads a `.bin` by
 /// documents.
 ///
-/// A single file of weight 1 without a separator has a [column](Dataset::column) for zero-copy loading.
+/// A single file of weight 1 without a separator has a [column](Storage::column) for zero-copy loading.
 ///
 /// ```
 /// use feedline_core::{DType, Dataset};
@@ -130,7 +128,6 @@ pub struct Tokens {
     /// Cumulative sample counts of the streams.
     ends: Vec<u64>,
     spec: Spec,
-    schema: Schema,
     fingerprint: u64,
 }
 
@@ -240,9 +237,6 @@ impl Tokens {
             return Err(Error::new(ErrorKind::Config, why));
         }
         let spec = Spec::new().field("tokens", dtype, [window])?.field("targets", dtype, [window])?;
-        let fields = ["tokens", "targets"];
-        let schema =
-            Schema::new(fields.map(|name| SchemaField::fixed(name, ElementType::Number(dtype), &[window])));
         let (mut streams, mut ends, mut samples) = (Vec::new(), Vec::new(), 0u64);
         let mut state = Fingerprint::new().spec(&spec).number(stride as u64);
         state = state.number(options.separator.map_or(u64::MAX, u64::from));
@@ -255,7 +249,7 @@ impl Tokens {
             ends.push(samples);
             streams.push(stream);
         }
-        Ok(Self { options, dtype, streams, ends, spec, schema, fingerprint: state.value() })
+        Ok(Self { options, dtype, streams, ends, spec, fingerprint: state.value() })
     }
 
     /// The stream of `sample`, and the offset of its window.
@@ -273,15 +267,6 @@ impl Tokens {
             None => window * self.options.stride as u64,
         };
         Ok((stream, stream.first + token * self.dtype.size() as u64))
-    }
-
-    /// Reads tokens and targets of `sample` into two slices of a window each.
-    fn fill(&self, sample: u64, tokens: &mut [u8], targets: &mut [u8]) -> Result<()> {
-        let (stream, start) = self.find(sample)?;
-        let at = |error: Error| error.at_path(&stream.path).at_sample(sample);
-        stream.content.read_at(start, tokens).map_err(at)?;
-        stream.content.read_at(start + self.dtype.size() as u64, targets).map_err(at)?;
-        stream.content.check_unchanged().map_err(at)
     }
 }
 
@@ -428,15 +413,12 @@ impl Dataset for Tokens {
         Ok(stream.content.check_unchanged()?)
     }
 
-    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
-        let [stream] = &self.streams[..] else { return None };
-        if field > 1 || stream.starts.is_some() || stream.samples != stream.windows {
-            return None;
-        }
-        let size = self.dtype.size();
-        let (stride, bytes) = (self.options.stride * size, self.options.window * size);
-        let first = stream.first as usize + field * size;
-        StridedColumn::new(stream.content.bytes()?, first, stride, stream.windows as usize, bytes).ok()
+    fn about(&self) -> About<'_> {
+        About { format: "tokens", ..About::default() }
+    }
+
+    fn storage(&self) -> &dyn Storage {
+        self
     }
 
     fn path(&self, id: u64) -> Option<&Path> {
@@ -450,43 +432,15 @@ impl Dataset for Tokens {
     }
 }
 
-impl Reader for Tokens {
-    fn schema(&self) -> &Schema {
-        &self.schema
-    }
-
-    fn len(&self) -> u64 {
-        Dataset::len(self)
-    }
-
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
-        let bytes = self.options.window * self.dtype.size();
-        buffers.value.resize(2 * bytes, 0);
-        let (tokens, targets) = buffers.value.split_at_mut(bytes);
-        self.fill(sample, tokens, targets)?;
-        row.put(0, tokens)?;
-        row.put(1, targets)
-    }
-
-    fn about(&self) -> About<'_> {
-        About { format: "tokens", ..About::default() }
-    }
-
-    fn storage(&self) -> &dyn Storage {
-        self
-    }
-
-    fn path(&self, sample: u64) -> Option<&Path> {
-        Dataset::path(self, sample)
-    }
-
-    fn fingerprint(&self) -> u64 {
-        self.fingerprint
-    }
-}
-
 impl Storage for Tokens {
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
-        Dataset::column(self, field)
+        let [stream] = &self.streams[..] else { return None };
+        if field > 1 || stream.starts.is_some() || stream.samples != stream.windows {
+            return None;
+        }
+        let size = self.dtype.size();
+        let (stride, bytes) = (self.options.stride * size, self.options.window * size);
+        let first = stream.first as usize + field * size;
+        StridedColumn::new(stream.content.bytes()?, first, stride, stream.windows as usize, bytes).ok()
     }
 }

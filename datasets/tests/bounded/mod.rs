@@ -5,7 +5,8 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use feedline_datasets::{Values, open};
+use feedline_core::Values;
+use feedline_datasets::open;
 use feedline_testkit::{cpu_time, emulated};
 use flate2::{Compression, write::GzEncoder};
 
@@ -35,7 +36,7 @@ pub(crate) fn answered(paths: &[PathBuf]) {
         let start = cpu_time();
         let line = match open(path) {
             Err(error) => error.to_string(),
-            Ok(reader) => match reader.read(0, &mut Values::new()) {
+            Ok(reader) => match Values::new().read(&*reader, 0) {
                 Err(error) => error.to_string(),
                 Ok(()) => panic!("{} was read", path.display()),
             },

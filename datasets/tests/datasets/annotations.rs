@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use feedline_core::{CheckOptions, Context, Dataset, Error, ErrorKind, Layout, check_dataset};
-use feedline_datasets::{Annotated, Pictures, Reader, Values};
+use feedline_core::{CheckOptions, Context, Dataset, Error, ErrorKind, Layout, Values, check_dataset};
+use feedline_datasets::{Annotated, Pictures};
 use feedline_images::{CenterCrop, Decoder, Plane, Size, Transforms};
 use feedline_testkit::{cpu_time, emulated};
 use tempfile::{TempDir, tempdir};
@@ -57,9 +57,9 @@ fn opened(dir: &TempDir, annotations: &str) -> Result<Annotated, Error> {
 }
 
 /// Each field of a sample, without the picture.
-fn sample(reader: &dyn Reader, sample: u64) -> Vec<(Vec<u8>, Vec<usize>)> {
+fn sample(reader: &dyn Dataset, sample: u64) -> Vec<(Vec<u8>, Vec<usize>)> {
     let mut values = Values::new();
-    reader.read(sample, &mut values).unwrap();
+    values.read(reader, sample).unwrap();
     assert_eq!(values.fields()[0].bytes, picture());
     values.fields()[1..].iter().map(|value| (value.bytes.clone(), value.shape.clone())).collect()
 }
@@ -78,7 +78,7 @@ fn cocos_file_is_read_in_the_order_of_ids() {
     let reader = opened(&dir, "coco.json").unwrap();
     assert_eq!((reader.about().format, reader.len()), ("coco", 3));
     assert_eq!(
-        reader.schema().to_string(),
+        reader.spec().to_string(),
         "image bytes [?], boxes f32 [?, 4], labels i64 [?], iscrowd bool [?], area f32 [?], keypoints f32 \
          [?, 2, 3], image_id i64 [], width i64 [], height i64 []"
     );
@@ -111,7 +111,7 @@ fn pascal_vocs_files_have_the_boxes_of_objects_and_not_of_parts() {
     let reader = opened(&dir, "voc").unwrap();
     assert_eq!((reader.about().format, reader.len()), ("voc", 2));
     assert_eq!(
-        reader.schema().to_string(),
+        reader.spec().to_string(),
         "image bytes [?], boxes f32 [?, 4], labels i64 [?], difficult bool [?], width i64 [], height i64 []"
     );
     assert_eq!(reader.about().classes.unwrap(), ["bird", "dog & cat"]);
@@ -245,7 +245,7 @@ fn masks_of_cocos_objects_are_pycocotools_to_the_pixel() {
     let dir = tempdir().unwrap();
     (0..wanted.len()).for_each(|number| drop(write(dir.path(), &format!("{number}.png"), &picture())));
     let reader = Annotated::open_segmented(dir.path(), &golden, None).unwrap();
-    let field = reader.schema().fields().iter().position(|field| field.name == "segmentation").unwrap();
+    let field = reader.spec().fields().iter().position(|field| field.name() == "segmentation").unwrap();
     let (mut decoder, mut mask, mut objects) = (Decoder::new(), Plane::<u8>::new(), 0);
     for (number, wanted) in wanted.iter().enumerate() {
         let runs: Vec<u64> = wanted.as_array().unwrap().iter().map(|run| run.as_u64().unwrap()).collect();
@@ -260,7 +260,7 @@ fn masks_of_cocos_objects_are_pycocotools_to_the_pixel() {
     }
     assert!(objects > 10_000, "{objects} pixels of objects");
     let plain = Annotated::open(dir.path(), &golden).unwrap();
-    assert!(plain.schema().fields().iter().all(|field| field.name != "segmentation"));
+    assert!(plain.spec().fields().iter().all(|field| field.name() != "segmentation"));
     assert_ne!(plain.fingerprint(), reader.fingerprint());
 }
 

@@ -4,7 +4,7 @@ use crate::made;
 
 use crate::made::{npy, npy_header, read, safetensors, write, zip};
 use feedline_core::{CheckOptions, Context, DType, Dataset, Layout, check_dataset};
-use feedline_datasets::{Bounded, OpenOptions, Reader, npy, open, open_with};
+use feedline_datasets::{Bounded, OpenOptions, npy, open, open_with};
 use tempfile::tempdir;
 
 /// Numbers 1 to 24 of `size` bytes, by `order`.
@@ -41,7 +41,7 @@ fn every_numeric_type_is_read_in_both_byte_orders() {
             let path = write(dir.path(), "array", &bytes);
             for limit in [u64::MAX, 0] {
                 let reader = open_with(&path, &OpenOptions::with_memory_limit(limit)).unwrap();
-                assert_eq!(reader.schema().to_string(), format!("array {name} [3, 4]"));
+                assert_eq!(reader.spec().to_string(), format!("array {name} [3, 4]"));
                 assert_eq!(read(&*reader, 1), [&numbers(size, false)[12 * size..]], "{order}{code}");
             }
         }
@@ -116,7 +116,7 @@ fn arrays_of_one_length_are_samples_and_others_are_one_sample() {
 
     let reader = open(write(dir.path(), "b", &safetensors(header, &[9, 1, 2, 3, 4]))).unwrap();
     assert_eq!((reader.about().format, reader.len()), ("safetensors", 1));
-    assert_eq!(reader.schema().to_string(), "b u8 [], w f16 [2, 1]");
+    assert_eq!(reader.spec().to_string(), "b u8 [], w f16 [2, 1]");
     assert_eq!(read(&*reader, 0), [vec![9], vec![1, 2, 3, 4]]);
 }
 
@@ -125,13 +125,13 @@ fn readers_of_one_size_are_data_sets_with_and_without_columns_in_memory() {
     let dir = tempdir().unwrap();
     let path = write(dir.path(), "plain", &npy("<i4", false, "(6, 4)", &numbers(4, false)));
     let data = Bounded::new(open(&path).unwrap()).unwrap();
-    assert_eq!(data.column(0).unwrap().row(5), Some(&numbers(4, false)[80..]));
+    assert_eq!(data.storage().column(0).unwrap().row(5), Some(&numbers(4, false)[80..]));
     assert!(check_dataset(&data, &CheckOptions::default()).unwrap().is_clean());
     let swapped = write(dir.path(), "swapped", &npy(">i4", false, "(6, 4)", &numbers(4, true)));
     let on_disk = Bounded::new(open_with(&path, &OpenOptions::with_memory_limit(0)).unwrap()).unwrap();
     let swapped = Bounded::new(open(swapped).unwrap()).unwrap();
     for data in [on_disk, swapped] {
-        assert!(data.column(0).is_none());
+        assert!(data.storage().column(0).is_none());
         assert!(check_dataset(&data, &CheckOptions::default()).unwrap().is_clean());
     }
     let empty = open(write(dir.path(), "empty", &npy("<i4", false, "(0, 4)", &[]))).unwrap();
@@ -180,7 +180,7 @@ fn what_is_no_array_of_numbers_is_refused_with_the_byte() {
         let error = match open(&path) {
             Err(error) => error,
             // A fault that only a sample shows is found when the sample is read.
-            Ok(reader) => reader.read(0, &mut feedline_datasets::Values::new()).unwrap_err(),
+            Ok(reader) => feedline_core::Values::new().read(&*reader, 0).unwrap_err(),
         };
         let line = error.to_string();
         assert!(parts.iter().all(|part| line.contains(part)) && !line.contains('\n'), "{name}: {line}");
@@ -266,7 +266,7 @@ fn rows_of_several_shards_are_copied_in_any_order() {
         made::write(dir.path(), part, &made::npy("|u1", false, "(3, 2)", &Vec::from_iter(first..first + 6)));
     }
     let data = feedline_datasets::Bounded::new(open(dir.path().join("shards")).unwrap()).unwrap();
-    assert!(data.column(0).is_none() && data.reader().storage().slice(4, 0).is_some());
+    assert!(data.storage().column(0).is_none() && data.inner().storage().slice(4, 0).is_some());
     let layout = feedline_core::Layout::new(data.spec(), 6).unwrap();
     let mut slab = vec![0; layout.bytes()];
     let mut rows = feedline_core::Rows::new(&layout, &mut slab, 6);

@@ -7,7 +7,8 @@ use crate::table_lists::lists;
 use crate::tabular::{batch, ints};
 use arrow_array::builder::{ListBuilder, StringBuilder};
 use arrow_array::{ArrayRef, Int16Array, RecordBatch, StringArray, UInt8Array};
-use feedline_datasets::{Class, ElementType, Missing, OpenOptions, Table, open, open_with};
+use feedline_core::ElementType;
+use feedline_datasets::{Class, Missing, OpenOptions, Table, open, open_with};
 use tempfile::tempdir;
 
 #[test]
@@ -114,7 +115,7 @@ fn codes_of_csv_with_zeros_before_them_are_categories_of_their_own() {
     }
     // A column without `category` is numbers.
     let path = write(dir.path(), "x.csv", b"code\n007\n7\n");
-    assert_eq!(open(&path).unwrap().schema().to_string(), "code i64 []");
+    assert_eq!(open(&path).unwrap().spec().to_string(), "code i64 []");
     // The validation set has one kind of values, the training set the other.
     let saved = dir.path().join("s.json");
     let [codes, numbers] = [("a.csv", "c\n007\n7\n8\n"), ("b.csv", "c\n7\n8\n8\n")]
@@ -179,6 +180,6 @@ fn the_items_of_a_column_of_lists_are_categories_and_lists_of_json_lines_are_ref
         // Only other columns are read.
         assert!(Table::open(&path).category("n").select(["n"]).build().is_ok());
         let codes = OpenOptions { codes: vec!["n".into()], ..Default::default() };
-        assert_eq!(open_with(&path, &codes).unwrap().schema().fields()[0].element, ElementType::Text);
+        assert_eq!(open_with(&path, &codes).unwrap().spec().fields()[0].element(), ElementType::Text);
     }
 }

@@ -53,8 +53,8 @@ fn sets_in_memory_keep_their_samples() {
         data.check_labels(10).unwrap();
         assert!(gather(&records, &[0, 9_999]).unwrap().iter().flatten().all(|&byte| byte == 7));
         // Zero-copy readers also see them.
-        assert_eq!(records.column(1).unwrap().row(9_999), Some(&[7; 3][..]));
-        assert_eq!(data.column(0).unwrap().row(19_999), Some(&before[0][12..]));
+        assert_eq!(records.storage().column(1).unwrap().row(9_999), Some(&[7; 3][..]));
+        assert_eq!(data.storage().column(0).unwrap().row(19_999), Some(&before[0][12..]));
     }
 }
 
@@ -96,8 +96,10 @@ fn sets_on_disk_have_the_samples_of_sets_in_memory() {
     let ids: Vec<u64> = (0..2000).map(|step| step * 7919 % 20_000).collect();
     assert!(gather(&idx, &ids).unwrap() == gather(&whole, &ids).unwrap());
     assert!(gather(&records, &[9_999, 0]).unwrap() == gather(&whole_records, &[9_999, 0]).unwrap());
-    assert!(idx.images().is_none() && idx.column(0).is_none() && idx.labels() == whole.labels());
-    assert!(records.bytes().is_none() && records.record(0).is_none() && records.column(0).is_none());
+    assert!(idx.images().is_none() && idx.storage().column(0).is_none() && idx.labels() == whole.labels());
+    assert!(
+        records.bytes().is_none() && records.record(0).is_none() && records.storage().column(0).is_none()
+    );
     assert_eq!(
         [idx.fingerprint(), records.fingerprint()],
         [whole.fingerprint(), whole_records.fingerprint()]

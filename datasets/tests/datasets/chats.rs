@@ -1,11 +1,12 @@
 //! Conversations as text, ids and masks, equal to transformers'.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::made::write;
 use crate::training::{golden, lines};
-use feedline_core::ErrorKind;
-use feedline_datasets::{Bounded, ChatOptions, ChatTemplate, Chats, Learn, Reader, Values, open};
+use feedline_core::{Dataset, ErrorKind, Values};
+use feedline_datasets::{Bounded, ChatOptions, ChatTemplate, Chats, Learn, open};
 use serde_json::{Value as Json, json};
 
 const FAMILIES: [&str; 5] = ["chatml", "llama3", "mistral", "gemma", "reason"];
@@ -121,7 +122,7 @@ fn ids_and_masks_of_300_conversations_equal_those_of_transformers() {
         assert_eq!(chats.len(), 300);
         let mut values = Values::new();
         for (sample, expected) in (0..).zip(&expected) {
-            let read = chats.read(sample, &mut values);
+            let read = values.read(&chats, sample);
             let Some(ids) = expected.get("ids") else {
                 let error = read.unwrap_err();
                 assert_eq!((error.kind(), error.sample()), (ErrorKind::Sample, Some(sample)), "{error}");
@@ -164,9 +165,9 @@ fn tokenizer(dir: &Path) -> PathBuf {
     dir.join("tokenizer")
 }
 
-fn pairs(reader: &dyn Reader, sample: u64) -> Result<Vec<Vec<i64>>, String> {
+fn pairs(reader: &dyn Dataset, sample: u64) -> Result<Vec<Vec<i64>>, String> {
     let mut values = Values::new();
-    reader.read(sample, &mut values).map_err(|error| error.to_string())?;
+    values.read(reader, sample).map_err(|error| error.to_string())?;
     Ok(values.fields().iter().map(|value| numbers(&value.bytes)).collect())
 }
 
@@ -184,7 +185,7 @@ fn labels_are_the_ids_of_what_the_assistant_writes_and_minus_100_elsewhere() {
     );
     let path = write(dir.path(), "chats.jsonl", text.as_bytes());
     let chats = Chats::open(&path, &folder, ChatOptions::default()).unwrap();
-    assert_eq!(chats.schema().to_string(), "ids i64 [?], labels i64 [?]");
+    assert_eq!(chats.spec().to_string(), "ids i64 [?], labels i64 [?]");
     assert_eq!(
         pairs(&chats, 0).unwrap(),
         [vec![3, 6, 7, 4, 6, 8, 2], vec![-100, -100, -100, -100, -100, 8, 2]]
@@ -236,8 +237,8 @@ fn labels_are_the_ids_of_what_the_assistant_writes_and_minus_100_elsewhere() {
     assert!(data.to_string().contains("no critic"), "{data}");
 }
 
-fn open_sample(path: &Path, folder: &Path) -> Box<dyn Reader> {
-    Box::new(Chats::open(path, folder, ChatOptions::default()).unwrap())
+fn open_sample(path: &Path, folder: &Path) -> Arc<dyn Dataset> {
+    Arc::new(Chats::open(path, folder, ChatOptions::default()).unwrap())
 }
 
 /// Chats of one template that writes texts around answers, and none at the end of the last one.
@@ -317,7 +318,7 @@ fn conversations_that_teach_nothing_are_found_by_their_labels() {
     let cache = dir.path().join("lengths");
     let measured = |max_tokens: Option<usize>| {
         let chats = Chats::open(&path, &folder, ChatOptions { max_tokens, ..Default::default() }).unwrap();
-        Bounded::measured_at(Box::new(chats), &cache).unwrap()
+        Bounded::measured_at(Arc::new(chats), &cache).unwrap()
     };
     // From a pass, and from its file.
     for _ in 0..2 {
@@ -333,12 +334,12 @@ fn conversations_that_teach_nothing_are_found_by_their_labels() {
         "rejected": [said("user", "Hi"), said("assistant", "2 4")]});
     let path = write(dir.path(), "pair.jsonl", format!("{text}\n").as_bytes());
     let pairs = Chats::preferences(open(&path).unwrap(), &folder, ChatOptions::default());
-    let data = Bounded::measured(Box::new(pairs.unwrap())).unwrap();
+    let data = Bounded::measured(Arc::new(pairs.unwrap())).unwrap();
     assert_eq!(data.before_labels("rejected.labels").unwrap(), [5]);
     // The first token is predicted from nothing: a conversation that has no other teaches nothing.
     let options = ChatOptions { learn: Learn::All, max_tokens: Some(1), ..Default::default() };
     let path = write(dir.path(), "few.jsonl", format!("{}\n", chats[0]).as_bytes());
-    let data = Bounded::measured(Box::new(Chats::open(&path, &folder, options).unwrap())).unwrap();
+    let data = Bounded::measured(Arc::new(Chats::open(&path, &folder, options).unwrap())).unwrap();
     assert_eq!((data.lengths("ids").unwrap(), data.before_labels("labels")), (&[1][..], Some(&[1][..])));
 }
 
@@ -435,7 +436,7 @@ fn completions_and_preferences_learn_the_answer() {
     let path = write(dir.path(), "preferences.jsonl", text.as_bytes());
     let chats = Chats::preferences(open(&path).unwrap(), &folder, ChatOptions::default()).unwrap();
     assert_eq!(
-        chats.schema().to_string(),
+        chats.spec().to_string(),
         "chosen i64 [?], chosen.labels i64 [?], rejected i64 [?], rejected.labels i64 [?]"
     );
     let wanted = [
@@ -681,10 +682,10 @@ fn messages_of_parquet_are_those_of_json_lines() {
     {
         let path = write(dir.path(), name, &bytes);
         let reader = open(&path).unwrap();
-        assert_eq!(reader.schema().to_string(), "messages text [?], numbers text [?]");
+        assert_eq!(reader.spec().to_string(), "messages text [?], numbers text [?]");
         let text = |sample: u64| {
             let mut values = Values::new();
-            reader.read(sample, &mut values).map(|()| {
+            values.read(&*reader, sample).map(|()| {
                 [0, 1].map(|field| String::from_utf8(values.fields()[field].bytes.clone()).unwrap())
             })
         };

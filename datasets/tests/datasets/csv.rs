@@ -2,7 +2,8 @@
 
 use crate::made::{gz, read, write};
 use feedline_core::random::splitmix64;
-use feedline_datasets::{Csv, CsvOptions, Nulls, OpenOptions, Reader, Values, open, open_with};
+use feedline_core::{Dataset, Values};
+use feedline_datasets::{Csv, CsvOptions, Nulls, OpenOptions, open, open_with};
 use proptest::prelude::*;
 use tempfile::tempdir;
 
@@ -19,7 +20,7 @@ fn columns_have_the_first_type_that_all_cells_have() {
         let reader = Csv::open_with(path, CsvOptions { nulls: Nulls::Fill, ..Default::default() }).unwrap();
         assert_eq!((reader.about().format, reader.len()), ("csv", 2));
         assert_eq!(
-            reader.schema().to_string(),
+            reader.spec().to_string(),
             "int i64 [], uint u64 [], float f64 [], missing f64 [], bool bool [], text text [?], \
              none text [?]"
         );
@@ -30,7 +31,7 @@ fn columns_have_the_first_type_that_all_cells_have() {
         // Reading into the same buffers leaves nothing of the sample before.
         let mut values = Values::new();
         for (sample, expected) in [(0, &first), (1, &second), (0, &first)] {
-            reader.read(sample, &mut values).unwrap();
+            values.read(&reader, sample).unwrap();
             assert!(values.fields().iter().map(|value| &value.bytes).eq(expected), "row {sample}");
         }
     }
@@ -39,13 +40,13 @@ fn columns_have_the_first_type_that_all_cells_have() {
 #[test]
 fn quotes_line_breaks_blank_lines_and_delimiters_are_read() {
     let dir = tempdir().unwrap();
-    let texts = |reader: &dyn Reader| {
+    let texts = |reader: &dyn Dataset| {
         let row = |row| read(reader, row).into_iter().map(|cell| String::from_utf8(cell).unwrap()).collect();
         (0..reader.len()).map(row).collect::<Vec<Vec<_>>>()
     };
     let path = write(dir.path(), "a.csv", b"\xEF\xBB\xBFa,b\r\n\"x, \"\"y\"\"\",\"1\r\n2\"\r\n\r\nlast,one");
     let reader = open(path).unwrap();
-    assert_eq!(reader.schema().to_string(), "a text [?], b text [?]");
+    assert_eq!(reader.spec().to_string(), "a text [?], b text [?]");
     assert_eq!(texts(&*reader), [["x, \"y\"", "1\r\n2"], ["last", "one"]]);
     for delimiter in ["\t", ";", "|"] {
         let text = "a,1;x\nb,2;y\n".replace(';', delimiter);
@@ -55,7 +56,7 @@ fn quotes_line_breaks_blank_lines_and_delimiters_are_read() {
         let told = Csv::open_with(write(dir.path(), "c", text.as_bytes()), options).unwrap();
         assert_eq!(texts(&told), [["a,1", "x"], ["b,2", "y"]]);
         // Both delimiters fit. The comma is tried first.
-        assert_eq!(reader.schema().fields().len(), 2);
+        assert_eq!(reader.spec().fields().len(), 2);
     }
 }
 
@@ -78,7 +79,7 @@ fn the_first_row_names_the_columns_unless_it_has_numbers() {
         ("1,2\n3,4\n", Some(true), ["1", "2"], 1),
     ] {
         let table = open(text, header);
-        let found: Vec<_> = table.schema().fields().iter().map(|field| field.name.clone()).collect();
+        let found: Vec<_> = table.spec().fields().iter().map(|field| field.name().to_owned()).collect();
         assert_eq!((found.as_slice(), table.len()), (&names.map(String::from)[..], rows), "{text:?}");
     }
 }
@@ -89,9 +90,9 @@ fn an_empty_cell_is_an_error_of_its_row_or_filled() {
     let path =
         write(dir.path(), "x.csv", b"int,float,bool,text\n1,1.5,true,x\n,2.5,false,\n3,,false,z\n4,4,,z\n");
     let reader = open(&path).unwrap();
-    assert_eq!(reader.schema().to_string(), "int i64 [], float f64 [], bool bool [], text text [?]");
+    assert_eq!(reader.spec().to_string(), "int i64 [], float f64 [], bool bool [], text text [?]");
     for (row, column, byte) in [(1, "int", 33), (2, "float", 45), (3, "bool", 56)] {
-        let error = reader.read(row, &mut Values::new()).unwrap_err();
+        let error = Values::new().read(&*reader, row).unwrap_err();
         let why = format!(
             "column \"{column}\" has a null in row {row}: write a value there, or open the file with"
         );
@@ -100,9 +101,9 @@ fn an_empty_cell_is_an_error_of_its_row_or_filled() {
     }
     assert_eq!(read(&*reader, 0)[0], 1i64.to_le_bytes());
     let filled = Csv::open_with(&path, CsvOptions { nulls: Nulls::Fill, ..Default::default() }).unwrap();
-    assert_eq!(filled.schema().to_string(), "int f64 [], float f64 [], bool text [?], text text [?]");
+    assert_eq!(filled.spec().to_string(), "int f64 [], float f64 [], bool text [?], text text [?]");
     let by_format = open_with(&path, &OpenOptions { nulls: Nulls::Fill, ..Default::default() }).unwrap();
-    assert_eq!((by_format.schema(), read(&*by_format, 1)), (filled.schema(), read(&filled, 1)));
+    assert_eq!((by_format.spec(), read(&*by_format, 1)), (filled.spec(), read(&filled, 1)));
     let nan = f64::NAN.to_le_bytes();
     assert_eq!(read(&filled, 1), [&nan[..], &2.5f64.to_le_bytes(), b"false", b""]);
     assert_eq!(read(&filled, 3)[2], b"");
@@ -113,7 +114,7 @@ fn a_byte_order_mark_is_skipped_at_the_start_and_refused_elsewhere() {
     let dir = tempdir().unwrap();
     for text in ["\u{FEFF}1,2\n3,4\n", "\u{FEFF}\"1\",2\n3,4\n", "\u{FEFF}a,b\n1,2\n3,4\n"] {
         let reader = open(write(dir.path(), "x.csv", text.as_bytes())).unwrap();
-        assert!(reader.schema().to_string().ends_with(" i64 []"), "{text:?}: {}", reader.schema());
+        assert!(reader.spec().to_string().ends_with(" i64 []"), "{text:?}: {}", reader.spec());
         assert_eq!(read(&*reader, 0), [1i64, 2].map(i64::to_le_bytes), "{text:?}");
     }
     // Two files, one after the other.
@@ -214,14 +215,14 @@ fn the_header_of_pandas_has_an_index_without_a_name() {
         ] {
             let bytes: Vec<u8> = bytes;
             let reader = open(write(dir.path(), name, &bytes)).unwrap();
-            let found: Vec<_> = reader.schema().fields().iter().map(|field| field.name.as_str()).collect();
+            let found: Vec<_> = reader.spec().fields().iter().map(|field| field.name()).collect();
             assert_eq!((&found[..], reader.len()), (names, rows), "{text:?}");
         }
     }
     // With a stated header, an empty name becomes a name by position.
     let path = write(dir.path(), "x.csv", b"a,,b\n1,2,3\n");
     let options = CsvOptions { header: Some(true), ..Default::default() };
-    assert_eq!(Csv::open_with(path, options).unwrap().schema().to_string(), "a i64 [], c1 i64 [], b i64 []");
+    assert_eq!(Csv::open_with(path, options).unwrap().spec().to_string(), "a i64 [], c1 i64 [], b i64 []");
 }
 
 /// A header that is taken for a sample is a wrong sample, and a sample taken for a header is lost.
@@ -264,7 +265,7 @@ fn a_first_row_that_may_be_names_or_values_is_refused_and_read_as_stated() {
             let rows = text.lines().count() as u64;
             let of = |header| open_with(&path, &OpenOptions { header: Some(header), ..Default::default() });
             assert_eq!(of(false).unwrap().len(), rows, "{text:?}");
-            assert_eq!(of(false).unwrap().schema().fields()[0].name, "c0");
+            assert_eq!(of(false).unwrap().spec().fields()[0].name(), "c0");
             let twice = why.contains("twice");
             match of(true) {
                 Ok(table) => assert_eq!((table.len(), twice), (rows - 1, false), "{text:?}"),
@@ -332,9 +333,9 @@ proptest! {
                 let filled = filled.unwrap();
                 let mut values = Values::new();
                 for row in 0..reader.len() {
-                    let result = filled.read(row, &mut values);
+                    let result = values.read(&filled, row);
                     prop_assert!(result.is_ok(), "{:?} of {:?}", result, text);
-                    if let Err(error) = reader.read(row, &mut values) {
+                    if let Err(error) = values.read(&reader, row) {
                         let why = error.to_string();
                         prop_assert!(why.contains("has a null in row"), "{} of {:?}", why, text);
                     }

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::made::{tar, write};
-use feedline_core::{CheckOptions, Context, DType, Dataset, Layout, check_dataset};
-use feedline_datasets::{Pictures, Values, open};
+use feedline_core::{CheckOptions, Context, DType, Dataset, Layout, Values, check_dataset};
+use feedline_datasets::{Pictures, open};
 use feedline_images::{Decoder, Transforms};
 use tempfile::tempdir;
 
@@ -37,15 +37,15 @@ fn a_picture_is_one_sample_of_its_pixels() {
     for (name, format) in PICTURES {
         let reader = open(picture(name)).unwrap();
         assert_eq!((reader.about().format, reader.len()), (format, 1));
-        assert_eq!(reader.schema().to_string(), "image u8 [43, 61, 3]");
+        assert_eq!(reader.spec().to_string(), "image u8 [43, 61, 3]");
         let mut values = Values::new();
-        reader.read(0, &mut values).unwrap();
+        values.read(&*reader, 0).unwrap();
         let encoded = fs::read(picture(name)).unwrap();
         let mut decoder = Decoder::new();
         let wanted = decoder.decode(&encoded).unwrap();
         assert_eq!(values.fields()[0].bytes, wanted.pixels, "{name}");
         assert_eq!(values.fields()[0].shape, wanted.size.shape(), "{name}");
-        assert!(reader.read(1, &mut values).is_err());
+        assert!(values.read(&*reader, 1).is_err());
     }
 }
 
@@ -55,7 +55,7 @@ fn a_damaged_picture_is_refused_on_one_line_that_names_the_file() {
     for (name, _) in PICTURES {
         let encoded = fs::read(picture(name)).unwrap();
         let path = write(dir.path(), name, &encoded[..encoded.len() / 3]);
-        let result = open(&path).and_then(|reader| reader.read(0, &mut Values::new()));
+        let result = open(&path).and_then(|reader| Values::new().read(&*reader, 0));
         let error = result.expect_err(name).to_string();
         assert!(error.contains(path.to_str().unwrap()) && !error.contains('\n'), "{error}");
     }

@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use feedline_core::{
-    CheckOptions, Context, DType, Dataset, Error, ErrorKind, Layout, Result, Spec, check_dataset,
+    CheckOptions, Context, DType, Dataset, ElementType, Error, ErrorKind, Field, Layout, ReadError, Result,
+    Row, Spec, check_dataset,
 };
-use feedline_datasets::{
-    Buffers, ElementType, Paired, Parts, Pictures, Reader, Schema, SchemaField, Sink, open,
-};
+use feedline_datasets::{Paired, Parts, Pictures, open};
 use feedline_images::{BoxFormat, Transforms};
 use tempfile::tempdir;
 
@@ -38,25 +38,25 @@ fn mask() -> Vec<u8> {
 /// One sample in memory, as often as wanted.
 #[derive(Debug)]
 struct Memory {
-    schema: Schema,
+    schema: Spec,
     values: Vec<(Vec<u8>, Vec<usize>)>,
     samples: u64,
 }
 
 impl Memory {
     fn new(samples: u64) -> Self {
-        Self { schema: Schema::default(), values: Vec::new(), samples }
+        Self { schema: Spec::default(), values: Vec::new(), samples }
     }
 
-    fn with(mut self, field: SchemaField, bytes: Vec<u8>, shape: &[usize]) -> Self {
-        self.schema = Schema::new(self.schema.fields().iter().cloned().chain([field]));
+    fn with(mut self, field: Field, bytes: Vec<u8>, shape: &[usize]) -> Self {
+        self.schema = Spec::of_fields(self.schema.fields().iter().cloned().chain([field]));
         self.values.push((bytes, shape.to_vec()));
         self
     }
 
     fn encoded(self, name: &str, bytes: Vec<u8>) -> Self {
         let len = bytes.len();
-        self.with(SchemaField::variable(name, ElementType::Bytes), bytes, &[len])
+        self.with(Field::variable(name, ElementType::Bytes), bytes, &[len])
     }
 
     /// A list of numbers, with these dimensions of an item.
@@ -65,21 +65,21 @@ impl Memory {
         let element = ElementType::Number(DType::F64);
         let items = numbers.len() / item.iter().product::<usize>();
         let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
-        self.with(SchemaField::new(name, element, shape), bytes, &[&[items], item].concat())
+        self.with(Field::open(name, element, shape), bytes, &[&[items], item].concat())
     }
 
     fn classes(self, name: &str, classes: &[i64]) -> Self {
         let bytes = classes.iter().flat_map(|class| class.to_le_bytes()).collect();
-        self.with(SchemaField::variable(name, ElementType::Number(DType::I64)), bytes, &[classes.len()])
+        self.with(Field::variable(name, ElementType::Number(DType::I64)), bytes, &[classes.len()])
     }
 
     fn joint(self, parts: Parts, transforms: Transforms) -> Result<Pictures> {
-        Pictures::new(Box::new(self), parts.with(transforms))
+        Pictures::new(Arc::new(self), parts.with(transforms))
     }
 }
 
-impl Reader for Memory {
-    fn schema(&self) -> &Schema {
+impl Dataset for Memory {
+    fn spec(&self) -> &Spec {
         &self.schema
     }
 
@@ -87,9 +87,9 @@ impl Reader for Memory {
         self.samples
     }
 
-    fn visit(&self, _: u64, row: &mut Sink<'_>, _: &mut Buffers) -> Result<()> {
+    fn read(&self, _: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
         let mut values = self.values.iter().enumerate();
-        values.try_for_each(|(field, (bytes, shape))| row.put_shaped(field, bytes, shape))
+        Ok(values.try_for_each(|(field, (bytes, shape))| row.put_shaped(field, bytes, Some(shape)))?)
     }
 
     fn fingerprint(&self) -> u64 {
@@ -180,7 +180,7 @@ fn photographs_and_masks_of_two_folders_are_paired_by_name() {
     }
     let (photographs, masks) = (dir.path().join("photographs"), dir.path().join("masks"));
     let pairs = Paired::open(&photographs, &masks).unwrap();
-    let set = Pictures::new(Box::new(pairs), Parts::new().mask("mask").with(moving())).unwrap();
+    let set = Pictures::new(Arc::new(pairs), Parts::new().mask("mask").with(moving())).unwrap();
     assert!(check_dataset(&set, &CheckOptions::default()).unwrap().is_clean());
     let aligned = (0..40).filter(|id| {
         let fields = read(&set, *id).unwrap();
@@ -256,7 +256,7 @@ fn boxes_of_every_format_are_cut_and_left_out_with_what_is_beside_them() {
 fn boxes_and_points_of_a_table_that_states_another_width_and_height_are_refused() {
     let one = |sides: [i64; 2], numbers: &[f64], parts: Parts| {
         let side = |reader: Memory, name: &str, side: i64| {
-            let field = SchemaField::fixed(name, ElementType::Number(DType::I64), &[]);
+            let field = Field::fixed(name, ElementType::Number(DType::I64), &[]);
             reader.with(field, side.to_le_bytes().to_vec(), &[])
         };
         let item = if numbers.len() == 4 { 4 } else { 2 };
@@ -300,14 +300,14 @@ fn points_may_be_lists_of_lists_and_a_caption_stays_whole() {
         |lengths: &[i64]| lengths.iter().flat_map(|length| length.to_le_bytes()).collect::<Vec<_>>();
     let flat = |numbers: &[f64], inner: &[i64]| {
         let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
-        let field = SchemaField::variable("at", ElementType::Number(DType::F64));
-        let of = SchemaField::variable("at.lengths", ElementType::Number(DType::I64));
+        let field = Field::variable("at", ElementType::Number(DType::F64));
+        let of = Field::variable("at.lengths", ElementType::Number(DType::I64));
         let reader = Memory::new(1).encoded("image", picture()).encoded("caption", b"two dots".to_vec());
         reader.with(field, bytes, &[numbers.len()]).with(of, lengths(inner), &[inner.len()])
     };
     let nested = |numbers: &[f64], shape: [usize; 2]| {
         let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
-        let field = SchemaField::new("at", ElementType::Number(DType::F64), [None, None]);
+        let field = Field::open("at", ElementType::Number(DType::F64), [None, None]);
         Memory::new(1)
             .encoded("image", picture())
             .encoded("caption", b"two dots".to_vec())
@@ -373,7 +373,7 @@ fn bad_boxes_points_and_masks_are_errors_of_their_sample() {
     let uneven = with_image().list("bbox", &[4], &[0.0, 0.0, 4.0, 4.0]).classes("category", &[1, 2]);
     refused(set(uneven, xyxy().beside(["category"])), "has 2 items, and \"bbox\", beside which it is, has 1");
     let flat = with_image().with(
-        SchemaField::new("bbox", ElementType::Number(DType::U8), [None, None]),
+        Field::open("bbox", ElementType::Number(DType::U8), [None, None]),
         vec![0, 0, 4, 4, 1, 2],
         &[2, 3],
     );
@@ -392,7 +392,7 @@ fn a_bad_mask_is_named_by_its_own_file() {
     write(dir.path(), "photographs/0.png", &picture());
     let mask: PathBuf = write(dir.path(), "masks/0.png", &png(8, 8, 0, &[3; 64]));
     let pairs = Paired::open(dir.path().join("photographs"), dir.path().join("masks")).unwrap();
-    let set = Pictures::new(Box::new(pairs), Parts::new().mask("mask").with(moving())).unwrap();
+    let set = Pictures::new(Arc::new(pairs), Parts::new().mask("mask").with(moving())).unwrap();
     let error = read(&set, 0).unwrap_err();
     assert_eq!((error.path(), error.sample()), (Some(&*mask), Some(0)), "{error}");
 }

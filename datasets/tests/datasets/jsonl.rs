@@ -2,7 +2,8 @@
 
 use crate::made::{gz, read, write};
 use feedline_core::random::splitmix64;
-use feedline_datasets::{JsonLines, JsonLinesOptions, Nulls, OpenOptions, Reader, Values, open, open_with};
+use feedline_core::{Dataset, Values};
+use feedline_datasets::{JsonLines, JsonLinesOptions, Nulls, OpenOptions, open, open_with};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tempfile::tempdir;
@@ -22,7 +23,7 @@ fn keys_are_columns_of_the_type_of_their_values() {
                 .unwrap();
         assert_eq!(reader.len(), 2);
         assert_eq!(
-            reader.schema().to_string(),
+            reader.spec().to_string(),
             "i i64 [], u u64 [], f f64 [], b bool [], t text [?], x i64 [2], y f64 [?], m text [?], \
              new text [?]"
         );
@@ -54,7 +55,7 @@ fn keys_are_columns_of_the_type_of_their_values() {
         // Reading into the same buffers leaves nothing of the sample before.
         let mut values = Values::new();
         for (sample, expected) in [(1, &second), (0, &first), (1, &second)] {
-            reader.read(sample, &mut values).unwrap();
+            values.read(&reader, sample).unwrap();
             assert!(values.fields().iter().map(|value| &value.bytes).eq(expected), "sample {sample}");
         }
         assert_eq!(read(&reader, 0), first);
@@ -105,10 +106,10 @@ fn a_missing_value_is_an_error_of_its_row_or_filled() {
     let path = write(dir.path(), "x.jsonl", lines.as_bytes());
     let reader = open(&path).unwrap();
     let schema = "int i64 [], float f64 [], bool bool [], text text [?], ints i64 [2]";
-    assert_eq!(reader.schema().to_string(), schema);
+    assert_eq!(reader.spec().to_string(), schema);
     assert_eq!(read(&*reader, 0)[4], [1i64, 2].map(i64::to_le_bytes).concat());
     for (row, column) in [(1, "int"), (2, "float"), (3, "bool"), (4, "text"), (5, "ints")] {
-        let error = reader.read(row, &mut Values::new()).unwrap_err();
+        let error = Values::new().read(&*reader, row).unwrap_err();
         let why = format!(
             "column \"{column}\" has a null in row {row}: write a value there, or open the file with"
         );
@@ -120,9 +121,9 @@ fn a_missing_value_is_an_error_of_its_row_or_filled() {
     let filled =
         JsonLines::open_with(&path, JsonLinesOptions { nulls: Nulls::Fill, ..Default::default() }).unwrap();
     let schema = "int f64 [], float f64 [], bool text [?], text text [?], ints i64 [?]";
-    assert_eq!(filled.schema().to_string(), schema);
+    assert_eq!(filled.spec().to_string(), schema);
     let by_format = open_with(&path, &OpenOptions { nulls: Nulls::Fill, ..Default::default() }).unwrap();
-    assert_eq!((by_format.schema(), read(&*by_format, 1)), (filled.schema(), read(&filled, 1)));
+    assert_eq!((by_format.spec(), read(&*by_format, 1)), (filled.spec(), read(&filled, 1)));
     let nan = f64::NAN.to_le_bytes();
     assert_eq!((&read(&filled, 1)[0][..], &read(&filled, 2)[1][..]), (&nan[..], &nan[..]));
     assert_eq!([(3, 2), (4, 3), (5, 4)].map(|(row, field)| read(&filled, row)[field].len()), [0; 3]);
@@ -141,7 +142,7 @@ fn blank_lines_at_the_end_and_a_byte_order_mark_are_skipped() {
                 [0, 1].map(|row| read(&*reader, row)),
                 [1i64, 2].map(|a| vec![a.to_le_bytes().to_vec()])
             );
-            assert!(reader.read(2, &mut Values::new()).unwrap_err().to_string().starts_with("no sample 2"));
+            assert!(Values::new().read(&*reader, 2).unwrap_err().to_string().starts_with("no sample 2"));
         }
     }
     let error = open(write(dir.path(), "x.jsonl", b"\n \n")).unwrap_err();
@@ -157,7 +158,7 @@ fn floats_are_the_doubles_that_their_text_is_nearest_to() {
     let line = |x: &f64| format!("{{\"a\":{x:?},\"b\":[{x:.16e}, {x:?}]}}\n");
     let reader = open(write(dir.path(), "x.jsonl", doubles.iter().map(line).collect::<String>().as_bytes()));
     let reader = reader.unwrap();
-    assert_eq!(reader.schema().to_string(), "a f64 [], b f64 [2]");
+    assert_eq!(reader.spec().to_string(), "a f64 [], b f64 [2]");
     for (row, double) in doubles.iter().enumerate() {
         let bytes = double.to_le_bytes();
         assert_eq!(read(&*reader, row as u64), [bytes.to_vec(), [bytes, bytes].concat()], "{double:e}");
@@ -169,11 +170,11 @@ fn lists_that_are_not_all_numbers_are_their_json() {
     let dir = tempdir().unwrap();
     for list in ["[1,\"2\"]", "[[1],2]", "[1,1e999]", "[true]", "[\"a,b\",3]", "[1,null]", "{\"k\":[1]}"] {
         let reader = open(write(dir.path(), "x.jsonl", format!("{{\"a\":{list}}}").as_bytes())).unwrap();
-        assert_eq!(reader.schema().to_string(), "a text [?]", "{list}");
+        assert_eq!(reader.spec().to_string(), "a text [?]", "{list}");
         assert_eq!(read(&*reader, 0), [list.as_bytes()]);
     }
     let reader = open(write(dir.path(), "x.jsonl", b"{\"a\":[ ]}\n{\"a\":[ 1 ,\t2e0 ]}")).unwrap();
-    assert_eq!(reader.schema().to_string(), "a f64 [?]");
+    assert_eq!(reader.spec().to_string(), "a f64 [?]");
     assert_eq!(read(&*reader, 1), [[1f64, 2.0].map(f64::to_le_bytes).concat()]);
 }
 
@@ -205,8 +206,8 @@ proptest! {
                     }
                 };
                 for sample in 0..reader.len() {
-                    prop_assert!(filled.read(sample, &mut Values::new()).is_ok());
-                    if let Err(error) = reader.read(sample, &mut Values::new()) {
+                    prop_assert!(Values::new().read(&filled, sample).is_ok());
+                    if let Err(error) = Values::new().read(&*reader, sample) {
                         let why = error.to_string();
                         prop_assert!(why.contains("has a null in row"), "{why}");
                     }

@@ -79,7 +79,6 @@ mod saved;
 #[cfg(all(feature = "arrow", feature = "csv", feature = "jsonl", feature = "parquet"))]
 mod saved_tables;
 mod shared_data;
-mod shared_reader;
 #[cfg(all(feature = "arrow", feature = "csv", feature = "jsonl", feature = "parquet"))]
 mod standardized;
 mod streams;

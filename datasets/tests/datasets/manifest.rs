@@ -6,10 +6,8 @@ use std::sync::Arc;
 
 use crate::made::{read, tar, write};
 use arrow_array::{Int32Array, RecordBatch, StringArray};
-use feedline_core::{Context, Dataset, ErrorKind, Layout};
-use feedline_datasets::{
-    Manifest, ManifestOptions, OpenOptions, Pictures, Reader, Values, open, open_pictures, open_with,
-};
+use feedline_core::{Context, Dataset, ErrorKind, Layout, Values};
+use feedline_datasets::{Manifest, ManifestOptions, OpenOptions, Pictures, open, open_pictures, open_with};
 use feedline_images::Transforms;
 use tempfile::{TempDir, tempdir};
 
@@ -66,7 +64,7 @@ fn the_files_that_a_table_names_are_read_in_their_place() {
             (set.len(), set.about().classes.unwrap()),
             (4, &["ant", "bee", "cat"].map(String::from)[..])
         );
-        assert!(set.schema().to_string().starts_with("file bytes [?], species i64 [], size i"), "{name}");
+        assert!(set.spec().to_string().starts_with("file bytes [?], species i64 [], size i"), "{name}");
         for (row, picture_of, class, size) in
             [(0, "420.jpg", 1, 3), (1, "gray.jpg", 0, 5), (3, "420.jpg", 2, 9)]
         {
@@ -74,14 +72,14 @@ fn the_files_that_a_table_names_are_read_in_their_place() {
             assert_eq!(values[0], picture(picture_of), "{name}");
             assert_eq!((values[1][0], values[2][0]), (class, size), "{name}");
         }
-        let error = set.read(2, &mut Values::new()).unwrap_err();
+        let error = Values::new().read(&set, 2).unwrap_err();
         assert_eq!((error.kind(), error.sample()), (ErrorKind::Data, Some(2)), "{name}");
         let text = error.to_string();
         assert!(
             text.contains("column \"file\" names in row 2") && text.contains("gone.jpg"),
             "{name}: {text}"
         );
-        assert!(set.path(2).unwrap().ends_with("gone.jpg") && set.read(4, &mut Values::new()).is_err());
+        assert!(set.path(2).unwrap().ends_with("gone.jpg") && Values::new().read(&set, 4).is_err());
     }
 }
 
@@ -112,7 +110,7 @@ fn pictures_of_a_manifest_are_decoded_and_a_missing_one_is_an_error_of_its_row()
         (vec![picture("420.jpg"), vec![4, 0, 0, 0, 0, 0, 0, 0]], None)
     );
     assert_eq!(read(&*rooted, 1)[0], picture("gray.jpg"));
-    assert!(open_pictures(&csv, &ManifestOptions::default()).unwrap().read(0, &mut Values::new()).is_err());
+    assert!(Values::new().read(&*open_pictures(&csv, &ManifestOptions::default()).unwrap(), 0).is_err());
 }
 
 #[test]
@@ -123,7 +121,7 @@ fn columns_are_found_by_their_values_or_named() {
     let open = |text: &str, options: &ManifestOptions| {
         Manifest::open(write(dir.path(), "a.csv", text.as_bytes()), options)
     };
-    let schema = |text: &str, options: &ManifestOptions| open(text, options).unwrap().schema().to_string();
+    let schema = |text: &str, options: &ManifestOptions| open(text, options).unwrap().spec().to_string();
     let plain = ManifestOptions::default();
     // The only other column is the label. A column with another ending in some row is not a column of files.
     assert_eq!(schema("f,what\n1.png,x\n", &plain), "f bytes [?], what i64 []");
@@ -167,16 +165,16 @@ fn rows_without_a_path_or_a_class_are_errors_of_their_own() {
     let csv = write(dir.path(), "a.csv", b"f,label,n\n1.png,b,1\n,a,2\n2.png,a,\n3.png,,4\n3.png,c,5\n");
     let set = Manifest::open(&csv, &ManifestOptions::default()).unwrap();
     let fails = |set: &Manifest| -> Vec<u64> {
-        (0..set.len()).filter(|&row| set.read(row, &mut Values::new()).is_err()).collect()
+        (0..set.len()).filter(|&row| Values::new().read(&*set, row).is_err()).collect()
     };
     assert_eq!((fails(&set), set.about().classes.unwrap().len()), (vec![1, 2, 3], 3));
-    let error = set.read(1, &mut Values::new()).unwrap_err().to_string();
+    let error = Values::new().read(&set, 1).unwrap_err().to_string();
     assert!(error.contains("column \"f\" in row 1 is empty"), "{error}");
     let open = OpenOptions { classes: Some(vec!["b".into(), "a".into()]), ..Default::default() };
     let stated = Manifest::open(&csv, &ManifestOptions { open, ..Default::default() }).unwrap();
     assert_eq!(read(&stated, 0)[1][0], 0);
     assert_eq!(fails(&stated), [1, 2, 3, 4]);
-    let error = stated.read(4, &mut Values::new()).unwrap_err().to_string();
+    let error = Values::new().read(&stated, 4).unwrap_err().to_string();
     assert!(error.contains("none of the stated classes") && error.contains("a.csv"), "{error}");
 }
 
@@ -233,7 +231,7 @@ fn labels_with_leading_zeros_are_classes_of_their_own() {
         let path = write(dir.path(), "a.csv", format!("path,{name}\n{rows}").as_bytes());
         open_pictures(&path, options).unwrap()
     };
-    let read_all = |reader: &dyn Reader| {
+    let read_all = |reader: &dyn Dataset| {
         let label = |row| i64::from_le_bytes(read(reader, row)[1][..8].try_into().unwrap());
         (0..reader.len()).map(label).collect::<Vec<_>>()
     };
@@ -250,7 +248,7 @@ fn labels_with_leading_zeros_are_classes_of_their_own() {
             OpenOptions { classes: codes.about().classes.map(<[String]>::to_vec), ..Default::default() };
         let stated = ManifestOptions { open, ..Default::default() };
         assert_eq!(read_all(&*set(name, &["10", "1"], &stated)), [2, 1], "{name}");
-        let unknown = set(name, &["10", "2"], &stated).read(1, &mut Values::new()).unwrap_err();
+        let unknown = Values::new().read(&*set(name, &["10", "2"], &stated), 1).unwrap_err();
         assert!(unknown.to_string().contains("none of the stated classes"), "{unknown}");
     }
     let named = set("species", &["+1", "1"], &labelled("species"));

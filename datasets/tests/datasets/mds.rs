@@ -1,11 +1,12 @@
 //! MDS shards, good and damaged.
 
 use crate::made;
+use feedline_core::Values;
 
 use std::fs;
 
 use crate::made::{read, write};
-use feedline_datasets::{Values, mds, open};
+use feedline_datasets::{mds, open};
 use proptest::prelude::*;
 use tempfile::tempdir;
 
@@ -51,7 +52,7 @@ fn a_shard_and_a_folder_of_shards_are_read() {
     let by_index = open(dir.path().join("set/index.json")).unwrap();
     assert_eq!([one.len(), folder.len(), by_index.len()], [2, 4, 4]);
     assert_eq!((one.about().format, folder.about().format), ("mds", "mds"));
-    assert_eq!(folder.schema().to_string(), "a text [?], n i64 [], x u16 [2, 1]");
+    assert_eq!(folder.spec().to_string(), "a text [?], n i64 [], x u16 [2, 1]");
     assert_eq!(read(&*folder, 2), [b"one".to_vec(), (-1i64).to_le_bytes().into(), vec![1, 0, 2, 0]]);
     assert_eq!(read(&*one, 1), [b"".to_vec(), 2i64.to_le_bytes().into(), vec![1, 0, 2, 0]]);
 }
@@ -126,7 +127,7 @@ fn compressed_shards_are_inflated_when_they_are_read() {
         {
             fs::write(&zipped, &bytes[..cut]).unwrap();
             write(dir.path(), "index.json", zipped_index(codec, claimed, 2).as_bytes());
-            let error = open(dir.path()).unwrap().read(1, &mut Values::new()).unwrap_err();
+            let error = Values::new().read(&*open(dir.path()).unwrap(), 1).unwrap_err();
             assert!(error.to_string().contains("cannot be inflated to the size"), "{codec}, {cut}: {error}");
             assert_eq!(error.path(), Some(zipped.as_path()));
         }
@@ -144,7 +145,7 @@ fn compressed_shards_are_inflated_when_they_are_read() {
         let dir = tempdir().unwrap();
         write(dir.path(), "0.mds.zip", &zstd);
         write(dir.path(), "index.json", zipped_index(codec, bytes, samples).as_bytes());
-        let error = open(dir.path()).and_then(|reader| reader.read(0, &mut Values::new())).unwrap_err();
+        let error = open(dir.path()).and_then(|reader| Values::new().read(&*reader, 0)).unwrap_err();
         assert!(error.to_string().contains(why), "{error}");
     }
 }
@@ -158,7 +159,7 @@ fn a_compressed_shard_that_is_replaced_is_an_error() {
     let mut other = good();
     *other.last_mut().unwrap() = 9;
     fs::rename(write(dir.path(), "new", &made::gz(&other)), &zipped).unwrap();
-    let error = reader.read(1, &mut Values::new()).unwrap_err();
+    let error = Values::new().read(&*reader, 1).unwrap_err();
     assert!(error.message().contains("another file has taken its place"), "{error}");
     assert_eq!((error.path(), error.sample()), (Some(zipped.as_path()), Some(1)));
 }
@@ -188,7 +189,7 @@ fn damaged_shards_are_refused_with_what_is_wrong() {
         let sample = [&size.to_le_bytes()[..], &[7; 4]].concat();
         let columns = columns(r#"["a"]"#, r#"["bytes"]"#, "[null]");
         let reader = open(write(dir.path(), "x.mds", &shard(&columns, &[&sample]))).unwrap();
-        let error = reader.read(0, &mut Values::new()).unwrap_err();
+        let error = Values::new().read(&*reader, 0).unwrap_err();
         assert!(error.to_string().contains("sizes of the columns do not fit"), "{error}");
         assert_eq!((error.sample(), error.offset().is_some()), (Some(0), true));
     }
@@ -223,7 +224,7 @@ proptest! {
         match open(&path) {
             Err(error) => prop_assert_eq!(error.path(), Some(path.as_path())),
             Ok(reader) => for sample in 0..reader.len() {
-                if let Err(error) = reader.read(sample, &mut Values::new()) {
+                if let Err(error) = Values::new().read(&*reader, sample) {
                     prop_assert_eq!(error.path(), Some(path.as_path()));
                 }
             },

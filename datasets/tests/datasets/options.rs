@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use feedline_core::{DType, ErrorKind, Result, Spec};
+use feedline_core::{DType, ElementType, ErrorKind, Result, Spec};
 use feedline_datasets::{
-    ElementType, Folder, IdxFile, Manifest, ManifestOptions, Nulls, OpenOptions, PackOptions, Paired,
-    Records, Split, Table, WebDataset, npy, open, open_with, pack, safetensors,
+    Folder, IdxFile, Manifest, ManifestOptions, Nulls, OpenOptions, PackOptions, Paired, Records, Split,
+    Table, WebDataset, npy, open, open_with, pack, safetensors,
 };
 use tempfile::tempdir;
 

@@ -4,23 +4,20 @@ use std::fs;
 use std::path::Path;
 
 use crate::made::{read, write};
-use feedline_core::{DType, Result};
-use feedline_datasets::{
-    ArrowFile, Buffers, ElementType, OpenOptions, PackOptions, Reader, Schema, SchemaField, Sink, Values,
-    open, open_with, pack,
-};
+use feedline_core::{Context, DType, Dataset, ElementType, Field, ReadError, Result, Row, Spec, Values};
+use feedline_datasets::{ArrowFile, OpenOptions, PackOptions, open, open_with, pack};
 use tempfile::tempdir;
 
 /// Samples that are functions of their number.
 #[derive(Debug)]
 struct Made {
-    schema: Schema,
+    schema: Spec,
     len: u64,
     fingerprint: u64,
 }
 
-impl Reader for Made {
-    fn schema(&self) -> &Schema {
+impl Dataset for Made {
+    fn spec(&self) -> &Spec {
         &self.schema
     }
 
@@ -28,16 +25,16 @@ impl Reader for Made {
         self.len
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, _: &mut Buffers) -> Result<()> {
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
         let fields = self.schema.fields();
         for (index, field) in fields.iter().enumerate() {
             let varying = (sample % 5) as usize;
-            let shape: Vec<usize> = field.shape.iter().map(|dim| dim.unwrap_or(varying)).collect();
-            let bytes = shape.iter().product::<usize>() * field.element.size();
+            let shape: Vec<usize> = field.dims().iter().map(|dim| dim.unwrap_or(varying)).collect();
+            let bytes = shape.iter().product::<usize>() * field.element().size();
             // Small bytes, which are valid as text and as a truth value.
-            let most = if field.element == ElementType::Bool { 2 } else { 100 };
+            let most = if field.element() == ElementType::Bool { 2 } else { 100 };
             let bytes = (0..bytes as u64).map(|at| ((at * 7 + sample) % most) as u8);
-            row.put_shaped(index, &Vec::from_iter(bytes), &shape)?;
+            row.put_shaped(index, &Vec::from_iter(bytes), Some(&shape))?;
         }
         Ok(())
     }
@@ -48,7 +45,7 @@ impl Reader for Made {
 }
 
 /// A field of each type and shape.
-fn fields(varying: bool) -> Vec<SchemaField> {
+fn fields(varying: bool) -> Vec<Field> {
     let others = [ElementType::U64, ElementType::Complex64, ElementType::Complex128];
     let elements = DType::ALL.map(ElementType::from).into_iter().chain(others);
     let elements = elements.chain([ElementType::Bytes, ElementType::Text]);
@@ -57,23 +54,23 @@ fn fields(varying: bool) -> Vec<SchemaField> {
     let field = |element: ElementType| {
         shapes.iter().map(move |shape| {
             let name = format!("{element} {}{}", shape.len(), if varying { " varying" } else { "" });
-            SchemaField::new(name, element, shape.to_vec())
+            Field::open(name, element, shape.to_vec())
         })
     };
     elements.flat_map(field).collect()
 }
 
-fn made(fields: Vec<SchemaField>, len: u64) -> Made {
-    Made { schema: Schema::new(fields), len, fingerprint: 7 }
+fn made(fields: Vec<Field>, len: u64) -> Made {
+    Made { schema: Spec::of_fields(fields), len, fingerprint: 7 }
 }
 
-fn assert_same(one: &dyn Reader, two: &dyn Reader) {
-    assert_eq!((one.schema(), one.len()), (two.schema(), two.len()));
+fn assert_same(one: &dyn Dataset, two: &dyn Dataset) {
+    assert_eq!((one.spec(), one.len()), (two.spec(), two.len()));
     let (mut a, mut b) = (Values::new(), Values::new());
     for sample in 0..one.len() {
-        one.read(sample, &mut a).unwrap();
-        two.read(sample, &mut b).unwrap();
-        assert_eq!(a, b, "sample {sample}");
+        a.read(one, sample).unwrap();
+        b.read(two, sample).unwrap();
+        assert_eq!(a.fields(), b.fields(), "sample {sample}");
     }
 }
 
@@ -168,8 +165,8 @@ fn what_cannot_be_packed_is_refused_before_anything_is_written() {
     let dir = tempdir().unwrap();
     let folder = dir.path().join("set");
     let shards = PackOptions { shard_bytes: Some(1000) };
-    let label = || vec![SchemaField::fixed("x", ElementType::Number(DType::I64), &[])];
-    let two = SchemaField::new("y", ElementType::Bytes, [None, None]);
+    let label = || vec![Field::fixed("x", ElementType::Number(DType::I64), &[])];
+    let two = Field::open("y", ElementType::Bytes, [None, None]);
     pack(&made(label(), 10), &folder, shards, |_| {}).unwrap();
     write(dir.path(), "other/file", b"1");
     for (source, name, options, why) in [
@@ -218,7 +215,7 @@ fn a_long_list_of_classes_is_written_once() {
     let value = |row: u64| format!("value number {row:06} of a long list of them");
     let rows: String = (0..4000).map(|row| format!("{{\"x\": \"{}\"}}\n", value(row))).collect();
     let source = write(dir.path(), "a.jsonl", rows.as_bytes());
-    let table = || Table::open(&source).category("x").reader().unwrap();
+    let table = || Table::open(&source).category("x").rows().unwrap();
     let list = value(0).len() as u64 * 4000;
     let expected: Vec<String> = (0..4000).map(value).collect();
     let size = |path: &Path| std::fs::metadata(path).unwrap().len();

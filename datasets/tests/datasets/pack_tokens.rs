@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use feedline_core::DType;
-use feedline_datasets::{Reader, TokenDocuments, TokenPackOptions, Tokenized, Values, open, pack_tokens};
+use feedline_core::{DType, Dataset, Values};
+use feedline_datasets::{TokenDocuments, TokenPackOptions, Tokenized, open, pack_tokens};
 use tempfile::tempdir;
 
 use crate::training::golden;
@@ -44,8 +44,8 @@ fn texts_are_tokenized_and_read_back_equal() {
     assert_eq!((documents.len(), packed.documents), (400, 400));
     let (mut values, mut expected) = (Values::new(), Values::new());
     for sample in 0..400 {
-        documents.read(sample, &mut values).unwrap();
-        ids.read(sample, &mut expected).unwrap();
+        values.read(&documents, sample).unwrap();
+        expected.read(&ids, sample).unwrap();
         let expected = [&expected.fields()[0].bytes[..], &4_i64.to_le_bytes()].concat();
         assert_eq!(values.fields()[0].bytes, expected, "document {sample}");
     }

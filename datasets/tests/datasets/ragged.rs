@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use feedline_core::{
-    About, CheckOptions, Context, DType, Dataset, Error, ErrorKind, Layout, Result, StridedColumn,
-    check_dataset, lengths,
+    About, CheckOptions, Context, DType, Dataset, ElementType, Error, ErrorKind, Field, Layout, ReadError,
+    Result, Row, Spec, StridedColumn, Values, check_dataset, lengths,
 };
-use feedline_datasets::{Bounded, Buffers, ElementType, Reader, Schema, SchemaField, Sink, Values, open};
+use feedline_datasets::{Bounded, open};
 
 /// Compares every sample with the reader's, and checks the contract of data sets.
 fn check(data: &Bounded) {
@@ -21,15 +21,15 @@ fn check(data: &Bounded) {
         let mut rows = feedline_core::Rows::new(&layout, &mut slab, 1);
         data.read(id, &mut rows.row(0), &mut context).unwrap();
         drop(rows);
-        data.reader().read(id, &mut values).unwrap();
-        for (field, value) in data.reader().schema().fields().iter().zip(values.fields()) {
-            let index = data.spec().index_of(&field.name).unwrap();
+        values.read(data.inner(), id).unwrap();
+        for (field, value) in data.inner().spec().fields().iter().zip(values.fields()) {
+            let index = data.spec().index_of(field.name()).unwrap();
             let bytes = match data.spec().fields()[index].as_ragged() {
                 Some(_) => layout.row_values(&slab, index, 0),
                 None => &slab[layout.offset(index)..][..value.bytes.len()],
             };
             assert_eq!(bytes, value.bytes, "sample {id}, {field}");
-            if let Ok(shape) = data.spec().index_of(&format!("{}.shape", field.name)) {
+            if let Ok(shape) = data.spec().index_of(&format!("{}.shape", field.name())) {
                 let dims = slab[layout.offset(shape)..].chunks(8).take(value.shape.len());
                 let dims: Vec<i64> = dims.map(|dim| i64::from_ne_bytes(dim.try_into().unwrap())).collect();
                 assert!(dims.iter().map(|&dim| dim as usize).eq(value.shape.iter().copied()), "sample {id}");
@@ -70,23 +70,26 @@ fn a_reader_of_one_size_is_as_before_with_its_column() {
     let data = Bounded::limited(open(&idx).unwrap(), 1).unwrap();
     check(&data);
     assert!(!data.spec().is_ragged());
-    assert_eq!(data.column(0).map(|column: StridedColumn<'_>| column.row(1)), Some(Some(&[7, 8, 9][..])));
+    assert_eq!(
+        data.storage().column(0).map(|column: StridedColumn<'_>| column.row(1)),
+        Some(Some(&[7, 8, 9][..]))
+    );
 }
 
 /// Pictures of `id` x 2 pixels, complex numbers, and a number.
 #[derive(Debug)]
-struct Pictures(Schema);
+struct Pictures(Spec);
 
 impl Pictures {
     fn new() -> Self {
-        let picture = SchemaField::new("picture", ElementType::Number(DType::U16), [None, None, Some(3)]);
-        let points = SchemaField::new("points", ElementType::Complex64, [None, Some(2)]);
-        Self(Schema::new([picture, SchemaField::fixed("n", ElementType::Bool, &[]), points]))
+        let picture = Field::open("picture", ElementType::Number(DType::U16), [None, None, Some(3)]);
+        let points = Field::open("points", ElementType::Complex64, [None, Some(2)]);
+        Self(Spec::of_fields([picture, Field::fixed("n", ElementType::Bool, &[]), points]))
     }
 }
 
-impl Reader for Pictures {
-    fn schema(&self) -> &Schema {
+impl Dataset for Pictures {
+    fn spec(&self) -> &Spec {
         &self.0
     }
 
@@ -94,24 +97,24 @@ impl Reader for Pictures {
         5
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, _: &mut Buffers) -> Result<()> {
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
         let n = sample as usize;
-        row.put_shaped(0, &vec![sample as u8; n * 2 * 3 * 2], &[n, 2, 3])?;
+        row.put_shaped(0, &vec![sample as u8; n * 2 * 3 * 2], Some(&[n, 2, 3]))?;
         row.put(1, &[1])?;
-        row.put(2, &vec![7; n * 2 * 8])
+        Ok(row.put(2, &vec![7; n * 2 * 8])?)
     }
 }
 
 #[test]
 fn several_dimensions_that_vary_come_with_their_shape() {
-    let data = Bounded::limited(Box::new(Pictures::new()), 100).unwrap();
+    let data = Bounded::limited(Arc::new(Pictures::new()), 100).unwrap();
     let fields: Vec<_> =
         data.spec().fields().iter().map(|field| (field.name(), field.shape().to_vec())).collect();
     let wanted = [("picture", vec![]), ("picture.shape", vec![3]), ("n", vec![]), ("points", vec![2, 2])];
     assert_eq!(fields, wanted);
     check(&data);
 
-    let data = Bounded::measured(Box::new(Pictures::new())).unwrap();
+    let data = Bounded::measured(Arc::new(Pictures::new())).unwrap();
     assert_eq!(data.lengths("picture").unwrap(), [0, 6, 12, 18, 24], "single elements");
     assert_eq!(data.lengths("points").unwrap(), [0, 1, 2, 3, 4]);
     assert_eq!(data.max_per_batch("picture", 2).unwrap(), 24 + 18);
@@ -120,38 +123,55 @@ fn several_dimensions_that_vary_come_with_their_shape() {
 
 #[test]
 fn limits_are_named_in_errors() {
-    let data = Bounded::limited(Box::new(Pictures::new()), 17).unwrap();
+    let data = Bounded::limited(Arc::new(Pictures::new()), 17).unwrap();
     let error = lengths(&data, "picture").unwrap_err();
     assert_eq!((error.kind(), error.sample()), (ErrorKind::Sample, Some(3)));
     assert!(error.to_string().contains("\"picture\" has 18 items in this sample, but at most 17"), "{error}");
     let data = data.limit("picture", 100).unwrap();
     check(&data);
     let refused = |result: Result<Bounded>| -> Error { result.map(drop).unwrap_err() };
-    let data = || Bounded::limited(Box::new(Pictures::new()), 17).unwrap();
+    let data = || Bounded::limited(Arc::new(Pictures::new()), 17).unwrap();
     assert!(refused(data().limit("n", 3)).message().contains("is not ragged"));
     assert!(refused(data().limit("nothing", 3)).message().contains("no field"));
     assert!(refused(data().limit("points", 0)).message().contains("the limit must be from 1"));
 }
 
+/// Frames of three channels, as many as the number of the sample, put without their shape.
+#[test]
+fn a_shape_that_the_bytes_determine_need_not_be_put() {
+    let frames = Field::open("frames", ElementType::Number(DType::U8), [Some(3), None]);
+    let spec = Spec::of_fields([frames, Field::fixed("n", ElementType::Bool, &[])]);
+    let inner = feedline_core::from_fn(5, spec, |id, row, _| {
+        row.put(0, &vec![id as u8; 3 * id as usize])?;
+        Ok(row.put(1, &[1])?)
+    });
+    let data = Bounded::limited(Arc::new(inner), 12).unwrap();
+    check(&data);
+    let mut values = Values::new();
+    values.read(&data, 4).unwrap();
+    let shape = [3_i64, 4].map(i64::to_le_bytes).concat();
+    assert_eq!((values.fields()[0].bytes.len(), &values.fields()[1].bytes), (12, &shape));
+}
+
 /// Another reader, with a count of the samples that are read.
 #[derive(Debug)]
 struct Counted {
-    reader: Box<dyn Reader>,
+    reader: Arc<dyn Dataset>,
     visits: Arc<AtomicU64>,
 }
 
-impl Reader for Counted {
-    fn schema(&self) -> &Schema {
-        self.reader.schema()
+impl Dataset for Counted {
+    fn spec(&self) -> &Spec {
+        self.reader.spec()
     }
 
     fn len(&self) -> u64 {
         self.reader.len()
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
         self.visits.fetch_add(1, Ordering::Relaxed);
-        self.reader.visit(sample, row, buffers)
+        self.reader.read(sample, row, context)
     }
 
     fn about(&self) -> About<'_> {
@@ -167,10 +187,41 @@ impl Reader for Counted {
     }
 }
 
+#[test]
+fn a_set_whose_fields_have_limits_is_read_as_it_is() {
+    let spec = Spec::new().field("n", DType::I64, []).unwrap().ragged("x", DType::U16, [], 9).unwrap();
+    let inner = feedline_core::from_fn(30, spec.clone(), |id, row, context| {
+        row.field_mut::<i64>(0)?[0] = context.random().below(1 << 40) as i64;
+        Ok(row.write_ragged(1, &vec![id as u16; id as usize % 5])?)
+    });
+    let inner: Arc<dyn Dataset> = Arc::new(inner);
+    let [same, limited] =
+        [Bounded::new(inner.clone()), Bounded::limited(inner.clone(), 3)].map(Result::unwrap);
+    assert_eq!((same.spec(), limited.spec()), (&spec, &spec), "its own limit is kept");
+    let measured =
+        Bounded::measured_at(inner.clone(), tempfile::tempdir().unwrap().path().join("x")).unwrap();
+    assert_eq!(measured.spec().fields()[1].as_ragged().unwrap().max_per_sample(), 4);
+    assert_eq!(measured.lengths("x").unwrap()[..6], [0, 1, 2, 3, 4, 0]);
+    let sample = |set: &dyn Dataset, id| {
+        let (mut values, mut context) = (Vec::new(), Context::new(7, 3));
+        context.begin(0, id);
+        set.copy(id, &mut values, &mut context).unwrap();
+        values
+    };
+    for set in [&same, &limited, &measured] {
+        assert!((0..30).all(|id| sample(set, id) == sample(&*inner, id)), "the numbers drawn are the same");
+        assert!(check_dataset(set, &CheckOptions::default()).unwrap().is_clean());
+    }
+    let error = Bounded::new(inner).unwrap().limit("x", 2).unwrap();
+    let mut values = Values::new();
+    assert!(values.read(&error, 2).is_ok());
+    assert!(values.read(&error, 3).unwrap_err().to_string().contains("\"x\""));
+}
+
 /// The measured set of `path`, and the number of samples that were read to measure it.
 fn measured(path: &Path, cache: Option<&Path>) -> Result<(Bounded, u64)> {
     let visits = Arc::new(AtomicU64::new(0));
-    let reader = Box::new(Counted { reader: open(path).unwrap(), visits: visits.clone() });
+    let reader = Arc::new(Counted { reader: open(path).unwrap(), visits: visits.clone() });
     let data = match cache {
         Some(cache) => Bounded::measured_at(reader, cache),
         None => Bounded::measured(reader),

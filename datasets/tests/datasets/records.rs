@@ -62,7 +62,7 @@ fn ids_outside_the_file_are_refused_with_their_row() {
         // The rows before it are complete: a substitute replaces only the failed row.
         assert_eq!(rows.column_mut(0)[..4], content(3)[14..18]);
         assert_eq!(rows.column_mut(1)[..3], content(3)[18..]);
-        assert!(error.to_string().contains(&format!("no record {bad}: there are 3")), "{error}");
+        assert!(error.to_string().contains(&format!("no sample {bad}: there are 3")), "{error}");
         assert!(data.read(bad, &mut rows.row(0), &mut Context::new(0, 0)).is_err());
     }
 }

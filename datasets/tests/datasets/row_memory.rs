@@ -154,14 +154,14 @@ fn a_group_is_decoded_once_and_dropped_when_its_rows_are_in_memory() {
     let ids: Vec<u64> = (0..ROWS as u64).step_by(171).collect();
     let mut prepared = 0;
     // As workers do, group by group.
-    while data.prefetch(&ids, &mut Context::new(0, 0)) == Prefetched::Prepared {
+    while data.storage().prefetch(&ids, &mut Context::new(0, 0)) == Prefetched::Prepared {
         prepared += 1;
     }
     assert_eq!(prepared, 8, "as many groups as the file has");
-    assert_eq!(data.prefetch(&ids, &mut Context::new(0, 0)), Prefetched::Never);
+    assert_eq!(data.storage().prefetch(&ids, &mut Context::new(0, 0)), Prefetched::Never);
     let before = batch(&data, &ids).unwrap();
     // The cache no longer holds the group, so it is decoded anew.
-    assert_eq!(data.reader().storage().prefetch(&ids[..1]), Prefetched::Prepared);
+    assert_eq!(data.inner().storage().prefetch(&ids[..1], &mut Context::new(0, 0)), Prefetched::Prepared);
     // Decoded rows no longer need the file.
     std::fs::write(&files[0], b"PAR1").unwrap();
     assert_eq!(batch(&data, &ids).unwrap(), before);
@@ -199,7 +199,7 @@ fn shards_in_memory_have_their_values() {
             open_with(path, &OpenOptions { columns: columns.clone(), ..options(cache_bytes) }).unwrap()
         };
         let set = |bytes| {
-            Bounded::new(Box::new(Shards::new(vec![of(one, bytes), of(two, bytes)]).unwrap())).unwrap()
+            Bounded::new(Arc::new(Shards::new(vec![of(one, bytes), of(two, bytes)]).unwrap())).unwrap()
         };
         let ids: Vec<u64> = (0..200).map(|at| (at * 7717) % (2 * ROWS as u64)).collect();
         assert_eq!(batch(&set(1 << 30), &ids).unwrap(), batch(&set(0), &ids).unwrap(), "{}", one.display());

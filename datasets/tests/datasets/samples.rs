@@ -1,8 +1,8 @@
 //! Sets whose samples are files, lines, records or windows: WebDataset, folders, text, CIFAR, tokens, shards.
 
 use crate::made::{gz, npy, read, tar, write};
-use feedline_core::{Dataset, ErrorKind};
-use feedline_datasets::{Bounded, Folder, OpenOptions, Split, Values, cifar, open, open_with};
+use feedline_core::{Dataset, ErrorKind, Values};
+use feedline_datasets::{Bounded, Folder, OpenOptions, Split, cifar, open, open_with};
 use tempfile::tempdir;
 
 #[test]
@@ -29,7 +29,7 @@ fn members_with_one_key_are_a_sample() {
         let options = OpenOptions { empty_members: true, ..Default::default() };
         let reader = open_with(&path, &options).unwrap();
         assert_eq!((reader.about().format, reader.len()), ("webdataset", 3));
-        assert_eq!(reader.schema().to_string(), "jpg bytes [?], seg.png bytes [?], txt bytes [?]");
+        assert_eq!(reader.spec().to_string(), "jpg bytes [?], seg.png bytes [?], txt bytes [?]");
         assert_eq!(read(&*reader, 0), [&b"one"[..], b"two", b""]);
         assert_eq!(read(&*reader, 1), [&b""[..], b"", b""]);
         assert_eq!(read(&*reader, 2), [&b""[..], b"", b"three"]);
@@ -37,7 +37,7 @@ fn members_with_one_key_are_a_sample() {
         // Reading into the same buffers leaves nothing of the sample before.
         let mut values = Values::new();
         for (sample, sizes) in [(0, [3, 3, 0]), (2, [0, 0, 5]), (1, [0, 0, 0])] {
-            reader.read(sample, &mut values).unwrap();
+            values.read(&*reader, sample).unwrap();
             assert_eq!(values.fields().iter().map(|value| value.bytes.len()).collect::<Vec<_>>(), sizes);
             assert!(values.fields().iter().all(|value| value.shape == [value.bytes.len()]));
         }
@@ -91,7 +91,7 @@ fn cifar_is_read_from_a_file_a_folder_and_an_archive() {
         assert_eq!(read(&*reader, 2), [vec![3], vec![3; 3072]]);
         assert_eq!(read(&cifar::open_test(&path).unwrap(), 0), [vec![9], vec![9; 3072]]);
         let data = Bounded::new(reader).unwrap();
-        assert_eq!(data.column(1).unwrap().row(1), Some(&[2; 3072][..]));
+        assert_eq!(data.storage().column(1).unwrap().row(1), Some(&[2; 3072][..]));
     }
     for path in [dir.path().join("folder"), dir.path().join("cifar.tar.gz")] {
         let options = OpenOptions { split: Some(Split::Test), ..Default::default() };
@@ -116,7 +116,7 @@ fn cifar_is_read_from_a_file_a_folder_and_an_archive() {
     // Coarse label 19 and fine label 99 are the last classes of CIFAR-100.
     let hundred = [vec![19, 99], vec![7; 3072], vec![0, 0], vec![8; 3072]].concat();
     let reader = open(write(dir.path(), "y", &hundred)).unwrap();
-    assert_eq!(reader.schema().to_string(), "coarse_label u8 [], fine_label u8 [], image u8 [3, 32, 32]");
+    assert_eq!(reader.spec().to_string(), "coarse_label u8 [], fine_label u8 [], image u8 [3, 32, 32]");
     assert_eq!(read(&*reader, 0), [vec![19], vec![99], vec![7; 3072]]);
     for (name, bytes) in [("label", batch(&[1, 10])), ("cut", one[1..].to_vec())] {
         let error = cifar::open(write(dir.path(), name, &bytes)).unwrap_err();
@@ -137,7 +137,7 @@ fn the_folder_of_a_file_is_its_class() {
     assert_eq!(folder.classes(), ["cats", "dogs"]);
     let reader = open(&root).unwrap();
     assert_eq!((reader.about().format, reader.len()), ("folder", 3));
-    assert_eq!(reader.schema().to_string(), "data bytes [?], label i64 []");
+    assert_eq!(reader.spec().to_string(), "data bytes [?], label i64 []");
     assert_eq!(read(&*reader, 0), [b"c1".to_vec(), 0i64.to_le_bytes().to_vec()]);
     assert_eq!(read(&*reader, 1), [b"".to_vec(), 1i64.to_le_bytes().to_vec()]);
     assert_eq!(read(&*reader, 2), [b"d2".to_vec(), 1i64.to_le_bytes().to_vec()]);
@@ -147,7 +147,7 @@ fn the_folder_of_a_file_is_its_class() {
     write(&root, "dogs/2.jpg", b"longer");
     assert_ne!(reader.fingerprint(), before);
     std::fs::remove_file(root.join("dogs/2.jpg")).unwrap();
-    let error = reader.read(2, &mut Values::new()).unwrap_err();
+    let error = Values::new().read(&*reader, 2).unwrap_err();
     assert!(error.to_string().contains("dogs/2.jpg") && error.sample() == Some(2), "{error}");
 
     write(&root, "README", b"beside");

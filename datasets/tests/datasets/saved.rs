@@ -1,8 +1,8 @@
 //! Folders of `save_to_disk` with a list of rows, as old versions of `datasets` wrote them.
 
 use crate::made::{npy, read, write, zip};
-use feedline_core::{CheckOptions, check_dataset};
-use feedline_datasets::{Bounded, PackOptions, Reader, open, pack};
+use feedline_core::{CheckOptions, Dataset, check_dataset};
+use feedline_datasets::{Bounded, PackOptions, open, pack};
 use tempfile::tempdir;
 
 #[test]
@@ -24,7 +24,7 @@ fn the_rows_that_an_old_save_to_disk_lists_are_read_in_their_order() {
         write(dir.path(), "set/state.json", format!("{{{files}{more}}}").as_bytes());
         open(dir.path().join("set"))
     };
-    let read_all = |reader: &dyn Reader| -> Vec<i64> {
+    let read_all = |reader: &dyn Dataset| -> Vec<i64> {
         let number = |row| i64::from_le_bytes(read(reader, row).concat().try_into().unwrap());
         (0..reader.len()).map(number).collect()
     };

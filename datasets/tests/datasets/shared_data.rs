@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::described::{describe, hex};
-use feedline_datasets::{OpenOptions, Reader, Values, open_with};
+use feedline_core::{Dataset, Values};
+use feedline_datasets::{OpenOptions, open_with};
 use feedline_testkit::not_run;
 use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
@@ -113,7 +115,7 @@ fn picture(file: &str, path: &Path) {
         return;
     };
     let reader = open_with(path, &OpenOptions::with_memory_limit(0)).unwrap();
-    match reader.read(0, &mut Values::new()) {
+    match Values::new().read(&*reader, 0) {
         // Pillow reads it, and this project does not.
         Err(error) if error.to_string().contains("arithmetically coded") => return,
         read => read.unwrap(),
@@ -146,26 +148,26 @@ fn compare(file: &str, path: &Path, limit: u64, expected: &Json) {
     }
 }
 
-fn read_all(reader: &dyn Reader) -> feedline_core::Result<()> {
+fn read_all(reader: &dyn Dataset) -> feedline_core::Result<()> {
     let mut values = Values::new();
-    (0..reader.len()).try_for_each(|sample| reader.read(sample, &mut values))
+    (0..reader.len()).try_for_each(|sample| values.read(&*reader, sample))
 }
 
 /// The same file, with its nulls filled.
 #[cfg(all(feature = "arrow", feature = "csv", feature = "parquet"))]
-fn filled(path: &Path, memory_limit: u64) -> Box<dyn Reader> {
+fn filled(path: &Path, memory_limit: u64) -> Arc<dyn Dataset> {
     use feedline_datasets::{ArrowFile, Csv, CsvOptions, Nulls, ParquetFile, TableOptions};
     let options = TableOptions { nulls: Nulls::Fill, memory_limit, ..Default::default() };
     match path.extension().and_then(|name| name.to_str()) {
-        Some("parquet") => Box::new(ParquetFile::open_with(path, options).unwrap()),
+        Some("parquet") => Arc::new(ParquetFile::open_with(path, options).unwrap()),
         Some("csv" | "tsv") => {
-            Box::new(Csv::open_with(path, CsvOptions { nulls: Nulls::Fill, ..Default::default() }).unwrap())
+            Arc::new(Csv::open_with(path, CsvOptions { nulls: Nulls::Fill, ..Default::default() }).unwrap())
         }
-        _ => Box::new(ArrowFile::open_with(path, options).unwrap()),
+        _ => Arc::new(ArrowFile::open_with(path, options).unwrap()),
     }
 }
 
 #[cfg(not(all(feature = "arrow", feature = "csv", feature = "parquet")))]
-fn filled(path: &Path, _: u64) -> Box<dyn Reader> {
+fn filled(path: &Path, _: u64) -> Arc<dyn Dataset> {
     panic!("{} has nulls: test with the features arrow, csv and parquet", path.display())
 }

@@ -148,8 +148,8 @@ fn a_mean_or_a_deviation_that_f64_does_not_hold_is_an_error() {
     // A value of the validation set may be too far away.
     let saved = dir.path().join("s.json");
     of(&["1.5e308", "1.6e308"]).saved(&saved).build().unwrap();
-    let data = of(&["1.5e308", "-1.5e308"]).fitted(&saved).reader().unwrap();
-    let error = data.read(1, &mut feedline_datasets::Values::new()).unwrap_err();
+    let data = of(&["1.5e308", "-1.5e308"]).fitted(&saved).rows().unwrap();
+    let error = feedline_core::Values::new().read(&*data, 1).unwrap_err();
     let why = "column \"v\" has -1.5e308 in row 1, which f32 does not hold once standardized";
     assert!(error.to_string().contains(why) && error.sample() == Some(1), "{error}");
 }

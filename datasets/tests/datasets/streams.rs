@@ -3,7 +3,8 @@
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};
 
-use feedline_datasets::{Buffers, Folder, Reader, Sink, WebDataset};
+use feedline_core::{Context, Dataset, Sink};
+use feedline_datasets::{Folder, WebDataset};
 use tempfile::tempdir;
 
 use crate::common::write;
@@ -14,7 +15,7 @@ fn bytes(sample: u8) -> Vec<u8> {
 }
 
 /// The last bytes of a field, by its stream.
-fn end(reader: &dyn Reader, sample: u64, field: usize) -> Vec<u8> {
+fn end(reader: &dyn Dataset, sample: u64, field: usize) -> Vec<u8> {
     let mut stream = reader.storage().stream(sample, field).unwrap().unwrap();
     assert!(stream.len() == 100_000 && !stream.is_empty());
     let mut end = Vec::new();
@@ -34,8 +35,8 @@ fn a_field_is_a_stream_of_the_bytes_that_are_read() {
     let (one, two) = (bytes(1), bytes(2));
     let members = [("0.wav", &one[..]), ("0.cls", b"5"), ("1.wav", &two), ("1.cls", b"6")];
     let archive = WebDataset::open(write(dir.path(), "a.tar", &made::tar(&members))).unwrap();
-    let readers: [(&dyn Reader, [u8; 2]); 2] = [(&folder, [0, 1]), (&archive, [1, 2])];
-    let mut buffers = Buffers::default();
+    let readers: [(&dyn Dataset, [u8; 2]); 2] = [(&folder, [0, 1]), (&archive, [1, 2])];
+    let mut context = Context::new(0, 0);
     for (reader, of) in readers {
         for (sample, of) in (0..).zip(of) {
             assert_eq!(end(reader, sample, 0), bytes(of)[99_991..], "{}", reader.about().format);
@@ -50,7 +51,7 @@ fn a_field_is_a_stream_of_the_bytes_that_are_read() {
             };
             for wanted in 0..2 {
                 let is_wanted = |field| field == wanted;
-                reader.visit(sample, &mut Sink::some(&is_wanted, &mut visit), &mut buffers).unwrap();
+                reader.visit(sample, &mut Sink::some(&is_wanted, &mut visit), &mut context).unwrap();
             }
             assert_eq!((first, others), (bytes(of), 1), "{}", reader.about().format);
         }
@@ -67,7 +68,8 @@ fn a_field_is_a_stream_of_the_bytes_that_are_read() {
         label = bytes.to_vec();
         Ok(())
     };
-    folder.visit(1, &mut Sink::some(&|field| field == 1, &mut visit), &mut buffers).unwrap();
+    let folder: &dyn Dataset = &folder;
+    folder.visit(1, &mut Sink::some(&|field| field == 1, &mut visit), &mut context).unwrap();
     assert_eq!(label, 1i64.to_le_bytes());
     let error = folder.storage().stream(1, 0).unwrap_err();
     assert!(error.to_string().contains("no such file") && error.path().is_some(), "{error}");

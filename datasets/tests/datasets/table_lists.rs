@@ -246,7 +246,7 @@ fn negatives_are_no_items_of_the_whole_list_however_it_is_cut_and_composed() {
             let twice = zipped.negatives(&["n"], 1, ITEMS as u64, 1).unwrap();
             assert_eq!(drawn(twice, "history"), expected(&all));
             // A table of a table, and the rows as `Bounded` has them.
-            let outer = Table::new(table(&path).reader().unwrap()).build().unwrap();
+            let outer = Table::new(table(&path).rows().unwrap()).build().unwrap();
             assert_eq!(drawn(outer, "history"), expected(&all));
             // A function may have changed the items.
             let spec = Spec::new().ragged("seen", DType::I64, [], 2).unwrap();

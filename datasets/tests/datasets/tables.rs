@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::described::{describe, hex};
 use crate::made::{read, write};
-use feedline_core::Dataset;
+use feedline_core::{Dataset, Values};
 use feedline_datasets::labelled::{Labelled, LabelledOptions};
 use feedline_datasets::{
-    ArrowFile, Bounded, Missing, Nulls, OpenOptions, ParquetFile, Reader, Shards, Split, Table, TableOptions,
-    Values, open, open_with,
+    ArrowFile, Bounded, Missing, Nulls, OpenOptions, ParquetFile, Shards, Split, Table, TableOptions, open,
+    open_with,
 };
 use proptest::prelude::*;
 use serde_json::Value as Json;
@@ -24,10 +25,10 @@ fn golden(name: &str) -> PathBuf {
 }
 
 /// The checksum of every sample, in this order.
-fn checksum(reader: &dyn Reader, samples: impl Iterator<Item = u64>) -> String {
+fn checksum(reader: &dyn Dataset, samples: impl Iterator<Item = u64>) -> String {
     let (mut values, mut hash) = (Values::new(), Sha256::new());
     for sample in samples {
-        reader.read(sample, &mut values).unwrap();
+        values.read(reader, sample).unwrap();
         values.fields().iter().for_each(|value| hash.update(&value.bytes));
     }
     hex(&hash.finalize())
@@ -50,11 +51,11 @@ fn tables_of_every_type_are_read_as_pyarrow_reads_them() {
 #[test]
 fn a_cache_that_holds_one_part_gives_the_same_samples_in_any_order() {
     let options = || TableOptions { cache_bytes: 1, ..TableOptions::default() };
-    let whole: [Box<dyn Reader>; 2] =
+    let whole: [Arc<dyn Dataset>; 2] =
         [open(golden("snappy.parquet")).unwrap(), open(golden("zstd.arrow")).unwrap()];
-    let small: [Box<dyn Reader>; 2] = [
-        Box::new(ParquetFile::open_with(golden("snappy.parquet"), options()).unwrap()),
-        Box::new(
+    let small: [Arc<dyn Dataset>; 2] = [
+        Arc::new(ParquetFile::open_with(golden("snappy.parquet"), options()).unwrap()),
+        Arc::new(
             ArrowFile::open_with(golden("zstd.arrow"), TableOptions { memory_limit: 0, ..options() })
                 .unwrap(),
         ),
@@ -99,16 +100,16 @@ fn a_file_that_does_not_fit_its_cache_says_how_to_shuffle_it() {
     assert_eq!(open(1).about().block_shuffle, Some((40, 40)));
     let decoded = (1..100_000).find(|&bytes| open(bytes).about().block_shuffle.is_none()).unwrap();
     assert_eq!(open(decoded - 1).about().block_shuffle, Some((40, 40)));
-    let set = Shards::new(vec![Box::new(open(u64::MAX)), Box::new(open(1))]).unwrap();
-    assert_eq!(Bounded::limited(Box::new(set), 100).unwrap().about().block_shuffle, Some((40, 40)));
-    let table = Table::new(Box::new(open(1))).select(["f16"]).missing("f16", Missing::Number(0.0));
+    let set = Shards::new(vec![Arc::new(open(u64::MAX)), Arc::new(open(1))]).unwrap();
+    assert_eq!(Bounded::limited(Arc::new(set), 100).unwrap().about().block_shuffle, Some((40, 40)));
+    let table = Table::new(Arc::new(open(1))).select(["f16"]).missing("f16", Missing::Number(0.0));
     assert!(table.build().unwrap_err().to_string().contains("no field \"f16.present\""));
-    let table = Table::new(Box::new(open(1))).select(["f16"]).build().unwrap();
+    let table = Table::new(Arc::new(open(1))).select(["f16"]).build().unwrap();
     let spec = table.spec().clone();
     assert_eq!(table.map(spec, |_, _, _| Ok(())).unwrap().about().block_shuffle, Some((40, 40)));
     let columns = Some(vec!["three".into(), "class".into()]);
     let options = TableOptions { columns, cache_bytes: 1, ..TableOptions::default() };
-    let file = Box::new(ParquetFile::open_with(golden("none.parquet"), options).unwrap());
+    let file = Arc::new(ParquetFile::open_with(golden("none.parquet"), options).unwrap());
     let fields = LabelledOptions { input: Some("three".into()), label: Some("class".into()), classes: 10 };
     assert_eq!(Labelled::new(file, &fields).unwrap().about().block_shuffle, Some((40, 40)));
 }
@@ -131,9 +132,9 @@ fn shards_of_other_units_of_time_are_refused() {
         write(dir.path(), name, &writer.into_inner().unwrap())
     };
     let first = file("0.arrow", Arc::new(TimestampMillisecondArray::from(vec![1500, -1])));
-    assert_eq!(open(dir.path()).unwrap().schema().fields()[0].ticks_per_day(), Some(86_400_000));
+    assert_eq!(open(dir.path()).unwrap().spec().fields()[0].ticks_per_day(), Some(86_400_000));
     let seconds = Table::open(&first).seconds("at").build().unwrap();
-    assert_eq!((seconds.len(), open(&first).unwrap().schema().to_string()), (2, "at i64 []".into()));
+    assert_eq!((seconds.len(), open(&first).unwrap().spec().to_string()), (2, "at i64 []".into()));
     let other = file("1.arrow", Arc::new(TimestampMicrosecondArray::from(vec![1_500_000])));
     let error = open(dir.path()).unwrap_err();
     assert!(error.to_string().contains("\"at\" has another unit of time than in the first"), "{error}");
@@ -156,7 +157,7 @@ fn shards_of_other_units_of_time_are_refused() {
         let micros: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![1_500_000, -1]));
         let first = file("0.arrow", list(millis.clone(), item(&millis)));
         assert_eq!(
-            open(&first).unwrap().schema().fields()[0].ticks_per_day(),
+            open(&first).unwrap().spec().fields()[0].ticks_per_day(),
             Some(86_400_000),
             "list {number}"
         );
@@ -166,8 +167,8 @@ fn shards_of_other_units_of_time_are_refused() {
         assert_eq!(error.path(), Some(&*other));
         // A saved description is compared in the same way.
         let saved = dir.path().join("s.json");
-        Table::open(&first).saved(&saved).reader().unwrap();
-        let error = Table::open(&other).fitted(&saved).reader().unwrap_err();
+        Table::open(&first).saved(&saved).rows().unwrap();
+        let error = Table::open(&other).fitted(&saved).rows().unwrap_err();
         let why = "column \"at\" has microseconds, and had milliseconds in the saved table";
         assert!(error.to_string().contains(why), "list {number}: {error}");
         std::fs::remove_file(&saved).unwrap();
@@ -180,16 +181,16 @@ fn chosen_columns_are_read_and_unknown_ones_refused() {
         let columns = Some(names.iter().map(|name| name.to_string()).collect());
         TableOptions { columns, memory_limit: 0, ..TableOptions::default() }
     };
-    let open = |names: &[&str]| -> [Result<Box<dyn Reader>, feedline_core::Error>; 2] {
+    let open = |names: &[&str]| -> [Result<Arc<dyn Dataset>, feedline_core::Error>; 2] {
         [
-            ArrowFile::open_with(golden("lz4.stream"), options(names)).map(|file| Box::new(file) as _),
-            ParquetFile::open_with(golden("delta.parquet"), options(names)).map(|file| Box::new(file) as _),
+            ArrowFile::open_with(golden("lz4.stream"), options(names)).map(|file| Arc::new(file) as _),
+            ParquetFile::open_with(golden("delta.parquet"), options(names)).map(|file| Arc::new(file) as _),
         ]
     };
     for reader in open(&["at.in", "words", "f16"]) {
         let reader = reader.unwrap();
         let fields = "f16 f16 [], words text [?], words.lengths i64 [?], at.in.y f64 [], at.in.on bool []";
-        assert_eq!(reader.schema().to_string(), fields);
+        assert_eq!(reader.spec().to_string(), fields);
         // Row 3: three times "row 3", without the spaces.
         let lengths = [3i64, 4, 4, 1].map(i64::to_le_bytes).concat();
         let expected =
@@ -241,7 +242,7 @@ fn two_columns_of_one_name_are_refused_unless_others_are_chosen() {
 fn one_batch_of_fixed_columns_in_memory_is_ready_for_zero_copy() {
     let tiny = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny.arrow");
     let data = Bounded::new(open(&tiny).unwrap()).unwrap();
-    let column = data.column(0).unwrap();
+    let column = data.storage().column(0).unwrap();
     assert_eq!((column.rows(), column.row(2)), (3, Some(&9i32.to_le_bytes()[..])));
     // The whole file is named, so that it is pinned once.
     assert_eq!(column.bytes().len() as u64, std::fs::metadata(&tiny).unwrap().len());
@@ -258,7 +259,7 @@ fn files_that_are_cut_are_refused_with_the_byte() {
         for cut in [bytes.len() - 1, bytes.len() / 2, 100, 9, 5] {
             // The end of a stream is a mark of eight bytes that many writers leave out.
             let path = write(dir.path(), name, &bytes[..cut]);
-            let error = open(&path).and_then(|reader| reader.read(reader.len() - 1, &mut Values::new()));
+            let error = open(&path).and_then(|reader| Values::new().read(&*reader, reader.len() - 1));
             if name == "plain.stream" && cut == bytes.len() - 1 {
                 // The mark at the end is cut.
                 assert!(error.unwrap_err().to_string().contains("cut short"));
@@ -278,7 +279,7 @@ fn nulls_are_an_error_of_their_row_or_filled() {
     let path = write(dir.path(), "nulls.stream", &bytes);
     let reader = open(&path).unwrap();
     assert_eq!(read(&*reader, 0), [1.5f32.to_le_bytes()]);
-    let error = reader.read(1, &mut Values::new()).unwrap_err();
+    let error = Values::new().read(&*reader, 1).unwrap_err();
     assert!(error.to_string().contains("column \"x\" has a null in row 1"), "{error}");
     assert_eq!((error.sample(), error.path()), (Some(1), Some(path.as_path())));
     let filled = ArrowFile::open_with(&path, fill).unwrap();
@@ -355,7 +356,7 @@ proptest! {
         let options = OpenOptions::with_memory_limit(if in_memory { u64::MAX } else { 0 });
         let read = open_with(&path, &options).and_then(|reader| {
             let mut values = Values::new();
-            (0..reader.len().min(200)).try_for_each(|sample| reader.read(sample, &mut values))
+            (0..reader.len().min(200)).try_for_each(|sample| values.read(&*reader, sample))
         });
         if let Err(error) = read {
             let line = error.to_string();
@@ -463,7 +464,7 @@ fn every_flipped_bit_of_a_page_is_found_by_its_checksum() {
             let path = write(dir.path(), "x.parquet", &bytes);
             let outcome = open(&path).and_then(|reader| {
                 let mut values = Values::new();
-                (0..reader.len()).try_for_each(|row| reader.read(row, &mut values))?;
+                (0..reader.len()).try_for_each(|row| values.read(&*reader, row))?;
                 Ok(checksum(&*reader, 0..300))
             });
             match outcome {

@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::made::{read, write};
-use feedline_core::{Context, DType, Dataset, ErrorKind, Layout, Rows};
-use feedline_datasets::{
-    Bounded, Csv, CsvOptions, ElementType, Missing, OpenOptions, Reader, Shards, Table, Values, open,
-    open_with,
-};
+use feedline_core::{Context, DType, Dataset, ElementType, ErrorKind, Layout, Rows, Values};
+use feedline_datasets::{Bounded, Csv, CsvOptions, Missing, OpenOptions, Shards, Table, open, open_with};
 use tempfile::tempdir;
 
 /// All rows, in one batch: the bytes of each field.
@@ -78,14 +76,14 @@ fn shards_agree_only_on_types_that_lose_nothing() {
         "{error}"
     );
     // Readers that were opened one by one have types of their own, and the error says how they agree.
-    let open = |path| Box::new(Csv::open(path).unwrap()) as Box<dyn Reader>;
+    let open = |path| Arc::new(Csv::open(path).unwrap()) as Arc<dyn Dataset>;
     let three = write(dir.path(), "3.csv", b"a,b\n1,2.5\n");
     let error = Shards::new(vec![open(&one), open(&three)]).unwrap_err();
     assert!(error.to_string().contains("open the folder as one set, or state the types"), "{error}");
     let types = vec![("b".into(), ElementType::Number(DType::F64))];
     let open =
         |path| Csv::open_with(path, CsvOptions { types: types.clone(), ..Default::default() }).unwrap();
-    let set = Shards::new(vec![Box::new(open(&one)), Box::new(open(&three))]).unwrap();
+    let set = Shards::new(vec![Arc::new(open(&one)), Arc::new(open(&three))]).unwrap();
     assert_eq!(read(&set, 0)[1], 2f64.to_le_bytes());
 }
 
@@ -213,27 +211,27 @@ fn steps_that_do_not_fit_are_refused_when_the_table_is_built() {
 fn any_reader_is_a_table_and_its_unchanged_columns_stay_in_memory() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tables");
     let whole = open(golden.join("none.parquet")).unwrap();
-    let names: Vec<_> = whole.schema().fields().iter().map(|field| field.name.clone()).collect();
-    let same = Table::new(open(golden.join("none.parquet")).unwrap()).reader().unwrap();
+    let names: Vec<_> = whole.spec().fields().iter().map(|field| field.name().to_owned()).collect();
+    let same = Table::new(open(golden.join("none.parquet")).unwrap()).rows().unwrap();
     assert_eq!(
-        (same.schema(), same.about().groups.map(|groups| groups.largest)),
-        (whole.schema(), whole.about().groups.map(|groups| groups.largest))
+        (same.spec(), same.about().groups.map(|groups| groups.largest)),
+        (whole.spec(), whole.about().groups.map(|groups| groups.largest))
     );
-    let backwards = Table::open(golden.join("none.parquet")).select(names.iter().rev()).reader().unwrap();
+    let backwards = Table::open(golden.join("none.parquet")).select(names.iter().rev()).rows().unwrap();
     let mut values = Values::new();
     for row in 0..whole.len() {
         assert_eq!(read(&*same, row), read(&*whole, row));
-        backwards.read(row, &mut values).unwrap();
+        values.read(&*backwards, row).unwrap();
         assert!(values.fields().iter().rev().map(|value| &value.bytes).eq(&read(&*whole, row)));
         let [same, whole] = [&same, &whole].map(|reader| reader.storage().decoded(row).unwrap().unwrap());
         assert!((0..names.len()).all(|field| same.slice(row, field) == whole.slice(row, field)));
     }
     let tiny = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny.arrow");
-    let column = open(&tiny).unwrap().schema().fields()[0].name.clone();
+    let column = open(&tiny).unwrap().spec().fields()[0].name().to_owned();
     let data = Table::open(&tiny).select([&column]).build().unwrap();
-    assert_eq!(data.column(0).unwrap().row(2), Some(&9i32.to_le_bytes()[..]));
+    assert_eq!(data.storage().column(0).unwrap().row(2), Some(&9i32.to_le_bytes()[..]));
     let cast = Table::open(&tiny).cast(&column, DType::F32).select([&column]).build().unwrap();
-    assert!(cast.column(0).is_none());
+    assert!(cast.storage().column(0).is_none());
     assert_eq!(floats(&batch(&cast)[&column])[2], 9.0);
 }
 

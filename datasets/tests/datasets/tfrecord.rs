@@ -1,7 +1,8 @@
 //! TFRecord files: records and examples, good and damaged.
 
 use crate::made::{gz, read, write};
-use feedline_datasets::{Values, open};
+use feedline_core::Values;
+use feedline_datasets::open;
 use proptest::prelude::*;
 use tempfile::tempdir;
 
@@ -53,7 +54,7 @@ fn features_are_fields_by_name() {
         let reader = open(write(dir.path(), "x", &bytes)).unwrap();
         assert_eq!((reader.about().format, reader.len()), ("tfrecord", 2));
         assert_eq!(
-            reader.schema().to_string(),
+            reader.spec().to_string(),
             "id i64 [], names bytes [?], names.lengths i64 [?], only i64 [?], x f32 [?]"
         );
         let int = i64::to_le_bytes;
@@ -69,8 +70,8 @@ fn features_are_fields_by_name() {
         assert_eq!(read(&*reader, 1), second);
         // Reading into the same buffers leaves nothing of the sample before.
         let mut values = Values::new();
-        reader.read(1, &mut values).unwrap();
-        reader.read(0, &mut values).unwrap();
+        values.read(&*reader, 1).unwrap();
+        values.read(&*reader, 0).unwrap();
         assert!(values.fields().iter().map(|value| &value.bytes).eq(&first));
         assert_eq!(
             values.fields().iter().map(|value| value.shape.clone()).collect::<Vec<_>>(),
@@ -118,7 +119,7 @@ fn what_occurs_twice_is_merged_as_protocol_buffers_do() {
         for file in [record(example), [record(example), record(&other)].concat()] {
             let reader = open(write(dir.path(), "x", &file)).unwrap();
             let bytes: Vec<u8> = expected.iter().flat_map(|value| value.to_le_bytes()).collect();
-            assert_eq!(read(&*reader, 0)[0], bytes, "{name}: {}", reader.schema());
+            assert_eq!(read(&*reader, 0)[0], bytes, "{name}: {}", reader.spec());
         }
     }
 }
@@ -131,14 +132,14 @@ fn a_feature_that_a_record_has_twice_is_one_feature_of_one_record() {
     let twice = example(&[("a", 3, int(1)), ("a", 3, int(2)), ("b", 3, int(3))]);
     let file = [record(&twice), record(&example(&[("b", 3, int(4))]))].concat();
     let reader = open(write(dir.path(), "x", &file)).unwrap();
-    assert_eq!(reader.schema().to_string(), "a i64 [?], b i64 []");
+    assert_eq!(reader.spec().to_string(), "a i64 [?], b i64 []");
     assert_eq!(read(&*reader, 1), [vec![], 4i64.to_le_bytes().to_vec()]);
     // If there are two, the last decides the size and the type.
     let first = example(&[("a", 1, field(1, b"text")), ("a", 3, int(2))]);
     let longer = example(&[("a", 3, vec![8, 1, 8, 7]), ("a", 3, int(5))]);
     let file = [record(&first), record(&longer), record(&example(&[("a", 3, int(4))]))].concat();
     let reader = open(write(dir.path(), "x", &file)).unwrap();
-    assert_eq!(reader.schema().to_string(), "a i64 []");
+    assert_eq!(reader.spec().to_string(), "a i64 []");
     let values: Vec<_> = (0..3).map(|sample| read(&*reader, sample).concat()).collect();
     assert_eq!(values, [2i64, 5, 4].map(|value| value.to_le_bytes().to_vec()));
 }
@@ -164,7 +165,7 @@ fn fields_that_an_example_does_not_have_are_skipped() {
         let entry = field(1, &pad(2, [field(1, b"a"), value].concat()));
         let example = pad(0, field(1, &pad(1, entry)));
         let reader = open(write(dir.path(), "x", &record(&example))).unwrap();
-        assert_eq!(reader.schema().to_string(), "a i64 []", "{level}");
+        assert_eq!(reader.spec().to_string(), "a i64 []", "{level}");
         assert_eq!(read(&*reader, 0), [5i64.to_le_bytes()], "{level}");
     }
     // A record without any feature lacks all of them, wherever it comes.
@@ -172,7 +173,7 @@ fn fields_that_an_example_does_not_have_are_skipped() {
     for empty in [vec![], field(1, b""), field(9, b"later")] {
         for file in [[&empty[..], &five].map(record).concat(), [&five[..], &empty].map(record).concat()] {
             let reader = open(write(dir.path(), "x", &file)).unwrap();
-            assert_eq!(reader.schema().to_string(), "a i64 [?]");
+            assert_eq!(reader.spec().to_string(), "a i64 [?]");
             assert_eq!(read(&*reader, 0).concat().len() + read(&*reader, 1).concat().len(), 8);
         }
     }
@@ -189,7 +190,7 @@ fn fields_that_an_example_does_not_have_are_skipped() {
 fn other_records_are_bytes() {
     let dir = tempdir().unwrap();
     let reader = open(write(dir.path(), "x", &[record(b"one"), record(b"")].concat())).unwrap();
-    assert_eq!(reader.schema().to_string(), "record bytes [?]");
+    assert_eq!(reader.spec().to_string(), "record bytes [?]");
     assert_eq!([read(&*reader, 0), read(&*reader, 1)], [[b"one".to_vec()], [vec![]]]);
     // A sequence example: an example with a second field.
     let sequence = [example(&[("id", 3, vec![8, 7])]), field(2, b"")].concat();
@@ -248,7 +249,7 @@ proptest! {
         let path = write(dir.path(), "x", &file);
         if let Ok(reader) = open(&path) {
             for sample in 0..reader.len() {
-                if let Err(error) = reader.read(sample, &mut Values::new()) {
+                if let Err(error) = Values::new().read(&*reader, sample) {
                     prop_assert_eq!(error.path(), Some(path.as_path()));
                 }
             }

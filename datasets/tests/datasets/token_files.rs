@@ -5,10 +5,8 @@ use std::path::{Path, PathBuf};
 
 use crate::made::{npy, read, write};
 use crate::training::{golden, json};
-use feedline_core::{DType, Dataset};
-use feedline_datasets::{
-    Bounded, OpenOptions, Reader, TokenDocuments, TokenOptions, Tokens, Values, open, open_with,
-};
+use feedline_core::{DType, Dataset, Values};
+use feedline_datasets::{Bounded, OpenOptions, TokenDocuments, TokenOptions, Tokens, open, open_with};
 use serde_json::{Value as Json, json};
 use tempfile::tempdir;
 
@@ -88,10 +86,10 @@ fn numbers(bytes: &[u8]) -> Vec<i64> {
 }
 
 /// Documents, each a list of sequences.
-fn sequences(reader: &dyn Reader) -> Vec<Vec<Vec<i64>>> {
+fn sequences(reader: &dyn Dataset) -> Vec<Vec<Vec<i64>>> {
     let mut values = Values::new();
     let document = |document| {
-        reader.read(document, &mut values).unwrap();
+        values.read(&*reader, document).unwrap();
         let [ids, lengths] = [0, 1].map(|field| numbers(&values.fields()[field].bytes));
         let mut ids = ids.into_iter();
         lengths.into_iter().map(|length| ids.by_ref().take(length as usize).collect()).collect()
@@ -112,7 +110,7 @@ fn the_documents_of_a_pair_are_those_that_its_index_lists_in_every_type() {
             let bin = pair(dir.path(), name, &made);
             for (path, limit) in [(bin.clone(), u64::MAX), (bin.with_extension("idx"), 0)] {
                 let reader = open_with(&path, &OpenOptions::with_memory_limit(limit)).unwrap();
-                assert_eq!(reader.schema().to_string(), "ids i64 [?], ids.lengths i64 [?]");
+                assert_eq!(reader.spec().to_string(), "ids i64 [?], ids.lengths i64 [?]");
                 assert_eq!(reader.about().format, "megatron");
                 assert_eq!(sequences(&*reader), expected(), "{name}, {dtype}");
                 assert_eq!(reader.path(0), Some(bin.as_path()));
@@ -125,17 +123,17 @@ fn the_documents_of_a_pair_are_those_that_its_index_lists_in_every_type() {
     }
     for (code, made) in [(6, megatron(DOCUMENTS, 6, None)), (6, fairseq(DOCUMENTS, 6, true))] {
         let reader = open(pair(dir.path(), "floats", &made)).unwrap();
-        assert_eq!(reader.schema().to_string(), "ids f64 [?], ids.lengths i64 [?]", "{code}");
+        assert_eq!(reader.spec().to_string(), "ids f64 [?], ids.lengths i64 [?]", "{code}");
     }
     let reader = open(pair(dir.path(), "narrow", &megatron(DOCUMENTS, 7, None))).unwrap();
-    assert_eq!(reader.schema().fields()[0].to_string(), "ids f32 [?]");
+    assert_eq!(reader.spec().fields()[0].to_string(), "ids f32 [?]");
     // `double` of old versions has the code that is `float32` today.
     let [mut index, bin] = megatron(DOCUMENTS, 6, None);
     index[17] = 7;
     let reader = open(pair(dir.path(), "double", &[index, bin])).unwrap();
-    assert_eq!(reader.schema().fields()[0].to_string(), "ids f64 [?]");
+    assert_eq!(reader.spec().fields()[0].to_string(), "ids f64 [?]");
     let mut values = Values::new();
-    reader.read(2, &mut values).unwrap();
+    values.read(&*reader, 2).unwrap();
     assert_eq!(values.fields()[0].bytes, [5f64, 6.].map(f64::to_le_bytes).concat());
     // Negative ids keep their sign.
     let negative: &[&[&[i64]]] = &[&[&[-1, -128]]];
@@ -150,9 +148,9 @@ fn lengths_come_from_the_index_and_modes_with_the_documents() {
     let dir = tempdir().unwrap();
     let bin = pair(dir.path(), "modes", &megatron(DOCUMENTS, 4, Some(&[0, 1, 2, 3, 4])));
     let reader = open(&bin).unwrap();
-    assert_eq!(reader.schema().to_string(), "ids i64 [?], ids.lengths i64 [?], ids.modes i8 [?]");
+    assert_eq!(reader.spec().to_string(), "ids i64 [?], ids.lengths i64 [?], ids.modes i8 [?]");
     let mut values = Values::new();
-    reader.read(3, &mut values).unwrap();
+    values.read(&*reader, 3).unwrap();
     assert_eq!(values.fields()[2].bytes, [3, 4]);
     assert_eq!(
         reader.storage().lengths().unwrap().unwrap(),
@@ -282,7 +280,7 @@ fn documents_equal_those_that_megatron_core_reads() {
         let mut values = Values::new();
         let found: Vec<Vec<i8>> = (0..reader.len())
             .map(|document| {
-                reader.read(document, &mut values).unwrap();
+                values.read(&*reader, document).unwrap();
                 values.fields()[2].bytes.iter().map(|mode| *mode as i8).collect()
             })
             .collect();
@@ -310,10 +308,10 @@ fn a_file_of_llm_c_is_cut_into_documents_where_its_token_begins_them() {
     for (magic, version, ids, size, expected) in cases {
         let path = write(dir.path(), "fineweb.bin", &llm_c(magic, version, ids, size));
         let reader = open(&path).unwrap();
-        assert_eq!((reader.about().format, reader.schema().to_string().as_str()), ("llm.c", "ids i64 [?]"));
+        assert_eq!((reader.about().format, reader.spec().to_string().as_str()), ("llm.c", "ids i64 [?]"));
         let mut values = Values::new();
         for (document, expected) in (0..).zip(expected) {
-            reader.read(document, &mut values).unwrap();
+            values.read(&*reader, document).unwrap();
             assert_eq!(numbers(&values.fields()[0].bytes), *expected);
         }
         assert_eq!(reader.len(), expected.len() as u64);
@@ -346,7 +344,7 @@ fn windows_take_the_type_that_the_file_states() {
             assert_eq!(Dataset::len(&tokens), 2);
             let rows: Vec<_> = (0..2).map(|sample| read(&tokens, sample)).collect();
             assert_eq!(rows[1], [&ids[8..16], &ids[10..18]], "{}", file.display());
-            let column = Dataset::column(&tokens, 1).map(|column| column.row(1).unwrap().to_vec());
+            let column = tokens.storage().column(1).map(|column| column.row(1).unwrap().to_vec());
             assert_eq!(column, (limit > 0).then(|| ids[10..18].to_vec()));
             let cut =
                 TokenOptions { separator: Some(4), stride: 2, skip_short: true, ..TokenOptions::stated(2) };

@@ -1,9 +1,10 @@
 //! Texts of any reader as token ids. The tokenizers are small enough to know the ids by heart.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use feedline_core::{CheckOptions, Dataset, ErrorKind, Packed, check_dataset};
-use feedline_datasets::{Bounded, Reader, Tokenized, Values, open};
+use feedline_core::{CheckOptions, Dataset, ErrorKind, Packed, Values, check_dataset};
+use feedline_datasets::{Bounded, Tokenized, open};
 use tempfile::{TempDir, tempdir};
 
 use crate::made::{read, tar, write};
@@ -31,20 +32,20 @@ fn words() -> (TempDir, PathBuf) {
 }
 
 /// The ids of sample `sample`, read and visited.
-pub(crate) fn ids(reader: &dyn Reader, sample: u64) -> Vec<i64> {
+pub(crate) fn ids(reader: &dyn Dataset, sample: u64) -> Vec<i64> {
     let numbers = |bytes: &[u8]| -> Vec<i64> {
         bytes.as_chunks().0.iter().map(|number| i64::from_le_bytes(*number)).collect()
     };
-    let field = reader.schema().fields().iter().position(|field| field.name == "ids").unwrap();
+    let field = reader.spec().fields().iter().position(|field| field.name() == "ids").unwrap();
     let mut values = Values::new();
-    reader.read(sample, &mut values).unwrap();
+    values.read(reader, sample).unwrap();
     let value = &values.fields()[field];
     let read = numbers(&value.bytes);
     assert_eq!(value.shape, [read.len()]);
     read
 }
 
-fn all(reader: &dyn Reader) -> Vec<Vec<i64>> {
+fn all(reader: &dyn Dataset) -> Vec<Vec<i64>> {
     (0..reader.len()).map(|sample| ids(reader, sample)).collect()
 }
 
@@ -56,7 +57,7 @@ fn the_text_of_any_reader_becomes_ids_and_other_fields_stay() {
 
     let lines = write(dir.path(), "a.txt", (texts.join("\n") + "\n").as_bytes());
     let lines = Tokenized::new(open(lines).unwrap(), "text", &words).unwrap();
-    assert_eq!((lines.schema().to_string().as_str(), all(&lines)), ("ids i64 [?]", expected.to_vec()));
+    assert_eq!((lines.spec().to_string().as_str(), all(&lines)), ("ids i64 [?]", expected.to_vec()));
 
     let members = texts.map(|text| text.as_bytes());
     let tar = tar(&[
@@ -69,7 +70,7 @@ fn the_text_of_any_reader_becomes_ids_and_other_fields_stay() {
     ]);
     let tar = Tokenized::new(open(write(dir.path(), "a.tar", &tar)).unwrap(), "txt", &words).unwrap();
     assert_eq!(
-        (tar.schema().to_string().as_str(), all(&tar)),
+        (tar.spec().to_string().as_str(), all(&tar)),
         ("cls bytes [?], ids i64 [?]", expected.to_vec())
     );
     assert_eq!(read(&tar, 1)[0], b"8");
@@ -77,10 +78,7 @@ fn the_text_of_any_reader_becomes_ids_and_other_fields_stay() {
     let rows = texts.iter().zip(0..).map(|(text, id)| format!("{{\"id\": {id}, \"body\": \"{text}\"}}\n"));
     let json = write(dir.path(), "a.jsonl", rows.collect::<String>().as_bytes());
     let json = Tokenized::new(open(json).unwrap(), "body", &words).unwrap();
-    assert_eq!(
-        (json.schema().to_string().as_str(), all(&json)),
-        ("id i64 [], ids i64 [?]", expected.to_vec())
-    );
+    assert_eq!((json.spec().to_string().as_str(), all(&json)), ("id i64 [], ids i64 [?]", expected.to_vec()));
     assert_eq!(read(&json, 2)[0], 2i64.to_le_bytes());
 
     // Tokenized once, and read as ids from then on.
@@ -92,7 +90,7 @@ fn the_text_of_any_reader_becomes_ids_and_other_fields_stay() {
         assert_eq!(all(&*open(&to).unwrap()), expected);
     }
 
-    let documents = Bounded::measured(Box::new(json)).unwrap();
+    let documents = Bounded::measured(Arc::new(json)).unwrap();
     assert_eq!(documents.lengths("ids").unwrap(), [3, 0, 3]);
     let report = check_dataset(&documents, &CheckOptions::default()).unwrap();
     assert!(report.is_clean(), "{report}");
@@ -131,8 +129,8 @@ fn fewer_tokens_than_the_special_ones_are_refused() {
     refused(new().with_special_tokens().truncated(1).unwrap_err());
     // In the other order of the steps, each read is refused.
     let late = new().truncated(1).unwrap().with_special_tokens();
-    refused(late.read(0, &mut Values::new()).unwrap_err());
-    refused(Bounded::measured(Box::new(late)).unwrap_err());
+    refused(Values::new().read(&late, 0).unwrap_err());
+    refused(Bounded::measured(Arc::new(late)).unwrap_err());
     // A limit equal to the number of special tokens leaves nothing of the text; without special tokens, a
     // limit of one keeps one token.
     assert_eq!(all(&new().with_special_tokens().truncated(2).unwrap()), [[1, 2], [1, 2]]);
@@ -159,7 +157,7 @@ fn a_fingerprint_covers_the_tokenizer_and_its_options() {
         assert!(*other != first && !others[..at].contains(other), "{at}");
     }
     // The lengths of another tokenizer are counted anew.
-    let measured = |path: &Path| Bounded::measured(Box::new(new(path))).unwrap();
+    let measured = |path: &Path| Bounded::measured(Arc::new(new(path))).unwrap();
     assert_eq!(measured(&words).lengths("ids").unwrap(), [2]);
     let letters = write(
         dir.path(),
@@ -195,11 +193,11 @@ fn what_cannot_be_tokenized_is_named() {
 
     let tar = write(dir.path(), "a.tar", &tar(&[("0.txt", b"a"), ("1.txt", b"ab\xFF")]));
     let reader = Tokenized::new(open(&tar).unwrap(), "txt", &words).unwrap();
-    let error = reader.read(1, &mut Values::new()).unwrap_err();
+    let error = Values::new().read(&reader, 1).unwrap_err();
     let said = error.to_string();
     assert_eq!((error.kind(), error.sample()), (ErrorKind::Data, Some(1)));
     assert!(said.contains("not UTF-8 from its byte 2 on") && said.contains("a.tar"), "{said}");
     // The pass that counts lengths ends with the same error.
-    let error = Bounded::measured(Box::new(reader)).unwrap_err();
+    let error = Bounded::measured(Arc::new(reader)).unwrap_err();
     assert_eq!((error.kind(), error.sample()), (ErrorKind::Data, Some(1)));
 }

@@ -1,7 +1,7 @@
 //! The steps of a tokenizer: those that search by a regular expression, and all others.
 
-use feedline_core::ErrorKind;
-use feedline_datasets::{Reader, Tokenized, Values, open};
+use feedline_core::{ErrorKind, Values};
+use feedline_datasets::{Tokenized, open};
 use serde_json::{Value as Json, json};
 use tempfile::tempdir;
 
@@ -49,7 +49,7 @@ fn a_text_on_which_a_regular_expression_gives_up_is_a_bad_sample() {
         let reader = Tokenized::new(open(&lines).unwrap(), "text", &json).unwrap();
         let good = [ids(&reader, 0), ids(&reader, 2)];
         assert!(good[0] == good[1] && !good[0].is_empty(), "{name}");
-        let error = reader.read(1, &mut Values::new()).unwrap_err();
+        let error = Values::new().read(&reader, 1).unwrap_err();
         let said = error.to_string();
         assert_eq!((error.kind(), error.sample()), (ErrorKind::Sample, Some(1)), "{name}: {said}");
         for word in ["gives up", "\"text\"", "a.txt", "t.json"] {

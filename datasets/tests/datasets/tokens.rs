@@ -30,7 +30,7 @@ fn tokens_are_cut_into_windows_with_the_next_token_as_target() {
     for limit in [u64::MAX, 0] {
         let tokens = Tokens::open(&[(&path, 1.0)], TokenOptions { memory_limit: limit, ..options }).unwrap();
         assert_eq!(windows(&tokens), expected);
-        assert_eq!(Dataset::column(&tokens, 1).map(|column| column.rows()), (limit > 0).then_some(3));
+        assert_eq!(tokens.storage().column(1).map(|column| column.rows()), (limit > 0).then_some(3));
         let report = feedline_core::check_dataset(&tokens, &Default::default()).unwrap();
         assert!(report.is_clean() && report.samples == 3, "{report}");
     }
@@ -52,7 +52,7 @@ fn windows_keep_to_documents_when_asked_to() {
     let expected = [[[1, 2], [2, 3]], [[3, 4], [4, 9]], [[5, 6], [6, 9]], [[7, 8], [8, 1]]]
         .map(|pair| pair.map(Vec::from));
     assert_eq!(windows(&tokens), expected);
-    assert!(Dataset::column(&tokens, 0).is_none());
+    assert!(tokens.storage().column(0).is_none());
     // The separator alone, and the last token.
     assert_eq!(tokens.left_out(), LeftOut { documents: 0, tokens: 2, of: 13 });
 }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use feedline_core::{CheckOptions, Context, DType, Dataset, ErrorKind, Layout, Result, check_dataset};
-use feedline_datasets::{
-    Buffers, ElementType, Form, Parts, Pictures, Reader, Schema, SchemaField, Sink, Views,
+use feedline_core::{
+    CheckOptions, Context, DType, Dataset, ElementType, ErrorKind, Field, Layout, ReadError, Result, Row,
+    Spec, check_dataset,
 };
+use feedline_datasets::{Form, Parts, Pictures, Views};
 use feedline_images::{Mode, Transforms};
 
 use crate::made::png;
@@ -14,21 +15,21 @@ use crate::made::png;
 /// Pictures in memory, which count how often they are read.
 #[derive(Debug)]
 struct Counted {
-    schema: Schema,
+    schema: Spec,
     reads: Arc<AtomicU64>,
 }
 
 impl Counted {
-    fn counted() -> (Box<dyn Reader>, Arc<AtomicU64>) {
-        let label = SchemaField::fixed("label", ElementType::Number(DType::I64), &[]);
-        let schema = Schema::new([SchemaField::variable("image", ElementType::Bytes), label]);
+    fn counted() -> (Arc<dyn Dataset>, Arc<AtomicU64>) {
+        let label = Field::fixed("label", ElementType::Number(DType::I64), &[]);
+        let schema = Spec::of_fields([Field::variable("image", ElementType::Bytes), label]);
         let reads = Arc::new(AtomicU64::new(0));
-        (Box::new(Self { schema, reads: reads.clone() }), reads)
+        (Arc::new(Self { schema, reads: reads.clone() }), reads)
     }
 }
 
-impl Reader for Counted {
-    fn schema(&self) -> &Schema {
+impl Dataset for Counted {
+    fn spec(&self) -> &Spec {
         &self.schema
     }
 
@@ -36,11 +37,11 @@ impl Reader for Counted {
         20
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, _: &mut Buffers) -> Result<()> {
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
         self.reads.fetch_add(1, Ordering::Relaxed);
         let pixels: Vec<u8> = (0..24 * 24 * 3).map(|at: u64| (at * 7 + sample * 31) as u8).collect();
         row.put(0, &png(24, 8, 2, &pixels))?;
-        row.put(1, &(sample as i64).to_le_bytes())
+        Ok(row.put(1, &(sample as i64).to_le_bytes())?)
     }
 
     fn fingerprint(&self) -> u64 {
@@ -83,6 +84,45 @@ fn views_of_one_read_are_those_of_the_list_and_differ() {
         assert_eq!(views[5], (id as i64).to_le_bytes());
         assert_eq!(views, read(&set, id, 0));
         assert_ne!(views[..5], read(&set, id, 1)[..5]);
+    }
+}
+
+/// The pictures of [`Counted`], each turned to its negative in half of the draws.
+fn negated() -> Arc<dyn Dataset> {
+    let spec = Counted::counted().0.spec().clone();
+    Arc::new(feedline_core::from_fn(20, spec, |id, row, context| {
+        let negative = context.random().below(2) as u8 * 255;
+        let pixels: Vec<u8> = (0..24 * 24 * 3).map(|at: u64| (at * 7 + id * 31) as u8 ^ negative).collect();
+        row.put(0, &png(24, 8, 2, &pixels))?;
+        Ok(row.put(1, &(id as i64).to_le_bytes())?)
+    }))
+}
+
+#[test]
+fn pictures_that_their_set_draws_are_drawn_beside_the_transforms() {
+    let forms: [fn() -> Form; 3] = [
+        || Transforms::new().random_crop(8).into(),
+        || Views::new().add(2, Transforms::new().random_crop(8)).into(),
+        || Parts::new().with(Transforms::new().random_crop(8)),
+    ];
+    for form in forms {
+        let (plain, drawn) = (Counted::counted().0, negated());
+        let [plain, drawn] = [plain, drawn].map(|inner| Pictures::new(inner, form()).unwrap());
+        let (mut negatives, mut like_the_crops) = (0, 0);
+        for epoch in 0..40 {
+            let (plain, drawn) = (read(&plain, 3, epoch), read(&drawn, 3, epoch));
+            let negative = plain[0].iter().map(|pixel| !pixel).collect::<Vec<_>>();
+            // The crop is the same, since the set below draws from numbers of its own.
+            assert!(drawn[0] == plain[0] || drawn[0] == negative, "epoch {epoch}");
+            negatives += u32::from(drawn[0] == negative);
+            let mut context = Context::new(7, epoch);
+            context.begin(0, 3);
+            let first = context.random().below(2) == 1;
+            like_the_crops += u32::from(first == (drawn[0] == negative));
+        }
+        assert!((8..32).contains(&negatives), "{negatives} of 40");
+        assert!((8..32).contains(&like_the_crops), "{like_the_crops} of 40 draw what the crop draws first");
+        assert!(check_dataset(&drawn, &CheckOptions::default()).unwrap().is_clean());
     }
 }
 

@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use crate::made::{gz, read, write};
-use feedline_core::{DType, Dataset};
-use feedline_datasets::{ElementType, Missing, Nulls, OpenOptions, Table, Values, open, open_with};
+use feedline_core::{DType, Dataset, ElementType, Values};
+use feedline_datasets::{Missing, Nulls, OpenOptions, Table, open, open_with};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -106,13 +106,13 @@ proptest! {
                         continue;
                     }
                 };
-                let element = reader.schema().fields()[0].element;
+                let element = reader.spec().fields()[0].element();
                 if is_i64 && (nulls == Nulls::Refuse || there.len() == cells.len()) {
                     prop_assert_eq!(element, ElementType::Number(DType::I64), "{:?}", cells);
                 }
                 let mut values = Values::new();
                 for (row, cell) in cells.iter().enumerate() {
-                    let found = reader.read(row as u64, &mut values);
+                    let found = values.read(&*reader, row as u64);
                     let is_gap = cell.is_empty();
                     if is_gap && nulls == Nulls::Refuse && !is_marked {
                         // The text of an empty cell is an empty text.
@@ -142,13 +142,13 @@ proptest! {
                 (table().cast("a", DType::I64).select(["a"]), Some(DType::I64)),
                 (table().stack("a", ["a", "b"]).cast("a", DType::F64).select(["a"]), Some(DType::F64)),
             ] {
-                let Ok(reader) = table.reader() else { continue };
-                let element = reader.schema().fields()[0].element;
+                let Ok(reader) = table.rows() else { continue };
+                let element = reader.spec().fields()[0].element();
                 prop_assert!(dtype.is_none_or(|dtype| element == ElementType::Number(dtype)));
                 let mut values = Values::new();
                 for (row, cell) in cells.iter().enumerate() {
                     let cell = if cell.is_empty() { "9007199254740993" } else { cell };
-                    if reader.read(row as u64, &mut values).is_ok() {
+                    if values.read(&*reader, row as u64).is_ok() {
                         let bytes = &values.fields()[0].bytes;
                         let is_text = element == ElementType::Text;
                         let value = text(element, if is_text { bytes } else { &bytes[..8] });
@@ -227,7 +227,7 @@ fn fills_keep_their_digits() {
     let path = write(dir.path(), "x.csv", b"a,b\n1,1\n,2\n");
     let whole = (1i128 << 53) + 1;
     let table = || Table::open(&path).select(["a"]);
-    let row = |table: Table| read(&*table.reader().unwrap(), 1)[0].clone();
+    let row = |table: Table| read(&*table.rows().unwrap(), 1)[0].clone();
     assert_eq!(row(table().missing("a", Missing::Whole(whole))), (whole as i64).to_le_bytes());
     assert_eq!(row(table().missing("a", Missing::Number(7.0))), 7i64.to_le_bytes());
     for (table, why) in [
@@ -270,7 +270,7 @@ fn decimals_that_f64_does_not_hold_are_errors_of_their_row() {
         let reader = open_with(&path, &OpenOptions { nulls: Nulls::Fill, ..Default::default() }).unwrap();
         assert_eq!(read(&*reader, 0)[0], (7.0 * f64::from(unit)).to_le_bytes());
         for (row, number) in [(1, big), (4, -big)] {
-            let error = reader.read(row, &mut Values::new()).unwrap_err();
+            let error = Values::new().read(&*reader, row).unwrap_err();
             let why =
                 format!("column \"d\" has the decimal {} in row {row}, which f64", number * i128::from(unit));
             assert!(error.to_string().contains(&why) && error.sample() == Some(row), "{why}: {error}");

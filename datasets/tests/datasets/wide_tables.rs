@@ -89,10 +89,10 @@ fn twenty_thousand_columns_are_one_field_in_every_format() {
     for path in tables(dir.path(), &names) {
         let start = cpu_time();
         let what = path.display();
-        assert_eq!(open(&path).unwrap().schema().fields().len(), COLUMNS, "{what}");
+        assert_eq!(open(&path).unwrap().spec().fields().len(), COLUMNS, "{what}");
         let all: Vec<String> = names.iter().map(|name| name.to_string()).collect();
         let asked = OpenOptions { columns: Some(all.clone()), masks: all, ..Default::default() };
-        assert_eq!(open_with(&path, &asked).unwrap().schema().fields().len(), 2 * COLUMNS, "{what}");
+        assert_eq!(open_with(&path, &asked).unwrap().spec().fields().len(), 2 * COLUMNS, "{what}");
         let table = || Table::open(&path).stack("x", names.iter().copied());
         let data = table().build().unwrap();
         assert_eq!(data.spec().fields().len(), 1, "{what}");

@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use feedline_datasets::{Reader, Values};
+use feedline_core::{Dataset, Values};
 use flate2::{Compression, write::GzEncoder};
 
 pub(crate) fn write(dir: &Path, name: &str, bytes: &[u8]) -> PathBuf {
@@ -96,9 +96,9 @@ pub(crate) fn zip(members: &[(&str, &[u8])], claimed: Option<u32>) -> Vec<u8> {
 }
 
 /// The fields of one sample.
-pub(crate) fn read(reader: &dyn Reader, sample: u64) -> Vec<Vec<u8>> {
+pub(crate) fn read(reader: &dyn Dataset, sample: u64) -> Vec<Vec<u8>> {
     let mut values = Values::new();
-    reader.read(sample, &mut values).unwrap();
+    values.read(reader, sample).unwrap();
     values.fields().iter().map(|value| value.bytes.clone()).collect()
 }
 

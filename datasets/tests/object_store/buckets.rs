@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use crate::patterns::of_bucket;
 use crate::server::{Fault, Served, Server};
 use crate::{LIMIT, made};
-use feedline_core::{Dataset, Fingerprint, Prefetched, StableDataset};
-use feedline_datasets::{Bounded, Remote, RemoteOptions, Values};
+use feedline_core::{Context, Dataset, Fingerprint, Prefetched, StableDataset, Values};
+use feedline_datasets::{Bounded, Remote, RemoteOptions};
 use feedline_testkit::with_watchdog;
 
 const OBJECTS: usize = 400;
@@ -57,9 +57,9 @@ fn objects_of_later_batches_are_in_flight_while_one_thread_reads() {
         server.delay(DELAY);
         let begun = Instant::now();
         let ids: Vec<u64> = (0..OBJECTS as u64).collect();
-        assert_eq!(reader.storage().prefetch(&ids), Prefetched::Ready);
+        assert_eq!(reader.storage().prefetch(&ids, &mut Context::new(0, 0)), Prefetched::Ready);
         assert_eq!(
-            reader.storage().prefetch(&ids[..9]),
+            reader.storage().prefetch(&ids[..9], &mut Context::new(0, 0)),
             Prefetched::Ready,
             "what is wanted is not asked for again"
         );
@@ -89,7 +89,7 @@ fn the_memory_of_objects_ahead_is_bounded_and_none_is_lost() {
         let reader = remote.open("s3://bucket/set/").unwrap();
         server.delay(Duration::from_millis(2));
         let ids: Vec<u64> = (0..OBJECTS as u64).collect();
-        reader.storage().prefetch(&ids);
+        reader.storage().prefetch(&ids, &mut Context::new(0, 0));
         for sample in 0..OBJECTS {
             assert_eq!(made::read(&*reader, sample as u64)[0], content(number(sample), len), "{sample}");
         }
@@ -111,10 +111,10 @@ fn objects_of_a_web_server_are_opened_ahead_and_a_missing_one_is_an_error_of_its
         let reader = remote.open(&server.url("p/{00..99}.jpg")).unwrap();
         let ids: Vec<u64> = (0..100).collect();
         for epoch in 0..2 {
-            assert_eq!(reader.storage().prefetch(&ids), Prefetched::Ready);
+            assert_eq!(reader.storage().prefetch(&ids, &mut Context::new(0, 0)), Prefetched::Ready);
             for sample in 0..100 {
                 let mut values = Values::new();
-                let read = reader.read(sample, &mut values);
+                let read = values.read(&*reader, sample);
                 if sample == 40 {
                     let error = read.unwrap_err();
                     assert_eq!(error.sample(), Some(40), "{error}");
@@ -139,9 +139,9 @@ fn an_object_that_changes_or_fails_ahead_is_an_error_of_its_sample_and_an_end_in
         server.put("bucket/set/0/0002.jpg", other);
         server.delay(Duration::from_millis(5));
         let ids: Vec<u64> = (0..60).collect();
-        reader.storage().prefetch(&ids);
+        reader.storage().prefetch(&ids, &mut Context::new(0, 0));
         for sample in 0..60 {
-            let read = reader.read(sample, &mut Values::new());
+            let read = Values::new().read(&*reader, sample);
             if sample == 1 {
                 let error = read.unwrap_err();
                 assert!(error.to_string().contains("written to while it was in use"), "{error}");
@@ -152,7 +152,7 @@ fn an_object_that_changes_or_fails_ahead_is_an_error_of_its_sample_and_an_end_in
         }
         // Most of these requests are in flight or queued.
         server.delay(Duration::from_millis(300));
-        reader.storage().prefetch(&(100..OBJECTS as u64).collect::<Vec<_>>());
+        reader.storage().prefetch(&(100..OBJECTS as u64).collect::<Vec<_>>(), &mut Context::new(0, 0));
         let begun = Instant::now();
         drop((reader, remote));
         assert!(begun.elapsed() < Duration::from_millis(250), "nothing waits for the requests");
@@ -185,7 +185,7 @@ fn answers_that_fail_with_many_in_flight_are_asked_for_again_and_each_sample_has
         let faults: Vec<_> = wrong.iter().cycle().take(64).copied().collect();
         server.fail(&faults);
         let ids: Vec<u64> = (0..OBJECTS as u64).collect();
-        assert_eq!(reader.storage().prefetch(&ids), Prefetched::Ready);
+        assert_eq!(reader.storage().prefetch(&ids, &mut Context::new(0, 0)), Prefetched::Ready);
         for sample in 0..OBJECTS {
             assert_eq!(made::read(&*reader, sample as u64)[0], content(number(sample), 3000), "{sample}");
         }
@@ -197,9 +197,9 @@ fn answers_that_fail_with_many_in_flight_are_asked_for_again_and_each_sample_has
         let few = RemoteOptions { attempts: 2, ..options(&server) };
         let reader = Remote::new(few).unwrap().open("s3://bucket/set/").unwrap();
         server.fail_always(Some(Fault::Status(503)));
-        reader.storage().prefetch(&ids[..100]);
+        reader.storage().prefetch(&ids[..100], &mut Context::new(0, 0));
         for sample in [0, 1, 50, 99] {
-            let error = reader.read(sample, &mut Values::new()).unwrap_err();
+            let error = Values::new().read(&*reader, sample).unwrap_err();
             let name = format!("set/{}/{:04}.jpg", number(sample as usize) % 2, number(sample as usize));
             let line = error.to_string();
             assert!(line.contains("status 503") && line.contains(&name), "{line}");

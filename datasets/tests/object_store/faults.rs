@@ -1,12 +1,13 @@
 //! Servers that fail: the request is made again, or the error says what failed.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::formats::mds;
 use crate::server::{Fault, Served, Server};
 use crate::{BLOCK, LIMIT, RECORD, bytes, golden, made, options, read, records};
 use feedline_core::{Dataset, ErrorKind};
-use feedline_datasets::{Reader, Remote, RemoteOptions, open_url};
+use feedline_datasets::{Remote, RemoteOptions, open_url};
 use feedline_testkit::with_watchdog;
 
 #[test]
@@ -28,9 +29,9 @@ fn a_server_that_fails_is_the_error_of_a_table_and_not_damage() {
                 } else {
                     remote.open(&url).inspect(|_| server.fail_always(Some(Fault::Status(503))))
                 };
-                let read = |reader: Box<dyn Reader>| {
+                let read = |reader: Arc<dyn Dataset>| {
                     let sample = reader.len() / failed.max(1) as u64 - 1;
-                    reader.read(sample, &mut feedline_datasets::Values::new())
+                    feedline_core::Values::new().read(&*reader, sample)
                 };
                 let line = opened.and_then(read).unwrap_err().to_string();
                 assert!(line.contains("status 503") && line.contains(&url), "{name}: {line}");
@@ -162,7 +163,7 @@ fn a_server_that_fails_is_the_error_of_every_parser() {
         let other = server.put("other", Served::new(bytes(2 * BLOCK)));
         read(&records(&remote, &other).unwrap(), 0..9).unwrap();
         server.fail_always(Some(Fault::Status(503)));
-        let error = reader.read(0, &mut feedline_datasets::Values::new()).unwrap_err();
+        let error = feedline_core::Values::new().read(&*reader, 0).unwrap_err();
         check("mds", &error, &server.url("mds/shard%200.mds.gz"));
         let server = Server::start();
         let url = server.put("records", Served::new(long.clone()));

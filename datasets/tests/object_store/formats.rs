@@ -105,9 +105,9 @@ fn real_files_are_read_by_url_as_independent_readers_do_or_refused() {
                 assert_eq!(describe(&*reader), expected, "{name}");
                 continue;
             };
-            let mut values = feedline_datasets::Values::new();
+            let mut values = feedline_core::Values::new();
             let all =
-                opened.and_then(|reader| (0..reader.len()).try_for_each(|at| reader.read(at, &mut values)));
+                opened.and_then(|reader| (0..reader.len()).try_for_each(|at| values.read(&*reader, at)));
             let line = all.unwrap_err().to_string();
             assert!(line.contains(&why) && line.contains(&url), "{name}: {line}");
         }

@@ -2,8 +2,8 @@
 
 use crate::server::{Served, Server};
 use crate::{LIMIT, bytes, golden, options};
-use feedline_core::{Error, ErrorKind};
-use feedline_datasets::{Reader, Remote, RemoteOptions, Values};
+use feedline_core::{Dataset, Error, ErrorKind, Values};
+use feedline_datasets::{Remote, RemoteOptions};
 use feedline_testkit::with_watchdog;
 
 /// Each format of tables and records, as another library wrote it.
@@ -21,9 +21,9 @@ fn files() -> Vec<(String, Vec<u8>)> {
 }
 
 /// The first error of reading all samples, the last one first.
-fn first_error(reader: &dyn Reader) -> Error {
+fn first_error(reader: &dyn Dataset) -> Error {
     let mut values = Values::new();
-    (0..reader.len()).rev().find_map(|sample| reader.read(sample, &mut values).err()).expect("an error")
+    (0..reader.len()).rev().find_map(|sample| values.read(&*reader, sample).err()).expect("an error")
 }
 
 /// Opens each file with room for one small block, calls `change`, and reads on.

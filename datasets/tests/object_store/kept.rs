@@ -3,12 +3,14 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::patterns::of_bucket;
 use crate::server::{Served, Server};
 use crate::{LIMIT, made};
-use feedline_datasets::{OpenOptions, Reader, Remote, Values};
+use feedline_core::{Dataset, Values};
+use feedline_datasets::{OpenOptions, Remote};
 use feedline_testkit::with_watchdog;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -37,13 +39,13 @@ fn of_age(listing_age: Duration) -> OpenOptions {
 }
 
 /// Opens the folder anew, as another start does; also returns the pages that the server was asked for.
-fn opened(server: &Server, url: &str, age: Duration) -> (Box<dyn Reader>, usize) {
+fn opened(server: &Server, url: &str, age: Duration) -> (Arc<dyn Dataset>, usize) {
     let before = server.pages();
     let reader = Remote::new(of_bucket(server)).unwrap().open_with(url, &of_age(age)).unwrap();
     (reader, server.pages() - before)
 }
 
-fn number(reader: &dyn Reader, sample: u64) -> u32 {
+fn number(reader: &dyn Dataset, sample: u64) -> u32 {
     u32::from_le_bytes(made::read(reader, sample)[0][4..].try_into().unwrap())
 }
 
@@ -101,7 +103,7 @@ fn with_a_cache() {
             } else {
                 put(&server, 7, 9007)
             }
-            let error = reader.read(7, &mut Values::new()).unwrap_err();
+            let error = Values::new().read(&*reader, 7).unwrap_err();
             let line = error.to_string();
             let why = if is_removed { "there is no such object" } else { "written to while it was in use" };
             for part in [why, "was kept for", "OpenOptions::listing_age", "start again", "ant/0007.jpg"] {

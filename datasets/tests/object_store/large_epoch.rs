@@ -11,8 +11,8 @@ use std::time::Instant;
 use crate::patterns::of_bucket;
 use crate::server::{Served, Server};
 use crate::{LIMIT, made};
-use feedline_core::{BatchSampler, BatchSamplerOptions, LastBatch, Sampler, World};
-use feedline_datasets::{Remote, RemoteOptions, Values};
+use feedline_core::{BatchSampler, BatchSamplerOptions, Context, LastBatch, Sampler, Values, World};
+use feedline_datasets::{Remote, RemoteOptions};
 use feedline_testkit::with_watchdog;
 
 const TB: u64 = 1_000_000_000_000;
@@ -124,8 +124,8 @@ fn the_model_of_single_objects_counts_the_requests_of_the_code() {
             let (batches, mut ids) = (sampler(plan, Sampler::Shuffle, rank), Vec::new());
             for step in 0..batches.steps(0, 0) {
                 batches.batch(0, 0, step, &mut ids);
-                reader.storage().prefetch(&ids);
-                ids.iter().for_each(|&id| reader.read(id, &mut Values::new()).unwrap());
+                reader.storage().prefetch(&ids, &mut Context::new(0, 0));
+                ids.iter().for_each(|&id| Values::new().read(&*reader, id).unwrap());
                 read += ids.len() as u64;
             }
             // Each sample is read once; the samples that the fingerprint has read are not read again.
@@ -158,7 +158,7 @@ fn the_model_of_shards_counts_the_requests_of_the_code() {
         let (batches, mut ids) = (sampler(Plan { ranks: 1, ..plan }, Sampler::Shuffle, 0), Vec::new());
         batches.batch(0, 0, 0, &mut ids);
         let more = ids.len() as f64;
-        ids.iter().for_each(|&id| reader.read(id, &mut Values::new()).unwrap());
+        ids.iter().for_each(|&id| Values::new().read(&*reader, id).unwrap());
         let blocks = (server.requests().len() as u64 - opened) as f64 / more;
         assert!((blocks / plan.blocks() - 1.0).abs() < 0.1, "{blocks}, on paper {}", plan.blocks());
         assert!(remote.stats().max_memory <= 64 << 16);

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use crate::patterns::of_bucket;
 use crate::server::{Served, Server};
-use feedline_datasets::{Remote, RemoteOptions, Values};
+use feedline_core::{Context, Values};
+use feedline_datasets::{Remote, RemoteOptions};
 use feedline_testkit::{emulated, not_run, with_watchdog};
 
 const OBJECTS: u64 = 100_000;
@@ -55,9 +56,9 @@ fn a_bucket_of_100_000_objects_is_read_in_level_memory_and_descriptors() {
         let (mut values, mut level, mut most) = (Values::new(), listed, (0, 0));
         let begun = Instant::now();
         for (batch, wanted) in ids.chunks(AHEAD).enumerate() {
-            reader.storage().prefetch(wanted);
+            reader.storage().prefetch(wanted, &mut Context::new(0, 0));
             for &sample in wanted {
-                reader.read(sample, &mut values).unwrap();
+                values.read(&*reader, sample).unwrap();
                 let bytes = &values.fields()[0].bytes;
                 assert_eq!((bytes.len(), bytes[4]), (BYTES + 4, (sample * 7 % 100) as u8), "{sample}");
             }

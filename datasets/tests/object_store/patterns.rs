@@ -4,7 +4,7 @@ use crate::server::{Fault, Served, Server};
 use crate::{LIMIT, made, options};
 use feedline_core::{DType, Dataset, ErrorKind};
 use feedline_datasets::{
-    Manifest, ManifestOptions, OpenOptions, Reader, Remote, RemoteOptions, Split, TokenOptions, Tokens, open,
+    Manifest, ManifestOptions, OpenOptions, Remote, RemoteOptions, Split, TokenOptions, Tokens, open,
     open_url,
 };
 use feedline_testkit::with_watchdog;
@@ -34,7 +34,7 @@ fn object(bytes: &[u8]) -> Served {
     Served { headers: served.headers + "Last-Modified: Mon, 06 Jul 2026 10:00:00 GMT\r\n", ..served }
 }
 
-fn numbers(reader: &dyn Reader) -> Vec<u8> {
+fn numbers(reader: &dyn Dataset) -> Vec<u8> {
     (0..reader.len()).map(|sample| made::read(reader, sample)[0][0]).collect()
 }
 
@@ -206,8 +206,8 @@ fn class_folders_and_pictures_of_a_store_are_read_as_from_disk() {
         server.put("bucket/val/cat/5.jpg", object(&[0xff, 0xd8, 0xff, 1]));
         let changed = remote.open("s3://bucket/val/").unwrap();
         server.put("bucket/val/cat/5.jpg", object(&[0xff, 0xd8, 0xff, 2]));
-        let mut values = feedline_datasets::Values::new();
-        let error = changed.read(0, &mut values).unwrap_err().to_string();
+        let mut values = feedline_core::Values::new();
+        let error = values.read(&*changed, 0).unwrap_err().to_string();
         assert!(error.contains("another version") && error.contains("s3://bucket/val/cat/5.jpg"), "{error}");
         // Pictures without classes.
         let plain = remote.open("s3://bucket/train/ant/deep/").unwrap();
@@ -233,7 +233,7 @@ fn tables_by_url_have_the_types_of_all_shards_together() {
         let numbers = |url: &str| -> Vec<f64> {
             let reader =
                 open_url(&server.url(url), options()).unwrap_or_else(|error| panic!("{url}: {error}"));
-            let a = reader.schema().fields().iter().position(|field| field.name == "a").unwrap();
+            let a = reader.spec().fields().iter().position(|field| field.name() == "a").unwrap();
             let number = |sample| f64::from_le_bytes(made::read(&*reader, sample)[a][..].try_into().unwrap());
             (0..reader.len()).map(number).collect()
         };
@@ -241,8 +241,8 @@ fn tables_by_url_have_the_types_of_all_shards_together() {
         assert_eq!(numbers("t-{0..1}.csv.gz"), [1.0, 2.0, 3.5]);
         assert_eq!(numbers("t-{1,0}.csv"), [3.5, 1.0, 2.0]);
         let error = open_url(&server.url("t-{0..1}.jsonl"), options()).and_then(|reader| {
-            let mut values = feedline_datasets::Values::new();
-            (0..reader.len()).try_for_each(|sample| reader.read(sample, &mut values))
+            let mut values = feedline_core::Values::new();
+            (0..reader.len()).try_for_each(|sample| values.read(&*reader, sample))
         });
         let error = error.unwrap_err().to_string();
         assert!(error.contains("\"c\"") && error.contains("t-0.jsonl"), "{error}");
@@ -318,7 +318,7 @@ fn jpeg(last: u8) -> Served {
 }
 
 /// The last byte of each file, and its label.
-fn files(reader: &dyn Reader) -> Vec<(u8, Option<u8>)> {
+fn files(reader: &dyn Dataset) -> Vec<(u8, Option<u8>)> {
     let rows = (0..reader.len()).map(|row| made::read(reader, row));
     rows.map(|row| (*row[0].last().unwrap(), row.get(1).map(|label| label[0]))).collect()
 }
@@ -345,7 +345,7 @@ fn patterns_of_pictures_in_a_store_are_lists_of_files_with_classes() {
         let listed = open_url(&server.url("p/{0..2}.jpg?token=1"), crate::options()).unwrap();
         assert_eq!((listed.len(), server.requests().len()), (3, before));
         assert_eq!(made::read(&*listed, 2)[0].last(), Some(&9));
-        let error = listed.read(1, &mut feedline_datasets::Values::new()).unwrap_err();
+        let error = feedline_core::Values::new().read(&*listed, 1).unwrap_err();
         assert!(error.to_string().contains("p/1.jpg") && !error.to_string().contains("token"), "{error}");
         assert_eq!(error.sample(), Some(1));
     });
@@ -370,7 +370,7 @@ fn a_manifest_names_files_by_url_or_from_a_root_that_is_one() {
         for (row, want) in [(0, 1), (1, 2), (0, 1)] {
             assert_eq!(made::read(&set, row)[0].last(), Some(&want));
         }
-        let error = set.read(2, &mut feedline_datasets::Values::new()).unwrap_err();
+        let error = feedline_core::Values::new().read(&set, 2).unwrap_err();
         assert_eq!(error.sample(), Some(2));
         assert!(
             error.to_string().contains("names in row 2") && error.to_string().contains("p/gone.jpg"),

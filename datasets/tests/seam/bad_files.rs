@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use feedline_core::{DType, Dataset, Error, Result, Spec};
+use feedline_core::{DType, Dataset, Error, Result, Spec, Values};
 use feedline_datasets::{
-    Annotated, Bounded, Folder, Idx, IdxFile, Manifest, ManifestOptions, Paired, Reader, Records,
-    TokenDocuments, TokenOptions, Tokens, Values, WebDataset, cifar, mds, npy, npz, open, safetensors,
+    Annotated, Bounded, Folder, Idx, IdxFile, Manifest, ManifestOptions, Paired, Records, TokenDocuments,
+    TokenOptions, Tokens, WebDataset, cifar, mds, npy, npz, open, safetensors,
 };
 
 use crate::facts::{MOST, read};
@@ -20,29 +20,29 @@ use crate::made::{npy as npy_of, npy_header, tar, tar_header, write, zip};
 fn opened(path: &Path) -> Result<()> {
     let reader = open(path)?;
     let mut values = Values::new();
-    (0..reader.len()).try_for_each(|sample| reader.read(sample, &mut values))
+    (0..reader.len()).try_for_each(|sample| values.read(&*reader, sample))
 }
 
 /// What each reader refuses: ids that it does not have, and what a set of it cannot be.
-pub(crate) fn wrong_ids(found: &mut Found, name: &str, reader: &Arc<dyn Reader>) {
+pub(crate) fn wrong_ids(found: &mut Found, name: &str, reader: &Arc<dyn Dataset>) {
     let len = reader.len();
     let mut values = Values::new();
-    found.refused(&format!("{name}: a sample beyond the last"), reader.read(len, &mut values));
-    match Bounded::new(Box::new(reader.clone())) {
+    found.refused(&format!("{name}: a sample beyond the last"), values.read(reader, len));
+    match Bounded::new(Arc::new(reader.clone())) {
         Ok(set) => {
             found.refused(&format!("{name}, Fixed: an id beyond the last"), read(&set, &[len]));
             found.refused(&format!("{name}, Fixed: a batch beyond the last"), read(&set, &[0, u64::MAX]));
         }
         Err(error) => found.refused(&format!("{name}, Fixed"), Err::<(), _>(error)),
     }
-    match Bounded::limited(Box::new(reader.clone()), MOST) {
+    match Bounded::limited(Arc::new(reader.clone()), MOST) {
         Ok(set) => {
             found.refused(&format!("{name}, Ragged: an id beyond the last"), read(&set, &[len]));
             found.refused(&format!("{name}, Ragged: a batch beyond the last"), read(&set, &[0, u64::MAX]));
         }
         Err(error) => found.refused(&format!("{name}, Ragged"), Err::<(), _>(error)),
     }
-    let Ok(set) = Bounded::limited(Box::new(reader.clone()), 1) else { return };
+    let Ok(set) = Bounded::limited(Arc::new(reader.clone()), 1) else { return };
     if set.spec().is_ragged() {
         let ids = Vec::from_iter(0..len);
         found.refused(&format!("{name}, Ragged of one item"), read(&set, &ids));
@@ -209,7 +209,7 @@ fn pictures(found: &mut Found) {
         Annotated::open(dir.join("one"), path)
     };
     let gone = r#"{"images": [{"id": 1, "file_name": "gone.bmp"}], "annotations": [], "categories": []}"#;
-    let read = |set: Annotated| set.read(0, &mut Values::new());
+    let read = |set: Annotated| Values::new().read(&set, 0);
     found.refused("coco: no such picture", annotated("gone.json", gone).and_then(read));
     found.refused("coco: cut", annotated("cut.json", &gone[..30]));
     found.refused(
@@ -233,7 +233,7 @@ fn pictures(found: &mut Found) {
     let rows = write(&dir, "manifest.csv", b"file,label\none/a.bmp,x\none/gone.bmp,y\n,x\n");
     let options = ManifestOptions { files: vec!["file".into()], ..Default::default() };
     let read =
-        |sample| -> Result<(), Error> { Manifest::open(&rows, &options)?.read(sample, &mut Values::new()) };
+        |sample| -> Result<(), Error> { Values::new().read(&Manifest::open(&rows, &options)?, sample) };
     found.refused("manifest: a file that is gone", read(1));
     found.refused("manifest: no path", read(2));
     let other = ManifestOptions { files: vec!["path".into()], ..Default::default() };

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use feedline_core::{Context, Dataset, Layout, ReadError, Result, Rows, Spec, user_cache};
-use feedline_datasets::{Bounded, Meaning, Reader, Values};
+use feedline_core::{Context, Dataset, Layout, Meaning, ReadError, Result, Rows, Spec, Values, user_cache};
+use feedline_datasets::Bounded;
 use sha2::{Digest, Sha256};
 
 use crate::golden::{Found, file_name};
@@ -47,12 +47,12 @@ fn spec(spec: &Spec) -> String {
 }
 
 /// The fields of sample `id` of a reader, each with its shape and the hash of its bytes.
-fn sample_of(reader: &dyn Reader, id: u64) -> Result<String> {
+fn sample_of(reader: &dyn Dataset, id: u64) -> Result<String> {
     let mut values = Values::new();
-    reader.read(id, &mut values)?;
-    let fields = reader.schema().fields().iter().zip(values.fields());
+    values.read(reader, id)?;
+    let fields = reader.spec().fields().iter().zip(values.fields());
     let fields =
-        fields.map(|(field, value)| format!("{} {:?} {}", field.name, value.shape, hash(&value.bytes)));
+        fields.map(|(field, value)| format!("{} {:?} {}", field.name(), value.shape, hash(&value.bytes)));
     Ok(fields.collect::<Vec<_>>().join("; "))
 }
 
@@ -120,17 +120,17 @@ impl Found {
     }
 
     /// Adds what a reader says, the sets of it without and with limits, and the key of its lengths.
-    pub(crate) fn reader(&mut self, name: &str, reader: &Arc<dyn Reader>) {
+    pub(crate) fn reader(&mut self, name: &str, reader: &Arc<dyn Dataset>) {
         self.facts_of(name, &**reader);
         // What it refuses is among the errors.
-        if let Ok(set) = Bounded::new(Box::new(reader.clone())) {
+        if let Ok(set) = Bounded::new(Arc::new(reader.clone())) {
             self.set(&format!("{name}, Fixed"), &set);
         }
-        let Ok(set) = Bounded::limited(Box::new(reader.clone()), MOST) else { return };
+        let Ok(set) = Bounded::limited(Arc::new(reader.clone()), MOST) else { return };
         let name = format!("{name}, Ragged");
         self.set(&name, &set);
         let cache = self.dir.join("lengths of a test");
-        if let Ok(set) = Bounded::measured_at(Box::new(reader.clone()), &cache) {
+        if let Ok(set) = Bounded::measured_at(Arc::new(reader.clone()), &cache) {
             self.fact(&name, "measured spec", spec(set.spec()));
             self.fact(&name, "measured fingerprint", hex(set.fingerprint()));
             for field in set.spec().fields() {
@@ -148,9 +148,9 @@ impl Found {
         }
     }
 
-    fn facts_of(&mut self, name: &str, reader: &dyn Reader) {
+    fn facts_of(&mut self, name: &str, reader: &dyn Dataset) {
         self.fact(name, "format", reader.about().format);
-        self.fact(name, "schema", reader.schema().to_string());
+        self.fact(name, "schema", reader.spec().to_string());
         self.fact(name, "samples", reader.len());
         self.fact(name, "fingerprint", hex(reader.fingerprint()));
         if let Some(of) = reader.about().classes {
@@ -168,9 +168,9 @@ impl Found {
         if reader.about().row_memory > 0 {
             self.fact(name, "row memory", reader.about().row_memory);
         }
-        let schema = reader.schema();
-        let fields = || schema.fields().iter().map(|field| &*field.name).enumerate();
-        let is = |meaning| move |(at, of): (usize, _)| (of, schema.fields()[at].meaning == meaning);
+        let schema = reader.spec();
+        let fields = || schema.fields().iter().map(|field| field.name()).enumerate();
+        let is = |meaning| move |(at, of): (usize, _)| (of, schema.fields()[at].meaning() == meaning);
         self.fields(name, "columns", fields().map(|(at, of)| (of, storage.column(at).is_some())));
         self.fields(name, "slices", fields().map(|(at, of)| (of, storage.slice(0, at).is_some())));
         let streams = |at| storage.stream(0, at).is_ok_and(|stream| stream.is_some());
@@ -227,7 +227,7 @@ impl Found {
         }
         let names = set.spec().clone();
         let fields = || names.fields().iter().map(|field| field.name()).enumerate();
-        self.fields(name, "columns", fields().map(|(at, of)| (of, set.column(at).is_some())));
+        self.fields(name, "columns", fields().map(|(at, of)| (of, set.storage().column(at).is_some())));
         for (at, field) in fields() {
             if names.fields()[at].as_ragged().is_some()
                 && let Ok(lengths) = feedline_core::lengths(set, field)
@@ -235,7 +235,7 @@ impl Found {
                 self.fact(name, &format!("lengths of {field}"), list(&lengths));
             }
             let mut left_out = Vec::new();
-            let done = set.left_out(0, at, epoch, &mut |items| left_out.extend_from_slice(items));
+            let done = set.storage().left_out(0, at, epoch, &mut |items| left_out.extend_from_slice(items));
             if done.is_ok() && !left_out.is_empty() {
                 self.fact(name, &format!("left out of {field}"), hash(&left_out));
             }

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use feedline_core::{DType, Result, Spec};
+use feedline_core::{DType, Dataset, Result, Spec};
 use feedline_datasets::{
-    Annotated, Folder, Manifest, ManifestOptions, Nulls, OpenOptions, PackOptions, Paired, Reader, Records,
-    Shards, Split, TokenOptions, Tokens, cifar, npy, open, open_with, pack,
+    Annotated, Folder, Manifest, ManifestOptions, Nulls, OpenOptions, PackOptions, Paired, Records, Shards,
+    Split, TokenOptions, Tokens, cifar, npy, open, open_with, pack,
 };
 
 use crate::files::{
@@ -18,13 +18,13 @@ use crate::made::{npy as array_of, write, zip};
 /// The readers that were made so far, by name.
 struct Readers<'a> {
     dir: &'a Path,
-    all: Vec<(String, Arc<dyn Reader>)>,
+    all: Vec<(String, Arc<dyn Dataset>)>,
 }
 
 impl Readers<'_> {
-    fn add(&mut self, name: &str, reader: Result<Box<dyn Reader>>) {
+    fn add(&mut self, name: &str, reader: Result<Arc<dyn Dataset>>) {
         let reader = reader.unwrap_or_else(|error| panic!("{name}: {error}"));
-        self.all.push((name.to_owned(), Arc::from(reader)));
+        self.all.push((name.to_owned(), reader));
     }
 
     /// Writes a file, and opens it.
@@ -40,7 +40,7 @@ impl Readers<'_> {
 }
 
 /// Every format.
-pub(crate) fn readers(dir: &Path) -> Vec<(String, Arc<dyn Reader>)> {
+pub(crate) fn readers(dir: &Path) -> Vec<(String, Arc<dyn Dataset>)> {
     let mut readers = Readers { dir, all: Vec::new() };
     arrays(&mut readers);
     untyped_tables(&mut readers);
@@ -79,16 +79,16 @@ fn arrays(readers: &mut Readers<'_>) {
     let test = OpenOptions { split: Some(Split::Test), ..Default::default() };
     readers.with("cifar10 test", dir.join("cifar"), test);
     write(dir, "cifar100/train.bin", &[7; 2 * 3074]);
-    readers.add("cifar100", cifar::open(dir.join("cifar100")).map(|arrays| Box::new(arrays) as _));
+    readers.add("cifar100", cifar::open(dir.join("cifar100")).map(|arrays| Arc::new(arrays) as _));
     for part in ["shards/0.npy", "shards/1.npy"] {
         write(dir, part, &array(SAMPLES / 2));
     }
     readers.add("shards of npy", open(dir.join("shards")));
     let parts = || {
-        ["shards/0.npy", "shards/1.npy"].map(|part| npy::open(dir.join(part)).map(|part| Box::new(part) as _))
+        ["shards/0.npy", "shards/1.npy"].map(|part| npy::open(dir.join(part)).map(|part| Arc::new(part) as _))
     };
     let parts = parts().into_iter().collect::<Result<Vec<_>>>();
-    readers.add("Shards", parts.and_then(Shards::new).map(|shards| Box::new(shards) as _));
+    readers.add("Shards", parts.and_then(Shards::new).map(|shards| Arc::new(shards) as _));
 }
 
 fn untyped_tables(readers: &mut Readers<'_>) {
@@ -219,8 +219,14 @@ fn records(readers: &mut Readers<'_>) {
     let spec =
         Spec::new().field("id", DType::U32, []).and_then(|spec| spec.field("x", DType::I16, [2])).unwrap();
     let path = write(dir, "records", &Vec::from_iter((0..2 * SAMPLES as u32).flat_map(u32::to_le_bytes)));
-    readers.add("records", Records::open(&path, spec.clone()).map(Records::into_reader));
-    readers.add("records on disk", Records::open_with(path, spec, &on_disk()).map(Records::into_reader));
+    readers.add(
+        "records",
+        Records::open(&path, spec.clone()).map(|records| Arc::new(records) as Arc<dyn Dataset>),
+    );
+    readers.add(
+        "records on disk",
+        Records::open_with(path, spec, &on_disk()).map(|records| Arc::new(records) as Arc<dyn Dataset>),
+    );
 }
 
 fn texts_and_tokens(readers: &mut Readers<'_>) {
@@ -232,7 +238,7 @@ fn texts_and_tokens(readers: &mut Readers<'_>) {
     let tokens = [(write(dir, "tokens", &ids), 1.0)];
     let whole = TokenOptions::new(DType::U16, 8);
     let of =
-        |files: &[(PathBuf, f64)], options| Tokens::open(files, options).map(|tokens| Box::new(tokens) as _);
+        |files: &[(PathBuf, f64)], options| Tokens::open(files, options).map(|tokens| Arc::new(tokens) as _);
     readers.add("tokens", of(&tokens, whole));
     readers.add("tokens on disk", of(&tokens, TokenOptions { memory_limit: 0, ..whole }));
     let cut = TokenOptions { stride: 3, separator: Some(40), ..whole };
@@ -296,7 +302,7 @@ fn files(readers: &mut Readers<'_>) {
     let path = write(dir, "manifest.csv", &[b"file,kind,size\n", &rows[..]].concat());
     let options =
         ManifestOptions { files: vec!["file".into()], label: Some("kind".into()), ..Default::default() };
-    readers.add("manifest", Manifest::open(path, &options).map(|manifest| Box::new(manifest) as _));
+    readers.add("manifest", Manifest::open(path, &options).map(|manifest| Arc::new(manifest) as _));
     readers.file("picture", "a.bmp", &bitmap([2, 1], |x, _| [x as u8, 7, 9]));
 }
 
@@ -324,7 +330,7 @@ fn annotations(readers: &mut Readers<'_>) {
     readers.add("pictures", open(&pictures));
     readers.add(
         "pictures and masks",
-        Paired::open(&pictures, dir.join("masks")).map(|pairs| Box::new(pairs) as _),
+        Paired::open(&pictures, dir.join("masks")).map(|pairs| Arc::new(pairs) as _),
     );
     write(dir, "coco.json", COCO.as_bytes());
     write(dir, "voc/a.xml", VOC.as_bytes());
@@ -332,10 +338,10 @@ fn annotations(readers: &mut Readers<'_>) {
     write(dir, "yolo/classes.txt", b"bird\ncat\ndog\n");
     for (name, path) in [("coco", "coco.json"), ("voc", "voc"), ("yolo", "yolo")] {
         let annotated = Annotated::open(&pictures, dir.join(path));
-        readers.add(name, annotated.map(|annotated| Box::new(annotated) as _));
+        readers.add(name, annotated.map(|annotated| Arc::new(annotated) as _));
     }
     let one_based = Annotated::open(&pictures, dir.join("voc")).and_then(Annotated::one_based);
-    readers.add("voc from 1", one_based.map(|annotated| Box::new(annotated) as _));
+    readers.add("voc from 1", one_based.map(|annotated| Arc::new(annotated) as _));
     let segmented = Annotated::open_segmented(&pictures, dir.join("coco.json"), None);
-    readers.add("coco with masks", segmented.map(|annotated| Box::new(annotated) as _));
+    readers.add("coco with masks", segmented.map(|annotated| Arc::new(annotated) as _));
 }

@@ -3,14 +3,14 @@
 
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use feedline_audio::{Crop, Sounds};
-use feedline_core::{About, DType, Dataset, Groups, Result};
-use feedline_datasets::labelled::{Labelled, LabelledOptions};
-use feedline_datasets::{
-    Bounded, Buffers, ElementType, Parts, Pictures, Reader, Schema, SchemaField, Shards, Sink, SoundDataset,
-    Storage, Table, Tokenized, Views,
+use feedline_core::{
+    About, Context, DType, Dataset, ElementType, Field, Groups, ReadError, Result, Row, Spec, Storage,
 };
+use feedline_datasets::labelled::{Labelled, LabelledOptions};
+use feedline_datasets::{Bounded, Parts, Pictures, Shards, SoundDataset, Table, Tokenized, Views};
 use feedline_images::Transforms;
 
 use crate::files::{bitmap, wav};
@@ -22,31 +22,31 @@ type Makes = fn(u64) -> Vec<u8>;
 
 #[derive(Debug)]
 struct Large {
-    schema: Schema,
+    schema: Spec,
     makes: Vec<Makes>,
 }
 
 impl Large {
     /// A number, which is also a label, and another field.
-    fn of(other: Option<(SchemaField, Makes)>) -> Box<dyn Reader> {
-        let number = SchemaField::fixed("label", ElementType::Number(DType::I64), &[]);
+    fn of(other: Option<(Field, Makes)>) -> Arc<dyn Dataset> {
+        let number = Field::fixed("label", ElementType::Number(DType::I64), &[]);
         let label: Makes = |id| (id as i64 % 7).to_le_bytes().to_vec();
         let (fields, makes) = [(number, label)].into_iter().chain(other).unzip::<_, _, Vec<_>, Vec<_>>();
-        Box::new(Self { schema: Schema::new(fields), makes })
+        Arc::new(Self { schema: Spec::of_fields(fields), makes })
     }
 
-    fn texts() -> Box<dyn Reader> {
-        let field = SchemaField::variable("text", ElementType::Text);
+    fn texts() -> Arc<dyn Dataset> {
+        let field = Field::variable("text", ElementType::Text);
         Self::of(Some((field, |id| format!("{id}:").repeat(1 + id as usize % 3).into_bytes())))
     }
 
-    fn files(name: &str, makes: Makes) -> Box<dyn Reader> {
-        Self::of(Some((SchemaField::variable(name, ElementType::Bytes), makes)))
+    fn files(name: &str, makes: Makes) -> Arc<dyn Dataset> {
+        Self::of(Some((Field::variable(name, ElementType::Bytes), makes)))
     }
 }
 
-impl Reader for Large {
-    fn schema(&self) -> &Schema {
+impl Dataset for Large {
+    fn spec(&self) -> &Spec {
         &self.schema
     }
 
@@ -54,9 +54,9 @@ impl Reader for Large {
         160
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, _: &mut Buffers) -> Result<()> {
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
         let mut makes = self.makes.iter().enumerate();
-        makes.try_for_each(|(field, makes)| row.put(field, &makes(sample)))
+        Ok(makes.try_for_each(|(field, makes)| row.put(field, &makes(sample)))?)
     }
 
     fn about(&self) -> About<'_> {
@@ -102,13 +102,13 @@ pub(crate) fn values(found: &mut Found) {
     found.set("large, Fixed", &numbers());
     found.set("large, Ragged", &texts());
     found.set("large, Ragged, measured", &Bounded::measured(Large::texts()).unwrap());
-    let shards = || Box::new(Shards::new(vec![Large::texts(), Large::texts()]).unwrap());
+    let shards = || Arc::new(Shards::new(vec![Large::texts(), Large::texts()]).unwrap());
     found.set("large, Shards", &Bounded::limited(shards(), 100).unwrap());
     let tokenized = Tokenized::new(Large::texts(), "text", tokenizer(&found.dir)).unwrap();
-    found.set("large, Tokenized", &Bounded::limited(Box::new(tokenized), 100).unwrap());
+    found.set("large, Tokenized", &Bounded::limited(Arc::new(tokenized), 100).unwrap());
     let table = || Table::new(Large::of(None)).cast("label", DType::F32);
     found.set("large, table", &table().build().unwrap());
-    found.set("large, reader of a table", &Bounded::limited(table().reader().unwrap(), 100).unwrap());
+    found.set("large, reader of a table", &Bounded::limited(table().rows().unwrap(), 100).unwrap());
     let crop = || Transforms::new().center_crop(8);
     let pictures = || Large::files("image", picture);
     found.set("large, images", &Pictures::new(pictures(), crop()).unwrap());
@@ -117,7 +117,7 @@ pub(crate) fn values(found: &mut Found) {
     let sounds = Large::files("sound", |id| wav(100 + id as usize));
     let crop = Sounds::new().crop(64, Crop::From(0));
     found.set("large, sounds", &SoundDataset::new(sounds, crop).unwrap());
-    let pixels = SchemaField::fixed("image", ElementType::Number(DType::U8), &[2]);
+    let pixels = Field::fixed("image", ElementType::Number(DType::U8), &[2]);
     let pixels = Large::of(Some((pixels, |id| vec![id as u8; 2])));
     let options = LabelledOptions { input: None, label: None, classes: 10 };
     found.set("large, labelled", &Labelled::new(pixels, &options).unwrap());

@@ -25,7 +25,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use feedline_datasets::Reader;
+use feedline_core::Dataset;
 use golden::Found;
 
 /// Whether this process keeps lengths in a folder of its own. Otherwise runs `test` again in a process that
@@ -43,7 +43,7 @@ fn has_own_cache(test: &str) -> bool {
     false
 }
 
-type Readers = Vec<(String, Arc<dyn Reader>)>;
+type Readers = Vec<(String, Arc<dyn Dataset>)>;
 
 /// Every reader.
 fn readers(dir: &Path) -> Readers {
@@ -75,7 +75,7 @@ fn errors() -> Found {
         bad_files::wrong_ids(&mut found, &name, &reader);
     }
     // The steps that another table has saved.
-    texts::numbers(dir.join("a.csv")).saved(dir.join("a.table.json")).reader().unwrap();
+    texts::numbers(dir.join("a.csv")).saved(dir.join("a.table.json")).rows().unwrap();
     bad_files::errors(&mut found);
     options::errors(&mut found);
     refused::errors(&mut found);

@@ -2,12 +2,13 @@
 //! that.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use feedline_audio::{Channels, Crop, Sounds};
-use feedline_core::Result;
+use feedline_core::{Dataset, Result};
 use feedline_datasets::labelled::{Labelled, LabelledOptions, LabelledSets};
 use feedline_datasets::{
-    Annotated, Idx, ManifestOptions, Paired, Parts, Pictures, Reader, SoundDataset, Views, open, open_sounds,
+    Annotated, Idx, ManifestOptions, Paired, Parts, Pictures, SoundDataset, Views, open, open_sounds,
 };
 use feedline_images::Transforms;
 
@@ -40,7 +41,7 @@ pub(crate) fn values(found: &mut Found) {
     let encoded = Pictures::encoded(reader(), Views::new().add(2, lanes())).unwrap();
     found.set("views, encoded", &encoded);
     found.fact("views, encoded", "picture bytes", encoded.picture_bytes());
-    let pairs = || Box::new(Paired::open(dir.join("pictures"), dir.join("masks")).unwrap());
+    let pairs = || Arc::new(Paired::open(dir.join("pictures"), dir.join("masks")).unwrap());
     let masks = || Parts::new().mask("mask");
     found.set("joint", &Pictures::new(pairs(), masks().with(crop())).unwrap());
     let random = Transforms::new().random_crop(8);
@@ -103,7 +104,7 @@ pub(crate) fn sound_folder(dir: &Path) -> std::path::PathBuf {
 
 fn sounds(found: &mut Found) -> Result<()> {
     let folder = sound_folder(&found.dir);
-    let reader = || -> Result<Box<dyn Reader>> { open_sounds(&folder, &ManifestOptions::default()) };
+    let reader = || -> Result<Arc<dyn Dataset>> { open_sounds(&folder, &ManifestOptions::default()) };
     let whole = SoundDataset::new(reader()?, Sounds::new())?;
     found.set("sounds", &whole);
     found.fact("sounds", "lengths", whole.lengths());

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use feedline_core::{DType, Result, Spec};
+use feedline_core::{DType, ElementType, Result, Spec};
 use feedline_datasets::{
-    ElementType, Folder, IdxFile, Manifest, ManifestOptions, Nulls, OpenOptions, Paired, Records, Split,
-    Table, WebDataset, npy, open_with, safetensors,
+    Folder, IdxFile, Manifest, ManifestOptions, Nulls, OpenOptions, Paired, Records, Split, Table,
+    WebDataset, npy, open_with, safetensors,
 };
 
 use crate::golden::Found;

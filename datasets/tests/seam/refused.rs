@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use feedline_core::compose::{Concat, Mix, Zip};
-use feedline_core::{About, DType, Dataset, Error, ErrorKind, InMemory, Pad, Result, Spec, from_fn, lengths};
-use feedline_datasets::{
-    Bounded, Buffers, ElementType, OpenOptions, PackOptions, Reader, Schema, SchemaField, Shards, Sink, open,
-    open_with, pack,
+use feedline_core::{
+    About, Context, DType, Dataset, ElementType, Error, ErrorKind, Field, InMemory, Pad, ReadError, Result,
+    Row, Spec, from_fn, lengths,
 };
+use feedline_datasets::{Bounded, OpenOptions, PackOptions, Shards, open, open_with, pack};
 
 use crate::facts::read;
 use crate::golden::Found;
@@ -18,14 +18,14 @@ use crate::wrappers::{fixed, grouped, ragged};
 /// A reader of one file's name, whose samples are any bytes of any shape.
 #[derive(Debug)]
 struct Made {
-    schema: Schema,
+    schema: Spec,
     sample: Result<Vec<(Vec<u8>, Vec<usize>)>>,
     len: u64,
 }
 
 impl Made {
-    fn new(fields: impl IntoIterator<Item = SchemaField>) -> Self {
-        Self { schema: Schema::new(fields), sample: Ok(Vec::new()), len: 3 }
+    fn new(fields: impl IntoIterator<Item = Field>) -> Self {
+        Self { schema: Spec::of_fields(fields), sample: Ok(Vec::new()), len: 3 }
     }
 
     fn with(self, sample: &[(&[u8], &[usize])]) -> Self {
@@ -33,13 +33,13 @@ impl Made {
         Self { sample: Ok(sample.collect()), ..self }
     }
 
-    fn boxed(self) -> Box<dyn Reader> {
-        Box::new(self)
+    fn boxed(self) -> Arc<dyn Dataset> {
+        Arc::new(self)
     }
 }
 
-impl Reader for Made {
-    fn schema(&self) -> &Schema {
+impl Dataset for Made {
+    fn spec(&self) -> &Spec {
         &self.schema
     }
 
@@ -47,9 +47,9 @@ impl Reader for Made {
         self.len
     }
 
-    fn visit(&self, _: u64, row: &mut Sink<'_>, _: &mut Buffers) -> Result<()> {
+    fn read(&self, _: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
         let mut sample = self.sample.as_ref().map_err(Error::clone)?.iter().enumerate();
-        sample.try_for_each(|(field, (bytes, shape))| row.put_shaped(field, bytes, shape))
+        Ok(sample.try_for_each(|(field, (bytes, shape))| row.put_shaped(field, bytes, Some(shape)))?)
     }
 
     fn about(&self) -> About<'_> {
@@ -68,18 +68,18 @@ impl Reader for Made {
 const BYTE: ElementType = ElementType::Number(DType::U8);
 
 /// A field of bytes of this shape.
-fn bytes(name: &str, shape: &[Option<usize>]) -> SchemaField {
-    SchemaField::new(name, BYTE, shape.to_vec())
+fn bytes(name: &str, shape: &[Option<usize>]) -> Field {
+    Field::open(name, BYTE, shape.to_vec())
 }
 
-fn packed(found: &Found, reader: &dyn Reader) -> Result<()> {
+fn packed(found: &Found, reader: &dyn Dataset) -> Result<()> {
     pack(reader, found.dir.join("refused.arrow"), PackOptions::default(), |_| ()).map(drop)
 }
 
 /// Fields that sets cannot hold.
 fn fields(found: &mut Found) {
-    let of = |element, shape: &[Option<usize>]| [SchemaField::new("a", element, shape.to_vec())];
-    let cases: Vec<(&str, Vec<SchemaField>)> = vec![
+    let of = |element, shape: &[Option<usize>]| [Field::open("a", element, shape.to_vec())];
+    let cases: Vec<(&str, Vec<Field>)> = vec![
         ("no fields", Vec::new()),
         ("17 fields", (0..17).map(|at| bytes(&format!("f{at}"), &[])).collect()),
         (
@@ -101,11 +101,11 @@ fn fields(found: &mut Found) {
     ];
     for (name, fields) in cases {
         let zeros = Vec::from_iter(fields.iter().map(|field| {
-            let shape = Vec::from_iter(field.shape.iter().map(|dim| dim.unwrap_or(1)));
-            let bytes = shape.iter().try_fold(field.element.size(), |bytes, dim| bytes.checked_mul(*dim));
+            let shape = Vec::from_iter(field.dims().iter().map(|dim| dim.unwrap_or(1)));
+            let bytes = shape.iter().try_fold(field.element().size(), |bytes, dim| bytes.checked_mul(*dim));
             (vec![0; bytes.filter(|bytes| *bytes < 1 << 20).unwrap_or_default()], shape)
         }));
-        let reader = || Box::new(Made { sample: Ok(zeros.clone()), ..Made::new(fields.clone()) });
+        let reader = || Arc::new(Made { sample: Ok(zeros.clone()), ..Made::new(fields.clone()) });
         if let Err(error) = Bounded::new(reader()) {
             found.refused(&format!("Fixed: {name}"), Err::<(), _>(error));
         }
@@ -117,11 +117,11 @@ fn fields(found: &mut Found) {
         }
     }
     let list = || Made::new([bytes("a", &[None]), bytes("b", &[])]);
-    let empty = || Box::new(Made { len: 0, ..list() });
+    let empty = || Arc::new(Made { len: 0, ..list() });
     found.refused("Ragged: no samples", Bounded::limited(empty(), 10));
     found.refused(
         "Fixed: no samples",
-        Bounded::new(Box::new(Made { len: 0, ..Made::new([bytes("a", &[])]) })),
+        Bounded::new(Arc::new(Made { len: 0, ..Made::new([bytes("a", &[])]) })),
     );
     found.refused("Ragged: no items", Bounded::limited(list().boxed(), 0));
     found.refused("Ragged: too many items", Bounded::limited(list().boxed(), 1 << 31));
@@ -172,13 +172,13 @@ fn samples(found: &mut Found) {
     };
     found.refused(
         "Fixed: a sample that cannot be read",
-        read(&Bounded::new(Box::new(failing())).unwrap(), &[1]),
+        read(&Bounded::new(Arc::new(failing())).unwrap(), &[1]),
     );
     found.refused(
         "Ragged: a sample that cannot be read",
-        read(&Bounded::limited(Box::new(failing()), 3).unwrap(), &[1]),
+        read(&Bounded::limited(Arc::new(failing()), 3).unwrap(), &[1]),
     );
-    let failing = || Bounded::new(Box::new(failing())).unwrap();
+    let failing = || Bounded::new(Arc::new(failing())).unwrap();
     let below = |set: &dyn Dataset| read(set, &[1, 0]);
     found.refused("a sample that cannot be read, below take", below(&failing().skip(1)));
     found.refused("a sample that cannot be read, below subset", below(&failing().subset([2, 1]).unwrap()));
@@ -332,11 +332,11 @@ fn nested(found: &mut Found) {
 fn shards(found: &mut Found) {
     let dir = found.dir.join("unlike");
     found.refused("Shards of nothing", Shards::new(Vec::new()));
-    let of = |field: SchemaField| Made::new([bytes("a", &[]), field]).boxed();
+    let of = |field: Field| Made::new([bytes("a", &[]), field]).boxed();
     let first = || of(bytes("b", &[None]));
     for (name, other) in [
         ("another name", of(bytes("c", &[None]))),
-        ("another type", of(SchemaField { element: ElementType::Text, ..bytes("b", &[None]) })),
+        ("another type", of(Field::open("b", ElementType::Text, [None]))),
         ("another shape", of(bytes("b", &[Some(2)]))),
         ("fewer fields", Made::new([bytes("a", &[])]).boxed()),
         ("more fields", Made::new([bytes("a", &[]), bytes("b", &[None]), bytes("d", &[])]).boxed()),

@@ -1,5 +1,7 @@
 //! What tables, texts, pictures and sounds refuse.
 
+use std::sync::Arc;
+
 use feedline_audio::{Channels, Crop, Sounds};
 use feedline_core::DType;
 use feedline_datasets::labelled::{Labelled, LabelledOptions, LabelledSets};
@@ -147,7 +149,7 @@ fn media(found: &mut Found) {
         .refused("ViewsDataset: any size", Pictures::new(pictures(), Views::new().add(1, Transforms::new())));
     let random = || Pictures::new(pictures(), Transforms::new().random_crop(8)).unwrap();
     found.refused("zip of two random sets", feedline_core::Dataset::zip(random(), random()));
-    let pairs = || Box::new(Paired::open(dir.join("pictures"), dir.join("masks")).unwrap());
+    let pairs = || Arc::new(Paired::open(dir.join("pictures"), dir.join("masks")).unwrap());
     found.refused(
         "JointDataset: no such field",
         Pictures::new(pairs(), Parts::new().mask("none").with(crop())),
@@ -165,7 +167,7 @@ fn media(found: &mut Found) {
     found.refused("JointDataset: boxes of bytes", Pictures::new(pairs(), boxes.with(crop())));
     let yolo = Annotated::open(dir.join("pictures"), dir.join("yolo")).unwrap();
     let few = yolo.parts().max_boxes(1);
-    let few = Pictures::new(Box::new(yolo), few.with(crop())).unwrap();
+    let few = Pictures::new(Arc::new(yolo), few.with(crop())).unwrap();
     found.refused("JointDataset: more boxes than the limit", read(&few, &[1]));
     sounds(found);
     labelled(found);

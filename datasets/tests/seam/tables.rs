@@ -1,6 +1,7 @@
 //! Tables with steps, and windows of them, as data sets.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use feedline_core::{DType, Dataset};
 use feedline_datasets::{Bounded, FitOn, Missing, OpenOptions, Records, Table};
@@ -83,12 +84,7 @@ pub(crate) fn values(found: &mut Found) {
     let spec = feedline_core::Spec::new().field("x", DType::U8, [4]).unwrap();
     let records = Records::open(dir.join("records"), spec).unwrap();
     found.set("a set of records", &records);
-    add(
-        found,
-        "table of records",
-        Table::new(records.into_reader()).cast("x", DType::F32).build().unwrap(),
-        &[],
-    );
+    add(found, "table of records", Table::new(Arc::new(records)).cast("x", DType::F32).build().unwrap(), &[]);
     windows(found);
 }
 

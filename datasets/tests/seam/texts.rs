@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use feedline_core::{DType, Result};
+use feedline_core::{DType, Dataset, Result};
 use feedline_datasets::{
-    ChatOptions, Chats, Learn, Missing, OpenOptions, Reader, Table, Tokenized, open, open_chats,
+    ChatOptions, Chats, Learn, Missing, OpenOptions, Table, Tokenized, open, open_chats,
 };
 
 use crate::files::{DIGITS, lines, text};
@@ -50,38 +50,38 @@ pub(crate) fn numbers(path: impl AsRef<Path>) -> Table {
 }
 
 /// Readers of the files of `formats::readers`.
-pub(crate) fn readers(dir: &Path) -> Vec<(String, Arc<dyn Reader>)> {
-    let mut all: Vec<(String, Arc<dyn Reader>)> = Vec::new();
-    let mut add = |name: &str, reader: Result<Box<dyn Reader>>| {
+pub(crate) fn readers(dir: &Path) -> Vec<(String, Arc<dyn Dataset>)> {
+    let mut all: Vec<(String, Arc<dyn Dataset>)> = Vec::new();
+    let mut add = |name: &str, reader: Result<Arc<dyn Dataset>>| {
         let reader = reader.unwrap_or_else(|error| panic!("{name}: {error}"));
-        all.push((name.to_owned(), Arc::from(reader)));
+        all.push((name.to_owned(), reader));
     };
     let tokenizer = tokenizer(dir);
     let texts = || open(dir.join("a.txt"));
     let tokenized = || Tokenized::new(texts()?, "text", &tokenizer);
-    add("tokenized", tokenized().map(|texts| Box::new(texts) as _));
-    add("tokenized, special tokens", tokenized().map(|texts| Box::new(texts.with_special_tokens()) as _));
+    add("tokenized", tokenized().map(|texts| Arc::new(texts) as _));
+    add("tokenized, special tokens", tokenized().map(|texts| Arc::new(texts.with_special_tokens()) as _));
     add(
         "tokenized, truncated",
-        tokenized().and_then(|texts| texts.truncated(7)).map(|texts| Box::new(texts) as _),
+        tokenized().and_then(|texts| texts.truncated(7)).map(|texts| Arc::new(texts) as _),
     );
     let path = conversations(dir);
-    let chats = |options| Chats::open(&path, &tokenizer, options).map(|chats| Box::new(chats) as _);
+    let chats = |options| Chats::open(&path, &tokenizer, options).map(|chats| Arc::new(chats) as _);
     add("chats", chats(chat_options()));
     add("chats, all learnt", chats(ChatOptions { learn: Learn::All, ..chat_options() }));
     add("chats, cut", chats(ChatOptions { max_tokens: Some(4), ..chat_options() }));
     let pairs = lines(|id| format!(r#"{{"prompt": "1{id}:", "completion": "{}"}}"#, text(id)));
     let pairs = open_chats(write(dir, "pairs.jsonl", &pairs), &OpenOptions::default());
     let completions = pairs.and_then(|pairs| Chats::completions(pairs, &tokenizer, chat_options()));
-    add("completions", completions.map(|chats| Box::new(chats) as _));
+    add("completions", completions.map(|chats| Arc::new(chats) as _));
     let pairs = lines(|id| format!(r#"{{"prompt": "1{id}:", "chosen": "{}", "rejected": "0:1"}}"#, text(id)));
     let pairs = open_chats(write(dir, "preferences.jsonl", &pairs), &OpenOptions::default());
     let preferences = pairs.and_then(|pairs| Chats::preferences(pairs, &tokenizer, chat_options()));
-    add("preferences", preferences.map(|chats| Box::new(chats) as _));
-    add("table", table(dir.join("a.csv")).reader());
+    add("preferences", preferences.map(|chats| Arc::new(chats) as _));
+    add("table", table(dir.join("a.csv")).rows());
     add(
         "table of a packed set",
-        Table::open(dir.join("packed.arrow")).cast("a", DType::I32).category("b").reader(),
+        Table::open(dir.join("packed.arrow")).cast("a", DType::I32).category("b").rows(),
     );
     all
 }

@@ -147,8 +147,8 @@ fn of_pointers(found: &mut Found) {
     let leaked: &'static Bounded = Box::leak(Box::new(fixed(&dir)));
     found.set("a reference", &leaked);
     found.set("StableDataset", &StableDataset::new(Arc::new(grouped(&dir))));
-    let shared: Arc<dyn feedline_datasets::Reader> = Arc::from(open(dir.join("a.txt")).unwrap());
-    found.set("Arc of a reader", &Bounded::limited(Box::new(shared), 200).unwrap());
+    let shared: Arc<dyn feedline_core::Dataset> = open(dir.join("a.txt")).unwrap();
+    found.set("Arc of a reader", &Bounded::limited(Arc::new(shared), 200).unwrap());
 }
 
 fn of_the_core(found: &mut Found) {

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use feedline_core::{DType, Error, ErrorKind, Result};
-use feedline_datasets::{ElementType, IdxFile, OpenOptions, SchemaField, Split, Values, open_with};
+use feedline_core::{DType, ElementType, Error, ErrorKind, Field, Result, Values};
+use feedline_datasets::{IdxFile, OpenOptions, Split, open_with};
 
 use crate::set::{self, count};
 use crate::{IMAGE_BYTES, SIDE, draw};
@@ -134,14 +134,14 @@ fn is_ours(part: Part, path: &Path) -> Result<bool> {
     }
     // Read image by image, because few are compared.
     let file = open_with(path, &OpenOptions { memory_limit: 0, ..OpenOptions::default() })?;
-    let image = SchemaField::fixed("array", ElementType::Number(DType::U8), &[SIDE, SIDE]);
-    if file.schema().fields() != [image] || file.len() != count as u64 {
+    let image = Field::fixed("array", ElementType::Number(DType::U8), &[SIDE, SIDE]);
+    if file.spec().fields() != [image] || file.len() != count as u64 {
         return Ok(false);
     }
     let (mut drawn, mut found) = ([0; IMAGE_BYTES], Values::default());
     for id in (0..count).step_by(count / SAMPLES) {
         draw(split, id as u64, labels[id], &mut drawn);
-        file.read(id as u64, &mut found)?;
+        found.read(&*file, id as u64)?;
         if found.fields()[0].bytes != drawn {
             return Ok(false);
         }

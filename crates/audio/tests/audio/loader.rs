@@ -37,7 +37,7 @@ fn a_folder_gives_whole_sounds_and_their_classes() {
     let folder = folder();
     let data = data(folder.path(), Sounds::new()).unwrap();
     assert_eq!((data.rate(), data.lengths()), (16_000, &[20_000, 20_000, 13_312, 21_312][..]));
-    assert_eq!(data.reader().about().classes.unwrap(), ["bird", "cat"]);
+    assert_eq!(data.inner().about().classes.unwrap(), ["bird", "cat"]);
     let mut loader = Loader::builder(data).batch_size(4).build_host().unwrap();
     for batch in loader.epoch(0).unwrap() {
         let batch = batch.unwrap();

@@ -380,7 +380,7 @@ impl Check<'_> {
 
     fn check_columns(&mut self, id: u64, epoch: u64, read: &Slab) {
         for field in 0..self.single.spec().fields().len() {
-            let Some(column) = self.dataset.column(field) else { continue };
+            let Some(column) = self.dataset.storage().column(field) else { continue };
             let row = read.field(0, field);
             match column.row(id) {
                 Some(stored) if stored.len() == row.len() && !read.is_ragged(field) => {

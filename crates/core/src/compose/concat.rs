@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::compose::{Parts, check_id, check_len, common_spec, reads_parts};
-use crate::{Dataset, Fingerprint, ReadError, Result, Spec, StableDataset, StridedColumn};
+use crate::compose::{Parts, check_id, check_len, common_spec, reads_parts, stores_parts};
+use crate::{Dataset, Fingerprint, ReadError, Result, Spec, StableDataset, Storage, StridedColumn};
 
 /// The samples of several sets with the same fields, one set after the other; [`Dataset::concat`] makes one
 /// of two.
@@ -74,18 +74,22 @@ impl Dataset for Concat {
 
     reads_parts!();
 
-    /// The column of the only part that has samples; `None` if several parts have some.
-    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
-        let mut parts = (0..self.parts.len()).filter(|&part| self.starts[part] < self.starts[part + 1]);
-        let only = parts.next()?;
-        if parts.next().is_some() { None } else { self.parts[only].column(field) }
-    }
-
     fn fingerprint(&self) -> u64 {
         let state = Fingerprint::new().bytes(b"concat").number(self.parts.len() as u64);
         let add =
             |state: Fingerprint, part: &StableDataset| state.number(part.len()).number(part.fingerprint());
         self.parts.iter().fold(state, add).value()
+    }
+}
+
+impl Storage for Concat {
+    stores_parts!();
+
+    /// The column of the only part that has samples; `None` if several parts have some.
+    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
+        let mut parts = (0..self.parts.len()).filter(|&part| self.starts[part] < self.starts[part + 1]);
+        let only = parts.next()?;
+        if parts.next().is_some() { None } else { self.parts[only].storage().column(field) }
     }
 }
 

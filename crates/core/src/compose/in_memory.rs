@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::compose::{check_id, check_len, config};
 use crate::{
-    Context, DType, Dataset, Element, Fingerprint, ReadError, Result, Row, Rows, Spec, StridedColumn,
+    Context, DType, Dataset, Element, Fingerprint, ReadError, Result, Row, Rows, Spec, Storage, StridedColumn,
 };
 
 /// The unit in which a device registers memory.
@@ -197,13 +197,7 @@ impl Dataset for InMemory {
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
         check_id(id, self.len)?;
-        for (field, values) in self.fields.iter().enumerate() {
-            match values {
-                Values::Fixed(_) => row.write(field, self.row(field, id)),
-                Values::Ragged { .. } => row.write_ragged_bytes(field, self.row(field, id))?,
-            }
-        }
-        Ok(())
+        Ok((0..self.fields.len()).try_for_each(|field| row.put(field, self.row(field, id)))?)
     }
 
     // Copies field by field: one bounds check and one copy per row.
@@ -226,15 +220,21 @@ impl Dataset for InMemory {
         ids.get(good).map_or(Ok(()), |&id| check_id(id, self.len).map_err(|error| (good, error)))
     }
 
-    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
-        let Values::Fixed(pages) = self.fields.get(field)? else { return None };
-        let row = self.spec.fields().get(field)?.row_bytes();
-        StridedColumn::new(pages.bytes(), 0, row, self.len as usize, row).ok()
+    fn storage(&self) -> &dyn Storage {
+        self
     }
 
     /// Covers every byte.
     fn fingerprint(&self) -> u64 {
         self.fingerprint.spec(&self.spec).number(self.len).value()
+    }
+}
+
+impl Storage for InMemory {
+    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
+        let Values::Fixed(pages) = self.fields.get(field)? else { return None };
+        let row = self.spec.fields().get(field)?.row_bytes();
+        StridedColumn::new(pages.bytes(), 0, row, self.len as usize, row).ok()
     }
 }
 

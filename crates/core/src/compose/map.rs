@@ -7,7 +7,7 @@ use crate::compose::config;
 use crate::compose::sample::{Sample, Slab};
 use crate::{
     About, Context, Dataset, Fingerprint, Layout, Prefetched, ReadError, Result, Row, Rows, Spec,
-    StableDataset,
+    StableDataset, Storage,
 };
 
 /// Maximum bytes and samples that are read before they are mapped: few enough to stay in a processor's
@@ -88,7 +88,7 @@ impl Dataset for Map {
                 return Err(error);
             }
             let sample = Sample::of(&self.layout, bytes, 0);
-            row.hand_to(|row| (self.function)(&sample, row, context))
+            (self.function)(&sample, row, context)
         })
     }
 
@@ -111,8 +111,7 @@ impl Dataset for Map {
                     let at = first + index;
                     let sample = Sample::of(&self.layout, bytes, index);
                     let mut row = rows.row(at);
-                    let map =
-                        |context: &mut Context| row.hand_to(|row| (self.function)(&sample, row, context));
+                    let map = |context: &mut Context| (self.function)(&sample, &mut row, context);
                     context.sample(at, id, map).map_err(|error| (at, error))?;
                 }
                 if let Some(error) = error {
@@ -124,6 +123,27 @@ impl Dataset for Map {
         })
     }
 
+    fn storage(&self) -> &dyn Storage {
+        self
+    }
+
+    fn about(&self) -> About<'_> {
+        let inner = self.inner.about();
+        About { nesting: 1 + inner.nesting, ..inner }
+    }
+
+    fn path(&self, id: u64) -> Option<&Path> {
+        self.inner.path(id)
+    }
+
+    /// Covers the inner set, the spec and the [`version`](Map::version); not the function itself.
+    fn fingerprint(&self) -> u64 {
+        let state = Fingerprint::new().bytes(b"map").number(self.inner.fingerprint());
+        state.spec(&self.spec).number(self.version).value()
+    }
+}
+
+impl Storage for Map {
     fn left_out(
         &self,
         id: u64,
@@ -136,23 +156,8 @@ impl Dataset for Map {
         inner.check_whole(name, id, epoch)
     }
 
-    fn about(&self) -> About<'_> {
-        let inner = self.inner.about();
-        About { nesting: 1 + inner.nesting, ..inner }
-    }
-
     fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
-        self.inner.prefetch(ids, context)
-    }
-
-    fn path(&self, id: u64) -> Option<&Path> {
-        self.inner.path(id)
-    }
-
-    /// Covers the inner set, the spec and the [`version`](Map::version); not the function itself.
-    fn fingerprint(&self) -> u64 {
-        let state = Fingerprint::new().bytes(b"map").number(self.inner.fingerprint());
-        state.spec(&self.spec).number(self.version).value()
+        self.inner.storage().prefetch(ids, context)
     }
 }
 
@@ -172,7 +177,7 @@ impl dyn Dataset {
         };
         for field in fields {
             let mut is_whole = true;
-            self.left_out(id, field, epoch, &mut |items| is_whole &= items.is_empty())?;
+            self.storage().left_out(id, field, epoch, &mut |items| is_whole &= items.is_empty())?;
             if !is_whole {
                 let of = self.spec().fields()[field].name();
                 return Err(config(format!(

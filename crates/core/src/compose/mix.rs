@@ -8,6 +8,7 @@ use crate::random::key;
 use crate::sampler::Permutation;
 use crate::{
     About, Context, Dataset, Fingerprint, Prefetched, ReadError, Result, Row, Rows, Spec, StableDataset,
+    Storage,
 };
 
 /// Length of the pattern in which the sets alternate. Shares are rounded to multiples of one divided by it.
@@ -357,24 +358,12 @@ impl Dataset for Mix {
         self.parts().read_many(ids, rows, context, |id| self.existing(epoch, id))
     }
 
+    fn storage(&self) -> &dyn Storage {
+        self
+    }
+
     fn about(&self) -> About<'_> {
         about_parts(&self.parts)
-    }
-
-    fn left_out(
-        &self,
-        id: u64,
-        field: usize,
-        epoch: u64,
-        to: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), ReadError> {
-        let (part, inner) = self.existing(epoch, id)?;
-        self.parts[part].left_out(inner, field, epoch, to)
-    }
-
-    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
-        let epoch = context.epoch();
-        self.parts().prefetch(ids, context, |id| self.existing(epoch, id))
     }
 
     fn fingerprint(&self) -> u64 {
@@ -390,6 +379,24 @@ impl Dataset for Mix {
             phase.shares.iter().fold(state, |state, &share| state.number(share))
         };
         changes.iter().fold(state, change).value()
+    }
+}
+
+impl Storage for Mix {
+    fn left_out(
+        &self,
+        id: u64,
+        field: usize,
+        epoch: u64,
+        to: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), ReadError> {
+        let (part, inner) = self.existing(epoch, id)?;
+        self.parts[part].storage().left_out(inner, field, epoch, to)
+    }
+
+    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
+        let epoch = context.epoch();
+        self.parts().prefetch(ids, context, |id| self.existing(epoch, id))
     }
 }
 

@@ -119,19 +119,8 @@ macro_rules! reads_parts {
             crate::compose::about_parts(self.parts().sets)
         }
 
-        fn left_out(
-            &self,
-            id: u64,
-            field: usize,
-            epoch: u64,
-            to: &mut dyn FnMut(&[u8]),
-        ) -> Result<(), crate::ReadError> {
-            let (part, inner) = self.existing(id)?;
-            self.parts().sets[part].left_out(inner, field, epoch, to)
-        }
-
-        fn prefetch(&self, ids: &[u64], context: &mut crate::Context) -> crate::Prefetched {
-            self.parts().prefetch(ids, context, |id| self.existing(id))
+        fn storage(&self) -> &dyn crate::Storage {
+            self
         }
 
         fn path(&self, id: u64) -> Option<&std::path::Path> {
@@ -141,6 +130,43 @@ macro_rules! reads_parts {
     };
 }
 use reads_parts;
+
+/// The methods of [`Storage`] for such a set.
+macro_rules! stores_parts {
+    () => {
+        fn slice(&self, id: u64, field: usize) -> Option<&[u8]> {
+            let (part, inner) = self.existing(id).ok()?;
+            self.parts().sets[part].storage().slice(inner, field)
+        }
+
+        fn stream(&self, id: u64, field: usize) -> crate::Result<Option<crate::FieldStream<'_>>> {
+            // The read of a missing sample finds the error.
+            let Ok((part, inner)) = self.existing(id) else { return Ok(None) };
+            self.parts().sets[part].storage().stream(inner, field)
+        }
+
+        fn left_out(
+            &self,
+            id: u64,
+            field: usize,
+            epoch: u64,
+            to: &mut dyn FnMut(&[u8]),
+        ) -> Result<(), crate::ReadError> {
+            let (part, inner) = self.existing(id)?;
+            self.parts().sets[part].storage().left_out(inner, field, epoch, to)
+        }
+
+        fn prefetch(&self, ids: &[u64], context: &mut crate::Context) -> crate::Prefetched {
+            self.parts().prefetch(ids, context, |id| self.existing(id))
+        }
+
+        fn field_path(&self, id: u64, field: usize) -> Option<&std::path::Path> {
+            let (part, inner) = self.existing(id).ok()?;
+            self.parts().sets[part].storage().field_path(inner, field)
+        }
+    };
+}
+use stores_parts;
 
 impl<'a> Parts<'a> {
     fn new(name: &'static str, sets: &'a [StableDataset]) -> Self {
@@ -229,9 +255,9 @@ impl<'a> Parts<'a> {
             let outcome = Prefetched::of_calls(runs.map(|run| {
                 inner.clear();
                 inner.extend(run.iter().map(|(_, sample)| sample));
-                self.sets[run[0].0].prefetch(inner, context)
+                self.sets[run[0].0].storage().prefetch(inner, context)
             }));
-            outcome.beside(self.sets.iter().map(|set| set.prefetch(&[], context)))
+            outcome.beside(self.sets.iter().map(|set| set.storage().prefetch(&[], context)))
         })
     }
 
@@ -276,13 +302,22 @@ fn common_spec(name: &str, parts: &[StableDataset]) -> Result<Spec> {
     })
 }
 
-/// What a set that reads from `parts` says of itself.
+/// What a set that reads from `parts` says of itself. Of its own order of their samples, nothing is known.
 fn about_parts(parts: &[StableDataset]) -> About<'_> {
-    parts.iter().map(StableDataset::about).fold(About { nesting: 1, ..About::default() }, |all, part| About {
-        nesting: all.nesting.max(1 + part.nesting),
+    let all = parts.iter().map(StableDataset::about).fold(About::default(), |all, part| About {
+        nesting: all.nesting.max(part.nesting),
         has_random_geometry: all.has_random_geometry || part.has_random_geometry,
         ..all
-    })
+    });
+    // Parts without classes, such as pictures beside a file of labels, leave those of the others.
+    let mut classes = parts.iter().filter_map(|part| part.about().classes);
+    let first = classes.next();
+    let classes = first.filter(|first| classes.all(|other| other == *first));
+    let (format, row_memory) = match parts {
+        [only] => (only.about().format, only.about().row_memory),
+        _ => Default::default(),
+    };
+    About { nesting: 1 + all.nesting, classes, format, row_memory, ..all }
 }
 
 /// # For loaders

@@ -8,7 +8,7 @@ use crate::compose::{check_id, config};
 use crate::random::key;
 use crate::{
     About, Context, DType, Dataset, Error, ErrorKind, Field, Fingerprint, Prefetched, Random, ReadError,
-    Result, Row, Rows, Spec, StableDataset,
+    Result, Row, Rows, Spec, StableDataset, Storage,
 };
 
 /// A set with negatives beside the items of each sample; made by [`Dataset::negatives`].
@@ -45,6 +45,7 @@ impl Negatives {
         if count == 0 || items == 0 || i64::try_from(items).is_err() {
             return Err(config(format!("{count} negatives of {items} items: use 1 or more of both")));
         }
+        inner.spec().check_closed()?;
         <dyn Dataset>::check_nesting("negatives", 1 + inner.about().nesting)?;
         let Some(first) = fields.first() else {
             return Err(config("negatives name no field of items: name one".to_owned()));
@@ -63,7 +64,8 @@ impl Negatives {
         let mut is_cut = false;
         for id in 0..inner.len().min(LOOKED_AT) {
             for &field in &positives {
-                let left_out = inner.left_out(id, field, 0, &mut |items| is_cut |= !items.is_empty());
+                let left_out =
+                    inner.storage().left_out(id, field, 0, &mut |items| is_cut |= !items.is_empty());
                 left_out.map_err(|error| match error.downcast::<Error>() {
                     Ok(error) => *error,
                     Err(error) => {
@@ -99,7 +101,7 @@ impl Negatives {
             };
             // Numbers outside the range, such as padding, are not items.
             positives.extend(whole(of, bytes).filter(|item| *item < self.items));
-            self.inner.left_out(id, field, epoch, &mut |bytes| {
+            self.inner.storage().left_out(id, field, epoch, &mut |bytes| {
                 positives.extend(whole(of, bytes).filter(|item| *item < self.items));
             })?;
         }
@@ -184,23 +186,13 @@ impl Dataset for Negatives {
         read
     }
 
-    fn left_out(
-        &self,
-        id: u64,
-        field: usize,
-        epoch: u64,
-        to: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), ReadError> {
-        if self.fields().contains(&field) { self.inner.left_out(id, field, epoch, to) } else { Ok(()) }
+    fn storage(&self) -> &dyn Storage {
+        self
     }
 
     fn about(&self) -> About<'_> {
         let inner = self.inner.about();
         About { nesting: 1 + inner.nesting, ..inner }
-    }
-
-    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
-        self.inner.prefetch(ids, context)
     }
 
     fn path(&self, id: u64) -> Option<&Path> {
@@ -213,6 +205,26 @@ impl Dataset for Negatives {
         let state = state.number(self.items).number(self.seed);
         // Those of lists that are cut were once drawn against the rows alone.
         if self.is_cut { state.bytes(b"whole lists").value() } else { state.value() }
+    }
+}
+
+impl Storage for Negatives {
+    fn left_out(
+        &self,
+        id: u64,
+        field: usize,
+        epoch: u64,
+        to: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), ReadError> {
+        if self.fields().contains(&field) {
+            self.inner.storage().left_out(id, field, epoch, to)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
+        self.inner.storage().prefetch(ids, context)
     }
 }
 

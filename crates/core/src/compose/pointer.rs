@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::{About, Context, Dataset, Prefetched, ReadError, Row, Rows, Spec, StridedColumn};
+use crate::{About, Context, Dataset, ReadError, Row, Rows, Spec, Storage};
 
 macro_rules! pointers {
     ($(#[$doc:meta] $pointer:ty),*) => {$(
@@ -30,26 +30,12 @@ macro_rules! pointers {
                 (**self).read_many(ids, rows, context)
             }
 
-            fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
-                (**self).column(field)
-            }
-
-            fn left_out(
-                &self,
-                id: u64,
-                field: usize,
-                epoch: u64,
-                to: &mut dyn FnMut(&[u8]),
-            ) -> Result<(), ReadError> {
-                (**self).left_out(id, field, epoch, to)
+            fn storage(&self) -> &dyn Storage {
+                (**self).storage()
             }
 
             fn about(&self) -> About<'_> {
                 (**self).about()
-            }
-
-            fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
-                (**self).prefetch(ids, context)
             }
 
             fn path(&self, id: u64) -> Option<&Path> {

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::compose::{Parts, check_id, check_len, reads_parts};
-use crate::{Dataset, Fingerprint, ReadError, Result, Spec, StableDataset};
+use crate::compose::{Parts, check_id, check_len, reads_parts, stores_parts};
+use crate::{Dataset, Fingerprint, ReadError, Result, Spec, StableDataset, Storage};
 
 /// A set that delivers another set several times within an epoch; made by [`Dataset::repeat`].
 pub struct Repeat {
@@ -46,6 +46,10 @@ impl Dataset for Repeat {
         let state = Fingerprint::new().bytes(b"repeat").number(self.inner.fingerprint());
         state.number(self.times).value()
     }
+}
+
+impl Storage for Repeat {
+    stores_parts!();
 }
 
 impl fmt::Debug for Repeat {

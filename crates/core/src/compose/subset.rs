@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::compose::{Parts, check_id, check_len, config, reads_parts};
-use crate::{Dataset, Fingerprint, ReadError, Result, Spec, StableDataset};
+use crate::compose::{Parts, check_id, check_len, config, reads_parts, stores_parts};
+use crate::{Dataset, Fingerprint, ReadError, Result, Spec, StableDataset, Storage};
 
 /// Listed samples of another set; made by [`Dataset::subset`], [`Dataset::filter`] and [`Dataset::split`].
 /// Takes 8 bytes per listed sample.
@@ -53,6 +53,10 @@ impl Dataset for Subset {
         let state = Fingerprint::new().bytes(b"subset").number(self.inner.fingerprint());
         self.ids.iter().fold(state.number(self.len()), |state, &id| state.number(id)).value()
     }
+}
+
+impl Storage for Subset {
+    stores_parts!();
 }
 
 impl fmt::Debug for Subset {

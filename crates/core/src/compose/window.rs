@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::compose::{Parts, check_id, reads_parts};
-use crate::{Dataset, Fingerprint, ReadError, Spec, StableDataset, StridedColumn};
+use crate::compose::{Parts, check_id, reads_parts, stores_parts};
+use crate::{Dataset, Fingerprint, ReadError, Spec, StableDataset, Storage, StridedColumn};
 
 /// Consecutive samples of another set; made by [`Dataset::take`] and [`Dataset::skip`].
 pub struct Window {
@@ -41,16 +41,20 @@ impl Dataset for Window {
 
     reads_parts!();
 
-    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
-        let all = self.inner.column(field)?;
-        let (first, len) = (usize::try_from(self.first).ok()?, usize::try_from(self.len).ok()?);
-        let skipped = first.checked_mul(all.stride())?.checked_add(all.first())?;
-        StridedColumn::new(all.bytes(), skipped, all.stride(), len, all.row_bytes()).ok()
-    }
-
     fn fingerprint(&self) -> u64 {
         let state = Fingerprint::new().bytes(b"window").number(self.inner.fingerprint());
         state.number(self.first).number(self.len).value()
+    }
+}
+
+impl Storage for Window {
+    stores_parts!();
+
+    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
+        let all = self.inner.storage().column(field)?;
+        let (first, len) = (usize::try_from(self.first).ok()?, usize::try_from(self.len).ok()?);
+        let skipped = first.checked_mul(all.stride())?.checked_add(all.first())?;
+        StridedColumn::new(all.bytes(), skipped, all.stride(), len, all.row_bytes()).ok()
     }
 }
 

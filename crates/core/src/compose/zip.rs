@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::compose::{about_parts, config};
 use crate::{
     About, Context, Dataset, Error, ErrorKind, Field, Fingerprint, Prefetched, ReadError, Result, Row, Rows,
-    Spec, StableDataset, StridedColumn, named,
+    Spec, StableDataset, Storage, StridedColumn, named,
 };
 
 /// Sample `id` has the fields of sample `id` of each part, such as images and their labels from different
@@ -134,33 +134,12 @@ impl Dataset for Zip {
         failed.map_or(Ok(()), |error| Err((good, error)))
     }
 
-    fn left_out(
-        &self,
-        id: u64,
-        field: usize,
-        epoch: u64,
-        to: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), ReadError> {
-        match self.parts().find(|(.., fields)| fields.contains(&field)) {
-            Some((number, part, fields)) => {
-                let left_out = part.left_out(id, field - fields.start, epoch, to);
-                left_out.map_err(|error| locate(number, error))
-            }
-            None => Ok(()),
-        }
+    fn storage(&self) -> &dyn Storage {
+        self
     }
 
     fn about(&self) -> About<'_> {
         about_parts(&self.parts)
-    }
-
-    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
-        Prefetched::of_calls(self.parts.iter().map(|part| part.prefetch(ids, context)))
-    }
-
-    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
-        let (_, part, fields) = self.parts().find(|(_, _, fields)| fields.contains(&field))?;
-        part.column(field - fields.start)
     }
 
     /// The file of the first part that knows one.
@@ -171,6 +150,33 @@ impl Dataset for Zip {
     fn fingerprint(&self) -> u64 {
         let state = Fingerprint::new().bytes(b"zip").number(self.parts.len() as u64);
         self.parts.iter().fold(state, |state, part| state.number(part.fingerprint())).value()
+    }
+}
+
+impl Storage for Zip {
+    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
+        let (_, part, fields) = self.parts().find(|(_, _, fields)| fields.contains(&field))?;
+        part.storage().column(field - fields.start)
+    }
+
+    fn left_out(
+        &self,
+        id: u64,
+        field: usize,
+        epoch: u64,
+        to: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), ReadError> {
+        match self.parts().find(|(.., fields)| fields.contains(&field)) {
+            Some((number, part, fields)) => {
+                let left_out = part.storage().left_out(id, field - fields.start, epoch, to);
+                left_out.map_err(|error| locate(number, error))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
+        Prefetched::of_calls(self.parts.iter().map(|part| part.storage().prefetch(ids, context)))
     }
 }
 

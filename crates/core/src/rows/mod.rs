@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 
 use crate::region::{Region, Room};
 use crate::spec::MAX_FIELDS;
-use crate::{DType, Error, ErrorKind, Field, Layout, ReadError, Result, Spec};
+use crate::{DType, Error, ErrorKind, Field, Layout, ReadError, Result, Sink, Spec};
 
 mod row;
 #[cfg(test)]
@@ -24,7 +24,8 @@ const AT_ONCE: usize = 32;
 
 /// Consecutive rows of a slab, for writing.
 ///
-/// Split them to give parts to workers; no two parts overlap.
+/// Split them to give parts to workers; no two parts overlap. A read cannot put rows of other memory in the
+/// place of those that it is given: none have their lifetime, so it does not compile.
 ///
 /// ```
 /// use feedline_core::{CheckOptions, Context, DType, Dataset, ReadError, Row, Rows, Spec, check_dataset};
@@ -58,6 +59,9 @@ const AT_ONCE: usize = 32;
 #[derive(Debug)]
 pub struct Rows<'a> {
     spec: &'a Spec,
+    /// Takes the fields of a row that is in no batch. There are no `fields` and `regions` then. It also makes
+    /// `'a` invariant, so that no other rows can be put in the place of these.
+    sink: Option<Sink<'a>>,
     /// Empty for ragged fields.
     fields: ArrayVec<&'a mut [u8], MAX_FIELDS>,
     /// The regions of ragged fields, for all rows of the batch; empty for other fields. The whole list is
@@ -74,6 +78,9 @@ pub struct Rows<'a> {
 #[expect(clippy::len_without_is_empty, reason = "a batch has rows")]
 impl<'a> Rows<'a> {
     fn check_rows(&mut self, rows: Range<usize>) -> Result<(), (usize, Error)> {
+        if self.sink.is_some() {
+            return Ok(());
+        }
         let unwritten = self.check_lengths(rows.clone());
         let end = unwritten.as_ref().err().map_or(rows.end, |(row, _)| *row);
         let written = rows.start..end;
@@ -139,9 +146,10 @@ impl<'a> Rows<'a> {
             right.push(r);
         }
         (
-            Self { fields: left, len: mid, regions: ArrayVec::new(), ..self },
+            Self { fields: left, len: mid, regions: ArrayVec::new(), sink: None, ..self },
             Self {
                 fields: right,
+                sink: None,
                 regions: ArrayVec::new(),
                 first: self.first + mid,
                 len: self.len - mid,
@@ -165,9 +173,12 @@ impl<'a> Rows<'a> {
             "fields {range:?} have other sizes than those of the reader"
         );
         let regions = if self.regions.is_empty() { &mut [][..] } else { &mut self.regions[range.clone()] };
+        let sink = self.sink.as_mut().map(|sink| sink.part(range.start));
+        let fields = if sink.is_some() { &mut [][..] } else { &mut self.fields[range] };
         Rows {
             spec,
-            fields: self.fields[range].iter_mut().map(|bytes| &mut **bytes).collect(),
+            sink,
+            fields: fields.iter_mut().map(|bytes| &mut **bytes).collect(),
             regions: regions.iter_mut().map(|bytes| &mut **bytes).collect(),
             room: self.room,
             first: self.first,
@@ -272,7 +283,7 @@ impl<'a> Rows<'a> {
             }
         }
         let room = layout.room(len);
-        Self { spec, fields, regions, room, first: 0, len, copy: copy_plainly }
+        Self { spec, sink: None, fields, regions, room, first: 0, len, copy: copy_plainly }
     }
 
     /// Rows `first..first + len` of a batch, from one column of bytes per field of `spec`.
@@ -292,7 +303,14 @@ impl<'a> Rows<'a> {
             "each field needs a column of {len} rows"
         );
         assert!(!spec.is_ragged(), "a ragged field has no column");
-        Self { spec, fields, regions: ArrayVec::new(), room: Room::default(), first, len, copy: copy_plainly }
+        let (regions, room) = (ArrayVec::new(), Room::default());
+        Self { spec, sink: None, fields, regions, room, first, len, copy: copy_plainly }
+    }
+
+    /// A row with the fields of `spec`, which may be open, that goes to `sink` and into no batch.
+    pub fn into_sink(spec: &'a Spec, sink: Sink<'a>) -> Self {
+        let (fields, regions, room) = (ArrayVec::new(), ArrayVec::new(), Room::default());
+        Self { spec, sink: Some(sink), fields, regions, room, first: 0, len: 1, copy: copy_plainly }
     }
 
     /// Makes [`write`](Self::write) copy by `copy`, such as a function that bypasses the caches.
@@ -324,37 +342,21 @@ impl<'a> Rows<'a> {
         self.check_rows(0..self.len)
     }
 
-    /// Calls `read` with these rows, and checks that it has written every ragged row before an error, and
-    /// that it has not exchanged the rows for others.
+    /// Calls `read` with these rows, and checks that it has written every ragged row before an error.
     ///
     /// # Errors
-    /// As `read`; `Sample` for a row that was not written, and for exchanged rows. All with the row.
+    /// As `read`; `Sample` for a row that was not written. All with the row.
     pub fn read_by(
         &mut self,
         read: impl FnOnce(&mut Rows<'_>) -> Result<(), (usize, ReadError)>,
     ) -> Result<(), (usize, ReadError)> {
-        // `read` gets a separate view, so that it cannot replace these rows by rows of another slab.
-        let mut given = self.part(0..self.len);
-        let place = given.place();
-        let read = read(&mut given);
-        if given.place() != place {
-            return Err((0, exchanged().into()));
-        }
-        drop(given);
-        match (read, self.check_written()) {
+        match (read(self), self.check_written()) {
             (Ok(()), Ok(())) => Ok(()),
             // An unwritten row makes the next ragged row fail.
             (Err((bad, _)), Err((row, error))) if row < bad => Err((row, error.into())),
             (Err(bad), _) => Err(bad),
             (Ok(()), Err((row, error))) => Err((row, error.into())),
         }
-    }
-
-    /// The address of these rows: different for other rows.
-    pub fn place(&self) -> (usize, usize, usize) {
-        let columns = self.fields.iter().chain(&self.regions);
-        let first = columns.map(|bytes| &**bytes).find(|bytes| !bytes.is_empty());
-        (first.map_or(0, |bytes| bytes.as_ptr().addr()), self.first, self.len)
     }
 
     /// The index in the batch of the first row.
@@ -375,6 +377,7 @@ impl<'a> Rows<'a> {
         });
         Rows {
             spec: self.spec,
+            sink: self.sink.as_mut().map(|sink| sink.part(0)),
             fields: fields.collect(),
             regions: self.regions.iter_mut().map(|bytes| &mut **bytes).collect(),
             room: self.room,
@@ -395,13 +398,6 @@ impl<'a> Rows<'a> {
             Error::new(ErrorKind::Config, why)
         })
     }
-}
-
-/// The error for a read that has exchanged its rows for others.
-#[cold]
-fn exchanged() -> Error {
-    let why = "the read has put other rows in the place of those that it was given: write into those";
-    Error::new(ErrorKind::Sample, why)
 }
 
 /// Panics unless `bytes` is exactly one row of `field`.

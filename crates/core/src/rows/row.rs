@@ -1,8 +1,8 @@
 //! Write access to the row of one sample.
 
-use super::{POISON, Rows, assert_fills, exchanged};
+use super::{POISON, Rows, assert_fills};
 use crate::spec::{FieldId, MAX_FIELDS};
-use crate::{Element, Error, ErrorKind, Field, ReadError, Result, Spec};
+use crate::{Element, Error, ErrorKind, Field, ReadError, Result, Sink, Spec};
 
 /// The row of one sample in a slab, for writing.
 #[derive(Debug)]
@@ -19,10 +19,54 @@ impl<'a> Row<'_, 'a> {
     pub fn bytes_mut(&mut self, index: usize) -> &mut [u8] {
         let field = &self.rows.spec.fields()[index];
         let at = self.index * field.row_bytes();
-        match self.rows.fields[index].get_mut(at..at + field.row_bytes()) {
+        let column = self.rows.fields.get_mut(index);
+        match column.and_then(|column| column.get_mut(at..at + field.row_bytes())) {
             Some(bytes) => bytes,
             None => panic!("{}", not_fixed(field).message()),
         }
+    }
+
+    /// Writes field `index`, of any kind: its elements, little-endian, in row-major order. If a field is put
+    /// twice, the last one counts.
+    ///
+    /// This is the only way to write a field of an open spec, which has no limit. Its row may be that of a
+    /// batch, which has one, or be read by a tool.
+    ///
+    /// # Errors
+    /// `Sample` for another number of bytes than the field has; as [`write_ragged`](Self::write_ragged).
+    pub fn put(&mut self, index: usize, bytes: &[u8]) -> Result<()> {
+        if let Some(sink) = &mut self.rows.sink {
+            return sink.put(index, bytes, None);
+        }
+        let field = field_of(self.rows.spec, index)?;
+        if field.as_ragged().is_some() {
+            return self.write_ragged_bytes(index, bytes);
+        }
+        if bytes.len() != field.row_bytes() {
+            let (name, given, size) = (field.name(), bytes.len(), field.row_bytes());
+            let why = format!("field \"{name}\" has {given} bytes instead of {size}");
+            return Err(Error::new(ErrorKind::Sample, why));
+        }
+        self.write(index, bytes);
+        Ok(())
+    }
+
+    /// As [`put`](Self::put), for a field of an open spec of which several dimensions vary. `shape` is its
+    /// shape in this sample; `None` if the bytes alone determine it.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn put_shaped(&mut self, index: usize, bytes: &[u8], shape: Option<&[usize]>) -> Result<()> {
+        match &mut self.rows.sink {
+            Some(sink) => sink.put(index, bytes, shape),
+            None => self.put(index, bytes),
+        }
+    }
+
+    /// Whether field `index` is wanted. All fields of a batch are. A set that has to read a file for a field
+    /// asks first.
+    pub fn wants(&self, index: usize) -> bool {
+        self.rows.sink.as_ref().is_none_or(|sink| sink.wants(index))
     }
 
     /// Copies `bytes` into field `index`, by the fastest copy for this machine.
@@ -43,7 +87,8 @@ impl<'a> Row<'_, 'a> {
         let index = field.index_in(self.rows.spec)?;
         let field = typed::<T>(self.rows.spec, index)?;
         let at = self.index * field.row_bytes();
-        let bytes = self.rows.fields[index].get_mut(at..at + field.row_bytes());
+        let column = self.rows.fields.get_mut(index);
+        let bytes = column.and_then(|column| column.get_mut(at..at + field.row_bytes()));
         // The cast cannot fail: field offsets are 256-byte aligned in the slab, and rows are whole elements.
         bytes.map(bytemuck::cast_slice_mut).ok_or_else(|| not_fixed(field))
     }
@@ -70,7 +115,11 @@ impl<'a> Row<'_, 'a> {
             let at = self.index * field.row_bytes();
             column.get_mut(at..at + field.row_bytes())
         });
-        RowFields { spec, fields: std::array::from_fn(|_| rows.next().flatten()) }
+        RowFields {
+            spec,
+            is_in_batch: self.rows.sink.is_none(),
+            fields: std::array::from_fn(|_| rows.next().flatten()),
+        }
     }
 
     /// Writes the row of the ragged field `field`, given by number or name: whole items, concatenated.
@@ -149,27 +198,17 @@ impl<'a> Row<'_, 'a> {
         self.rows.region(index).ok_or_else(|| not_ragged(field))?.set_len(row, items).map(drop)
     }
 
+    /// The receiver of a row that is in no batch.
+    pub(crate) fn sink(&mut self) -> Option<&mut Sink<'a>> {
+        self.rows.sink.as_mut()
+    }
+
     /// The bytes of the items written to the row of ragged field `index`.
     ///
     /// # Errors
     /// `Config` when the field is not ragged, the spec has no such field, or the row is not written.
     pub(crate) fn written_bytes_mut(&mut self, index: usize) -> Result<&mut [u8]> {
         self.rows.written_bytes_mut(self.index, index)
-    }
-
-    /// Like [`read_by`](Self::read_by), for one of several rows that are checked together once they are read.
-    pub(crate) fn hand_to(
-        &mut self,
-        read: impl FnOnce(&mut Row<'_, 'a>) -> Result<(), ReadError>,
-    ) -> Result<(), ReadError> {
-        let place = (std::ptr::from_ref(&*self.rows), self.index);
-        let mut given = Row { rows: &mut *self.rows, index: self.index };
-        read(&mut given)?;
-        if (std::ptr::from_ref(&*given.rows), given.index) == place {
-            Ok(())
-        } else {
-            Err(exchanged().into())
-        }
     }
 
     /// Like [`Rows::check_written`], for this row.
@@ -182,6 +221,9 @@ impl<'a> Row<'_, 'a> {
 
     /// Sets every byte of the row to zero; a ragged field gets no items.
     pub fn clear(&mut self) {
+        if self.rows.sink.is_some() {
+            return;
+        }
         for index in 0..self.rows.spec.fields().len() {
             let row = self.rows.first + self.index;
             match self.rows.region(index) {
@@ -215,12 +257,15 @@ impl<'a> Row<'_, 'a> {
         &mut self,
         read: impl FnOnce(&mut Row<'_, 'a>) -> Result<(), ReadError>,
     ) -> Result<(), ReadError> {
-        self.hand_to(read)?;
+        read(self)?;
         Ok(self.check_written()?)
     }
 
     /// Like [`Rows::poison`], for this row. In any build, its ragged fields then count as not written.
     pub fn poison(&mut self) {
+        if self.rows.sink.is_some() {
+            return;
+        }
         for index in 0..self.rows.spec.fields().len() {
             let row = self.rows.first + self.index;
             if let Some(mut region) = self.rows.region(index) {
@@ -236,6 +281,7 @@ impl<'a> Row<'_, 'a> {
 #[derive(Debug)]
 pub struct RowFields<'r> {
     spec: &'r Spec,
+    is_in_batch: bool,
     /// `None` for a field that was taken. An array, not an `ArrayVec`, whose drop would prolong the borrow.
     fields: [Option<&'r mut [u8]>; MAX_FIELDS],
 }
@@ -249,7 +295,7 @@ impl<'r> RowFields<'r> {
     pub fn take<T: Element>(&mut self, field: impl FieldId) -> Result<&'r mut [T]> {
         let index = field.index_in(self.spec)?;
         let field = typed::<T>(self.spec, index)?;
-        if field.as_ragged().is_some() {
+        if field.as_ragged().is_some() || !self.is_in_batch {
             return Err(not_fixed(field));
         }
         let Some(bytes) = self.fields[index].take() else {
@@ -283,13 +329,23 @@ fn typed<T: Element>(spec: &Spec, index: usize) -> Result<&Field> {
 /// The error for a ragged field where one of a fixed size is needed.
 #[cold]
 pub(super) fn not_fixed(field: &Field) -> Error {
-    let why = format!("field \"{}\" is ragged: write it by write_ragged", field.name());
+    let how = if field.as_ragged().is_some() {
+        "is ragged: write it by write_ragged"
+    } else {
+        "is in no batch: write it by put"
+    };
+    let why = format!("field \"{}\" {how}", field.name());
     Error::new(ErrorKind::Config, why)
 }
 
 /// The error for a field of a fixed size where a ragged one is needed.
 #[cold]
 pub(super) fn not_ragged(field: &Field) -> Error {
-    let why = format!("field \"{}\" is not ragged: write it by field_mut or write", field.name());
+    let how = if field.row_bytes() > 0 {
+        "is not ragged: write it by field_mut or write"
+    } else {
+        "is in no batch: write it by put"
+    };
+    let why = format!("field \"{}\" {how}", field.name());
     Error::new(ErrorKind::Config, why)
 }

@@ -39,6 +39,9 @@ impl Field {
     /// As [`Spec::widened`], for a field of the same name.
     fn widened(mut self, other: &Self) -> Result<Self, String> {
         let name = &self.name;
+        if (self.row_bytes == 0 || other.row_bytes == 0) && self != *other {
+            return Err(format!("it has {other} instead of {self}"));
+        }
         if self.dtype != other.dtype {
             return Err(format!("its field \"{name}\" has dtype {} instead of {}", other.dtype, self.dtype));
         }

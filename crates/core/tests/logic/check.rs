@@ -5,7 +5,7 @@ use std::thread::{self, ThreadId};
 
 use feedline_core::check::{CheckOptions, Fault, Finding, Report, Samples};
 use feedline_core::{
-    Context, DType, Dataset, ErrorKind, ReadError, Row, Rows, Spec, StridedColumn, check_dataset,
+    Context, DType, Dataset, ErrorKind, ReadError, Row, Rows, Spec, Storage, StridedColumn, check_dataset,
 };
 
 /// How a data set violates the contract. Samples below 50 are always good.
@@ -99,6 +99,12 @@ impl Dataset for Set {
         Ok(())
     }
 
+    fn storage(&self) -> &dyn Storage {
+        self
+    }
+}
+
+impl Storage for Set {
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
         let has =
             matches!(self.defect, Defect::None | Defect::WrongColumn | Defect::ShortColumn) && field == 0;

@@ -81,7 +81,7 @@ impl StridedColumns {
             return Err(Error::new(ErrorKind::Budget, why));
         }
         let register = |bytes| {
-            // SAFETY: `Dataset::column` lends the bytes while the set is borrowed. The set is behind an
+            // SAFETY: `Storage::column` lends the bytes while the set is borrowed. The set is behind an
             // `Arc`, of which `Registered` keeps a clone, so it is only ever borrowed shared.
             let registered = unsafe { Registered::new(device.core(), dataset.clone(), bytes) }?;
             let registered = registered.map(Block::Registered);
@@ -338,7 +338,7 @@ fn column(dataset: &StableDataset, index: usize) -> Result<StridedColumn<'_>> {
     if field.as_ragged().is_some() {
         return Err(refuse("varies in length: only rows of one size can be read in place".to_owned()));
     }
-    let column = dataset.column(index).ok_or_else(|| refuse("has no column".to_owned()))?;
+    let column = dataset.storage().column(index).ok_or_else(|| refuse("has no column".to_owned()))?;
     if column.row_bytes() != field.row_bytes() || (column.rows() as u64) < len {
         return Err(refuse(format!(
             "has a column of {} rows of {} bytes, the set has {len} rows of {}",

@@ -2,7 +2,7 @@
 //! the host.
 //!
 //! It serves data sets whose fields are strided columns in host memory
-//! ([`Dataset::column`](feedline_core::Dataset::column)), such as a mapped file. [`StridedColumns::new`]
+//! ([`Storage::column`](feedline_core::Storage::column)), such as a mapped file. [`StridedColumns::new`]
 //! registers that memory with the device once, which pins it. After that a batch is a list of sample ids:
 //!
 //! 1. [`GatherOrder::write`] writes the ids of the batch into a host slot, in gather order.

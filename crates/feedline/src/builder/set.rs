@@ -41,7 +41,7 @@ impl<T: ?Sized> LoaderBuilder<T> {
     /// ```
     /// use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Row, Spec};
     /// use feedline::TransferMode;
-    /// use feedline::dataset::StridedColumn;
+    /// use feedline::dataset::{Storage, StridedColumn};
     ///
     /// // Ten numbers in memory. `column` says where they are, so the device can read them itself.
     /// struct Numbers(Vec<u8>, Spec);
@@ -52,6 +52,9 @@ impl<T: ?Sized> LoaderBuilder<T> {
     ///         row.bytes_mut(0)[0] = self.0[id as usize];
     ///         Ok(())
     ///     }
+    ///     fn storage(&self) -> &dyn Storage { self }
+    /// }
+    /// impl Storage for Numbers {
     ///     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
     ///         (field == 0).then(|| StridedColumn::new(&self.0, 0, 1, self.0.len(), 1).ok())?
     ///     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use feedline_core::{
     About, BatchSampler, Context, DType, Dataset, Fingerprint, LastBatch, Prefetched, ReadError, Result, Row,
-    Rows, Source, Spec, StableDataset,
+    Rows, Source, Spec, StableDataset, Storage,
 };
 use feedline_device::zero_copy::{GatherOrder, StridedColumns};
 
@@ -147,16 +147,22 @@ impl Dataset for RestOfSet {
         self.dataset.about()
     }
 
-    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
-        let read = Vec::from_iter(ids.iter().copied().filter(|&id| id >= self.kept));
-        self.dataset.prefetch(&read, context)
-    }
-
     fn path(&self, id: u64) -> Option<&Path> {
         self.dataset.path(id)
     }
 
     fn fingerprint(&self) -> u64 {
         self.dataset.fingerprint()
+    }
+
+    fn storage(&self) -> &dyn Storage {
+        self
+    }
+}
+
+impl Storage for RestOfSet {
+    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
+        let read = Vec::from_iter(ids.iter().copied().filter(|&id| id >= self.kept));
+        self.dataset.storage().prefetch(&read, context)
     }
 }

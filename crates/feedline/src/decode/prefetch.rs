@@ -1,4 +1,5 @@
-//! Samples that the data set prepares before their batch is read ([`Dataset::prefetch`]).
+//! Samples that the data set prepares before their batch is read
+//! ([`Storage::prefetch`](feedline_core::Storage::prefetch)).
 //!
 //! A worker calls the set for its own batch first. If another worker prepares the same samples, it continues
 //! with those of later batches; it does the same after a batch until there is other work. The set reports
@@ -189,7 +190,7 @@ impl Prefetch {
         let watch = worker.begin(request.step, ids.first().copied().unwrap_or_default());
         let context = Context::new(decoder.batch_sampler.options().seed, request.epoch).watched(watch);
         let outcome = worker.read(context, &[], |context| {
-            catch_panic("the data set panicked in prefetch", || dataset.prefetch(ids, context))
+            catch_panic("the data set panicked in prefetch", || dataset.storage().prefetch(ids, context))
         });
         let outcome = outcome.unwrap_or(Prefetched::Never);
         if outcome == Prefetched::Never {

@@ -46,7 +46,7 @@ impl ContentHash {
     pub(crate) fn of_columns(self, dataset: &dyn Dataset, ids: &[u64]) -> Option<BatchContent> {
         let fields = dataset.spec().fields().len();
         let columns: [_; MAX_FIELDS] =
-            std::array::from_fn(|field| if field < fields { dataset.column(field) } else { None });
+            std::array::from_fn(|field| if field < fields { dataset.storage().column(field) } else { None });
         if columns[..fields].iter().any(Option::is_none) {
             return None;
         }
@@ -63,7 +63,7 @@ impl ContentHash {
 
 /// Whether all fields of a set are columns in memory.
 pub(super) fn has_columns(dataset: &dyn Dataset) -> bool {
-    (0..dataset.spec().fields().len()).all(|field| dataset.column(field).is_some())
+    (0..dataset.spec().fields().len()).all(|field| dataset.storage().column(field).is_some())
 }
 
 /// The hash of a row: XXH3 of its fields, each with the hash of the fields before it as the seed.

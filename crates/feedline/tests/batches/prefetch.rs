@@ -10,6 +10,7 @@ use feedline::{
     Context, DType, Dataset, Device, HostLoader, Loader, LoaderBuilder, ReadError, Row, Sampler, Spec,
     Workers, from_fn,
 };
+use feedline_core::Storage;
 
 use crate::common::{alone, hush_planned_panics, wait_until};
 
@@ -75,6 +76,12 @@ impl Dataset for Groups {
         Ok(())
     }
 
+    fn storage(&self) -> &dyn Storage {
+        self
+    }
+}
+
+impl Storage for Groups {
     fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
         self.seen.calls.fetch_add(1, Ordering::SeqCst);
         (self.answer)(self, ids, context.epoch())

@@ -14,6 +14,7 @@ use feedline::{
     BadSamples, Context, DType, Dataset, Device, ErrorKind, HostEpoch, HostLoader, LastBatch, Loader,
     LoaderBuilder, ReadError, Row, Sampler, Spec, TransferMode, Workers, World,
 };
+use feedline_core::Storage;
 use feedline_device::host::Host;
 use feedline_device::launch_host;
 use feedline_sim::interceptors::{Count, Op};
@@ -169,6 +170,12 @@ impl Dataset for Changing {
         Ok(())
     }
 
+    fn storage(&self) -> &dyn Storage {
+        self
+    }
+}
+
+impl Storage for Changing {
     fn column(&self, _: usize) -> Option<StridedColumn<'_>> {
         let (len, spec) = &self.answers[0];
         let width = spec.sample_bytes();

@@ -12,6 +12,7 @@ use feedline::{
     Context, Dataset, Device, ErrorKind, Loader, LoaderBuilder, ReadError, Ready, Row, Spec, Stream,
     TransferMode, TryNext,
 };
+use feedline_core::Storage;
 use feedline_device::host::Host;
 use feedline_device::{Backend, launch_host};
 use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
@@ -107,8 +108,14 @@ impl<D: Dataset> Dataset for PanicsInDrop<D> {
         self.0.read(id, row, context)
     }
 
+    fn storage(&self) -> &dyn Storage {
+        self
+    }
+}
+
+impl<D: Dataset> Storage for PanicsInDrop<D> {
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
-        self.0.column(field)
+        self.0.storage().column(field)
     }
 }
 

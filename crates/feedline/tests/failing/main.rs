@@ -4,7 +4,6 @@ mod bad_samples;
 #[path = "../common/mod.rs"]
 mod common;
 mod drops;
-mod exchanged;
 mod failures;
 mod fault_matrix;
 mod faults;
@@ -21,3 +20,4 @@ mod ragged_errors;
 #[path = "../restoring/mod.rs"]
 mod restoring;
 mod shutdown;
+mod unused_fills;

@@ -9,6 +9,7 @@ use feedline::{
     BadSamples, Context, DType, Dataset, Device, Error, ErrorKind, Loader, LoaderBuilder, Pad, ReadError,
     Row, Spec, Stage, TransferMode,
 };
+use feedline_core::Storage;
 
 type Read = fn(u64, &mut Row<'_, '_>) -> Result<(), ReadError>;
 
@@ -61,6 +62,12 @@ impl Dataset for Words {
         Ok(())
     }
 
+    fn storage(&self) -> &dyn Storage {
+        self
+    }
+}
+
+impl Storage for Words {
     fn column(&self, _: usize) -> Option<StridedColumn<'_>> {
         StridedColumn::new(&[0; 64], 0, 1, 20, 20).ok()
     }

@@ -7,6 +7,7 @@ use feedline::dataset::StridedColumn;
 use feedline::{
     Context, Dataset, Device, Error, ErrorKind, Loader, ReadError, Result, Row, Spec, TransferMode,
 };
+use feedline_core::Storage;
 use feedline_testkit::fixtures::{Fine, Laid};
 
 const LEN: u64 = 103;
@@ -45,8 +46,14 @@ impl Dataset for Shrinking {
         self.laid.read(id, row, context)
     }
 
+    fn storage(&self) -> &dyn Storage {
+        self
+    }
+}
+
+impl Storage for Shrinking {
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
-        let column = self.laid.column(field)?;
+        let column = self.laid.storage().column(field)?;
         StridedColumn::new(column.bytes(), column.first(), column.stride(), LEFT as usize, column.row_bytes())
             .ok()
     }

@@ -1,12 +1,13 @@
 //! Files of every format that the default build reads; each has [`LEN`] samples.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use feedline::{DType, Dataset, Loader, Spec};
+use feedline::{DType, Loader, Spec};
+use feedline_core::Dataset;
 use feedline_datasets::labelled::{Labelled, LabelledOptions};
 use feedline_datasets::{
-    Bounded, Folder, Idx, Lines, Reader, Records, Shards, TokenDocuments, TokenOptions, Tokens, WebDataset,
-    open,
+    Bounded, Folder, Idx, Lines, Records, Shards, TokenDocuments, TokenOptions, Tokens, WebDataset, open,
 };
 
 use crate::entry::{Entry, LEN};
@@ -26,29 +27,27 @@ pub fn data_sets(dir: &Path) -> Vec<Entry> {
         of("Records", |dir| Loaded::new(records(dir))),
         of("Labelled", |dir| Loaded::new(labelled(dir))),
         of("Bounded of one size", |dir| Loaded::new(Bounded::new(array(dir, "array", LEN as u8)).unwrap())),
-        of("Bounded of any size", |dir| Loaded::new(of_any_size(Box::new(Lines::open(text(dir)).unwrap())))),
+        of("Bounded of any size", |dir| Loaded::new(of_any_size(Arc::new(Lines::open(text(dir)).unwrap())))),
         of("Tokens", |dir| Loaded::new(tokens(dir))),
     ]
 }
 
-/// The readers of formats, by the name of their type.
-pub fn readers(dir: &Path) -> Vec<Entry> {
+/// The formats, by the name of their type.
+pub fn formats(dir: &Path) -> Vec<Entry> {
     let dir = dir.to_path_buf();
-    let of = |name, open: fn(&Path) -> Box<dyn Reader>| {
+    let of = |name, open: fn(&Path) -> Arc<dyn Dataset>| {
         let dir = dir.clone();
         Entry::new(name, move || Loader::builder(of_any_size(open(&dir))))
     };
     vec![
         of("Arrays", |dir| array(dir, "array", LEN as u8)),
-        of("Folder", |dir| Box::new(Folder::open(folder(dir)).unwrap())),
-        of("Lines", |dir| Box::new(Lines::open(text(dir)).unwrap())),
-        of("RecordReader", |dir| records(dir).into_reader()),
+        of("Folder", |dir| Arc::new(Folder::open(folder(dir)).unwrap())),
+        of("Lines", |dir| Arc::new(Lines::open(text(dir)).unwrap())),
         of("Shards", |dir| {
-            Box::new(Shards::new(vec![array(dir, "first", 9), array(dir, "then", LEN as u8 - 9)]).unwrap())
+            Arc::new(Shards::new(vec![array(dir, "first", 9), array(dir, "then", LEN as u8 - 9)]).unwrap())
         }),
-        of("TokenDocuments", |dir| Box::new(documents(dir))),
-        of("Tokens", |dir| Box::new(tokens(dir))),
-        of("WebDataset", |dir| Box::new(WebDataset::open(archive(dir)).unwrap())),
+        of("TokenDocuments", |dir| Arc::new(documents(dir))),
+        of("WebDataset", |dir| Arc::new(WebDataset::open(archive(dir)).unwrap())),
     ]
 }
 
@@ -61,9 +60,9 @@ impl Loaded {
     }
 }
 
-/// A reader of samples of any size as a data set.
-pub fn of_any_size(reader: Box<dyn Reader>) -> Bounded {
-    Bounded::limited(reader, MOST).unwrap()
+/// A set of samples of any size, with limits.
+pub fn of_any_size(inner: Arc<dyn Dataset>) -> Bounded {
+    Bounded::limited(inner, MOST).unwrap()
 }
 
 /// Writes a file once, so that its time stays the same.
@@ -84,7 +83,7 @@ fn idx(dir: &Path) -> Idx {
 }
 
 /// An array of `rows` rows of five bytes, by the reader that `open` finds.
-fn array(dir: &Path, name: &str, rows: u8) -> Box<dyn Reader> {
+fn array(dir: &Path, name: &str, rows: u8) -> Arc<dyn Dataset> {
     let path = dir.join(name);
     let header = [0, 0, 8, 2, 0, 0, 0, rows, 0, 0, 0, 5];
     write(&path, [&header[..], &Vec::from_iter((0..5 * rows).map(|at| at.wrapping_mul(rows)))].concat());
@@ -125,7 +124,7 @@ fn records(dir: &Path) -> Records {
 /// The same records as images with a class.
 fn labelled(dir: &Path) -> Labelled {
     let options = LabelledOptions { input: None, label: None, classes: 256 };
-    Labelled::new(records(dir).into_reader(), &options).unwrap()
+    Labelled::new(Arc::new(records(dir)), &options).unwrap()
 }
 
 /// Files of different sizes in three classes.

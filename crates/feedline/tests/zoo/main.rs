@@ -18,6 +18,7 @@ mod sets;
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use common::{alone_in_parts, one_at_a_time};
 use entry::{BATCH, Entry};
@@ -29,7 +30,7 @@ fn zoo(dir: &Path) -> Vec<Entry> {
     let mut all = sets::fixtures();
     all.extend(sets::compositions(dir));
     all.extend(files::data_sets(dir));
-    all.extend(files::readers(dir));
+    all.extend(files::formats(dir));
     all
 }
 
@@ -88,7 +89,7 @@ fn change(path: &Path) {
 #[test]
 fn a_run_over_files_that_have_changed_does_not_resume() {
     alone_in_parts(|| {
-        let formats = |dir: &Path| files::data_sets(dir).into_iter().chain(files::readers(dir));
+        let formats = |dir: &Path| files::data_sets(dir).into_iter().chain(files::formats(dir));
         let count = formats(Path::new("")).count();
         for index in 0..count {
             let dir = tempfile::tempdir().unwrap();
@@ -122,7 +123,7 @@ fn a_run_over_a_folder_with_other_files_does_not_resume() {
         for (what, change) in changes {
             let dir = tempfile::tempdir().unwrap();
             let entry =
-                || files::readers(dir.path()).into_iter().find(|entry| entry.name == "Folder").unwrap();
+                || files::formats(dir.path()).into_iter().find(|entry| entry.name == "Folder").unwrap();
             let build = || (entry().build)().batch_size(BATCH).shuffle().seed(5);
             let mut first = Restored::new(build(), MIXES[0]);
             first.run(From::Epoch(0), 1);
@@ -130,7 +131,7 @@ fn a_run_over_a_folder_with_other_files_does_not_resume() {
             drop(first);
             change(&dir.path().join("folder"));
             let folder = feedline_datasets::Folder::open(dir.path().join("folder")).unwrap();
-            let builder = feedline::Loader::builder(files::of_any_size(Box::new(folder)));
+            let builder = feedline::Loader::builder(files::of_any_size(Arc::new(folder)));
             let mut loader = Restored::new(builder.batch_size(BATCH).shuffle().seed(5), MIXES[0]);
             let refused = loader.loader.resume(cursor).map(drop).map_err(|error| error.to_string());
             let why = refused.expect_err(what);
@@ -160,13 +161,11 @@ fn no_data_set_composition_or_format_is_left_out() {
         let all = implementations(&root, name).into_iter();
         all.filter(|(_, file)| is_on_by_default(&root, file)).map(|(name, _)| name).collect()
     };
-    assert_eq!(on_by_default("Dataset"), tested);
-    let mut readers = on_by_default("Reader");
+    tested.extend(listed(&files::formats(dir.path())));
+    let mut all = on_by_default("Dataset");
     // Any table; its formats need features: with those in the other zoo.
-    assert!(readers.remove("Manifest"));
-    // A pointer to a data set; its test is with the data sets.
-    assert!(readers.remove("Arc"));
-    assert_eq!(readers, listed(&files::readers(dir.path())));
+    assert!(all.remove("Manifest"));
+    assert_eq!(all, tested);
 
     // Several methods make the same type, so each is named.
     let methods = read_source(&root.join("crates/core/src/dataset.rs")).replace("(\n        self", "(self");

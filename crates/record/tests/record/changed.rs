@@ -172,7 +172,7 @@ fn the_data_is_opened_by_its_path_in_the_form_of_the_batches() {
         let lines = (0..40).map(|id| format!("{id},{}.5,\"{}\"", id * 3, "ab".repeat(id % 7)));
         write(&table, Vec::from_iter(lines).join("\n")).unwrap();
         let reader = open(&table).unwrap();
-        let names = Vec::from_iter(reader.schema().fields().iter().map(|field| field.name.clone()));
+        let names = Vec::from_iter(reader.spec().fields().iter().map(|field| field.name().to_owned()));
         let set = feedline_datasets::Bounded::limited(reader, 30).unwrap();
         // The last two columns, exchanged.
         let spec = feedline::Spec::new().with(&set.spec().fields()[2]).unwrap();

@@ -4,8 +4,8 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use feedline_core::{DType, Result};
-use feedline_datasets::{ElementType, OpenOptions, Reader, SchemaField, Values, open_with};
+use feedline_core::{DType, Dataset, ElementType, Field, Result, Values};
+use feedline_datasets::{OpenOptions, open_with};
 
 use super::steps::MAX_FIELDS;
 
@@ -28,7 +28,7 @@ pub(super) struct Columns {
 }
 
 pub(super) struct Column {
-    pub(super) field: SchemaField,
+    pub(super) field: Field,
     /// The rows without a value.
     pub(super) missing: u64,
     /// Whether a value is a list of texts.
@@ -49,40 +49,40 @@ impl Columns {
     pub(super) fn read(
         path: &Path,
         options: OpenOptions,
-        reader: &dyn Reader,
+        reader: &dyn Dataset,
         rows: impl Iterator<Item = u64>,
     ) -> Result<Self> {
         let is_table = TABLES.contains(&reader.about().format);
-        let fields = reader.schema().fields();
+        let fields = reader.spec().fields();
         // A column of lists of texts is two fields.
         let is_lengths = |name: &str| {
-            name.strip_suffix(".lengths").is_some_and(|of| fields.iter().any(|field| field.name == of))
+            name.strip_suffix(".lengths").is_some_and(|of| fields.iter().any(|field| field.name() == of))
         };
-        let columns = fields.iter().filter(|field| !is_lengths(&field.name)).cloned();
-        let is_list = |name: &str| fields.iter().any(|field| field.name == format!("{name}.lengths"));
-        let column = |field: SchemaField| {
-            let is_list = is_list(&field.name);
+        let columns = fields.iter().filter(|field| !is_lengths(field.name())).cloned();
+        let is_list = |name: &str| fields.iter().any(|field| field.name() == format!("{name}.lengths"));
+        let column = |field: Field| {
+            let is_list = is_list(field.name());
             let has_lengths = is_list;
             let (texts, is_beyond, is_beyond_f32) = (HashSet::new(), false, false);
             Column { field, missing: 0, is_list, has_lengths, texts, is_beyond, is_beyond_f32 }
         };
         let mut columns: Vec<_> = columns.map(column).collect();
-        let has_u64 = fields.iter().any(|field| field.element == ElementType::U64);
+        let has_u64 = fields.iter().any(|field| field.element() == ElementType::U64);
         if !is_table && !has_u64 && fields.len() <= MAX_FIELDS {
             return Ok(Self { is_table, rows: 0, columns });
         }
-        let names = columns.iter().map(|column| column.field.name.clone());
+        let names = columns.iter().map(|column| column.field.name().to_owned());
         let masks = if is_table { names.collect() } else { Vec::new() };
         let masked = open_with(path, &OpenOptions { masks, ..options })?;
-        let place = |name: &str| masked.schema().fields().iter().position(|field| field.name == name);
+        let place = |name: &str| masked.spec().fields().iter().position(|field| field.name() == name);
         let places: Vec<_> = columns
             .iter()
-            .map(|Column { field, .. }| (place(&field.name), place(&format!("{}.present", field.name))))
+            .map(|Column { field, .. }| (place(field.name()), place(&format!("{}.present", field.name()))))
             .collect();
         let is_json = reader.about().format == "jsonl";
         let (mut values, mut read) = (Values::new(), 0);
         for row in rows {
-            masked.read(row, &mut values)?;
+            values.read(&*masked, row)?;
             read += 1;
             for (column, (value, present)) in columns.iter_mut().zip(&places) {
                 let bytes = |place: &Option<usize>| place.map(|at| values.fields()[at].bytes.as_slice());
@@ -101,7 +101,7 @@ impl Columns {
     /// The columns that lack values, with the number of such rows.
     pub(super) fn missing(&self) -> impl Iterator<Item = (&str, u64)> {
         let lacking = self.columns.iter().filter(|column| column.missing > 0);
-        lacking.map(|column| (column.field.name.as_str(), column.missing))
+        lacking.map(|column| (column.field.name(), column.missing))
     }
 
     /// Whether a column is text with few values, each occurring at least twice on average.
@@ -117,24 +117,24 @@ impl Columns {
 
 impl Column {
     pub(super) fn name(&self) -> &str {
-        &self.field.name
+        self.field.name()
     }
 
     /// Whether the size of a value varies.
     pub(super) fn varies(&self) -> bool {
-        self.field.shape.contains(&None)
+        self.field.dims().contains(&None)
     }
 
     /// Whether a value is one number.
     pub(super) fn is_number(&self) -> bool {
         let is_number =
-            matches!(self.field.element, ElementType::Number(_) | ElementType::Bool | ElementType::U64);
-        is_number && self.field.shape.is_empty()
+            matches!(self.field.element(), ElementType::Number(_) | ElementType::Bool | ElementType::U64);
+        is_number && self.field.dims().is_empty()
     }
 
     /// Whether batches have a type for its values.
     pub(super) fn has_type(&self) -> bool {
-        !(self.is_beyond || self.field.element == ElementType::U64 && self.varies())
+        !(self.is_beyond || self.field.element() == ElementType::U64 && self.varies())
     }
 
     /// Whether `f32` holds the numbers that were read, and others of their magnitude.
@@ -144,12 +144,12 @@ impl Column {
 
     fn see(&mut self, value: &[u8]) {
         if self.is_number() {
-            self.is_beyond_f32 |= !fits_f32(self.field.element, value);
+            self.is_beyond_f32 |= !fits_f32(self.field.element(), value);
         }
         // Little-endian: the last byte has the highest bit.
         self.is_beyond |=
-            self.field.element == ElementType::U64 && value.last().is_some_and(|&byte| byte >= 0x80);
-        let is_text = self.field.element == ElementType::Text && self.field.shape == [None];
+            self.field.element() == ElementType::U64 && value.last().is_some_and(|&byte| byte >= 0x80);
+        let is_text = self.field.element() == ElementType::Text && self.field.dims() == [None];
         if is_text && self.texts.len() <= MAX_CATEGORY && !self.texts.contains(value) {
             self.texts.insert(value.to_vec());
         }

@@ -1,6 +1,6 @@
 //! The lines of Cargo.toml and Rust that load a file or folder.
 
-use feedline_datasets::{ElementType, Reader, SchemaField, Values};
+use feedline_core::{Dataset, ElementType, Field, Values};
 
 use super::columns::Columns;
 use super::steps::{Becomes, Step, Steps};
@@ -35,7 +35,7 @@ pub(super) fn load(options: &Options, inspected: &Inspected, path: &str) -> Resu
 fn data(
     options: &Options,
     path: &str,
-    reader: &dyn Reader,
+    reader: &dyn Dataset,
     values: &Values,
     columns: Option<&Columns>,
 ) -> Result<String, String> {
@@ -52,7 +52,7 @@ fn data(
             (format!("open_with({path:?}, &{fields})?"), format!("Table::open_with({path:?}, {fields})"))
         }
     };
-    let is_text = |field: &SchemaField| field.element == ElementType::Text;
+    let is_text = |field: &Field| field.element() == ElementType::Text;
     if super::picture::encoded(reader, values).is_some() {
         return Ok(format!(
             "  let transforms = Transforms::new().random_resized_crop(224).flip(0.5);\n  \
@@ -70,7 +70,7 @@ fn data(
             steps.columns.retain(|step| step.is_category || step.is_cast);
         }
         if !steps.is_empty() {
-            let build = if steps.varies { "reader" } else { "build" };
+            let build = if steps.varies { "rows" } else { "build" };
             let notes: String = steps.left_out.iter().map(|note| format!("  // {note}\n")).collect();
             let table = format!("{table}\n{}      .{build}()?", lines(&steps));
             return Ok(if steps.varies {
@@ -80,18 +80,18 @@ fn data(
             });
         }
     }
-    if reader.schema().spec().is_ok() {
+    if reader.spec().closed().is_ok() {
         return Ok(format!("  let data = Bounded::new({open})?;\n"));
     }
-    let text = reader.schema().fields().iter().find(|field| is_text(field) && field.shape == [None]);
+    let text = reader.spec().fields().iter().find(|field| is_text(field) && field.dims() == [None]);
     let tokens = text.map_or_else(String::new, |field| {
         format!(
-            "  // As token ids (feature \"tokenizers\"), in place of `reader` below:\n  \
-             // Box::new(Tokenized::new(reader, {:?}, \"tokenizer.json\")?)\n",
-            field.name
+            "  // As token ids (feature \"tokenizers\"), in place of `set` below:\n  \
+             // Arc::new(Tokenized::new(set, {:?}, \"tokenizer.json\")?)\n",
+            field.name()
         )
     });
-    Ok(format!("  let reader = {open};\n{tokens}  let data = Bounded::measured(reader)?;\n"))
+    Ok(format!("  let set = {open};\n{tokens}  let data = Bounded::measured(set)?;\n"))
 }
 
 /// The steps of a `Table`, a line each.

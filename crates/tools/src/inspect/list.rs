@@ -24,7 +24,7 @@ pub(super) fn print(options: &Options, error: &Error) -> std::io::Result<String>
         .map_err(|error| error.to_string())
         // An empty file has no lines either, but is whole.
         .and_then(|inspected| match load(&of_one, &inspected) {
-            Err(why) if !inspected.reader.is_empty() => Err(why),
+            Err(why) if inspected.reader.len() > 0 => Err(why),
             _ => Ok(inspected),
         });
         let name = of_one.path.display().to_string();

@@ -3,10 +3,11 @@
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use columns::Columns;
-use feedline_core::{Result, speaks_python};
-use feedline_datasets::{Nulls, OpenOptions, Reader, Split, Values, open_with};
+use feedline_core::{Dataset, Result, Values, speaks_python};
+use feedline_datasets::{Nulls, OpenOptions, Split, open_with};
 use lexopt::prelude::{Long, Short, Value};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -64,7 +65,7 @@ struct Options {
 
 /// The content of a file or folder.
 struct Inspected {
-    reader: Box<dyn Reader>,
+    reader: Arc<dyn Dataset>,
     first: Option<String>,
     last: Option<String>,
     lengths: Vec<Lengths>,
@@ -126,13 +127,13 @@ fn inspect(options: &Options) -> Result<Inspected> {
         // Masks let the other values of rows with missing ones be read.
         reader = open_with(&options.path, &OpenOptions { masks, ..asked(options) })?;
     }
-    let fields = reader.schema().fields().iter().enumerate();
-    let varying = fields.filter(|(_, field)| field.shape.contains(&None));
+    let fields = reader.spec().fields().iter().enumerate();
+    let varying = fields.filter(|(_, field)| field.dims().contains(&None));
     let lengths = |(field, _)| Lengths { field, min: usize::MAX, max: 0, sum: 0, samples: 0 };
     let mut lengths: Vec<_> = varying.map(lengths).collect();
     let measured = if lengths.is_empty() { 0 } else { reader.len().min(MEASURED) };
     for sample in 0..if options.all { reader.len() } else { measured } {
-        reader.read(sample, &mut values)?;
+        values.read(&*reader, sample)?;
         for lengths in &mut lengths {
             let length = values.fields()[lengths.field].shape.first().copied().unwrap_or(1);
             lengths.min = lengths.min.min(length);
@@ -142,14 +143,14 @@ fn inspect(options: &Options) -> Result<Inspected> {
         }
     }
     let [first, last] = [checksum(&*reader, 0, &mut values)?, checksum(&*reader, last, &mut values)?];
-    reader.read(options.sample, &mut values)?;
+    values.read(&*reader, options.sample)?;
     let (first, last, columns) = (Some(first), Some(last), Some(columns));
     Ok(Inspected { reader, first, last, lengths, columns, values })
 }
 
 /// The checksum of a sample.
-fn checksum(reader: &dyn Reader, sample: u64, values: &mut Values) -> Result<String> {
-    reader.read(sample, values)?;
+fn checksum(reader: &dyn Dataset, sample: u64, values: &mut Values) -> Result<String> {
+    values.read(reader, sample)?;
     let mut hash = Sha256::new();
     values.fields().iter().for_each(|value| hash.update(&value.bytes));
     Ok(hash.finalize().iter().fold(String::new(), |mut text, byte| {
@@ -194,10 +195,10 @@ impl Lengths {
 
 fn as_json(options: &Options, inspected: &Inspected) -> String {
     let Inspected { reader, first, last, lengths, columns, values } = inspected;
-    let fields = reader.schema().fields();
+    let fields = reader.spec().fields();
     let names: Vec<_> = fields
         .iter()
-        .map(|field| json!({"name": field.name, "dtype": field.element.name(), "shape": field.shape}))
+        .map(|field| json!({"name": field.name(), "dtype": field.element().name(), "shape": field.dims()}))
         .collect();
     let mut all = json!({
         "format": reader.about().format, "samples": reader.len(), "fields": names,
@@ -213,14 +214,14 @@ fn as_json(options: &Options, inspected: &Inspected) -> String {
     let of = |lengths: &Lengths| {
         let Lengths { field, min, max, samples, .. } = lengths;
         let mean = lengths.mean();
-        json!({"field": fields[*field].name, "min": min, "max": max, "mean": mean, "samples": samples})
+        json!({"field": fields[*field].name(), "min": min, "max": max, "mean": mean, "samples": samples})
     };
     if !lengths.is_empty() {
         all["lengths"] = lengths.iter().map(of).collect();
     }
-    if !reader.is_empty() {
+    if reader.len() > 0 {
         let shown = fields.iter().zip(values.fields());
-        let shown = shown.map(|(field, value)| (field.name.clone(), sample::show(field, value).into()));
+        let shown = shown.map(|(field, value)| (field.name().to_owned(), sample::show(field, value).into()));
         all["sample"] = json!({"number": options.sample, "fields": serde_json::Map::from_iter(shown)});
     }
     match load(options, inspected) {
@@ -234,7 +235,7 @@ fn as_text(options: &Options, inspected: &Inspected) -> String {
     let Inspected { reader, first, last, lengths, columns, values } = inspected;
     let printable = |text: String| text.replace(char::is_control, " ");
     let mut text = format!("format   {}\nsamples  {}\n", reader.about().format, reader.len());
-    for field in reader.schema().fields() {
+    for field in reader.spec().fields() {
         text += &format!("field    {}\n", printable(field.to_string()));
     }
     for (name, checksum) in [("first", first), ("last", last)] {
@@ -253,15 +254,15 @@ fn as_text(options: &Options, inspected: &Inspected) -> String {
         text += &format!("missing  {}: {count} of {rows} rows\n", printable(name.to_owned()));
     }
     for lengths in lengths {
-        let name = printable(reader.schema().fields()[lengths.field].name.clone());
+        let name = printable(reader.spec().fields()[lengths.field].name().to_owned());
         let Lengths { min, max, samples, .. } = lengths;
         let mean = lengths.mean();
         text += &format!("lengths  {name}: {min} to {max}, mean {mean:.1}, of {samples} samples\n");
     }
-    if !reader.is_empty() {
+    if reader.len() > 0 {
         text += &format!("\nsample {}\n", options.sample);
-        for (field, value) in reader.schema().fields().iter().zip(values.fields()) {
-            let (name, value) = (printable(field.name.clone()), printable(sample::show(field, value)));
+        for (field, value) in reader.spec().fields().iter().zip(values.fields()) {
+            let (name, value) = (printable(field.name().to_owned()), printable(sample::show(field, value)));
             text += &format!("  {name:<12} {value}\n");
         }
         text += &picture::for_terminal(&**reader, values);
@@ -277,7 +278,7 @@ fn as_text(options: &Options, inspected: &Inspected) -> String {
 /// # Errors
 /// Why there are none.
 fn load(options: &Options, inspected: &Inspected) -> std::result::Result<String, String> {
-    if inspected.reader.is_empty() {
+    if inspected.reader.len() == 0 {
         return Err("it has no samples".into());
     }
     let path = options.path.to_str().ok_or("its path is not Unicode: rename it")?;

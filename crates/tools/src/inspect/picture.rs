@@ -3,8 +3,7 @@
 use std::io::{BufWriter, IsTerminal as _};
 use std::path::Path;
 
-use feedline_core::{DType, Error, ErrorKind, Result};
-use feedline_datasets::{ElementType, Reader, Values};
+use feedline_core::{DType, Dataset, ElementType, Error, ErrorKind, Result, Values};
 use feedline_images::{Decoder, Format};
 
 /// Columns of a picture in the terminal.
@@ -18,16 +17,16 @@ struct Pixels {
 }
 
 /// The first field of the sample that holds an encoded picture.
-pub(super) fn encoded<'a>(reader: &dyn Reader, values: &'a Values) -> Option<&'a [u8]> {
-    let mut fields = reader.schema().fields().iter().zip(values.fields());
+pub(super) fn encoded<'a>(reader: &dyn Dataset, values: &'a Values) -> Option<&'a [u8]> {
+    let mut fields = reader.spec().fields().iter().zip(values.fields());
     let is_picture = |bytes: &[u8]| Format::detect(bytes).is_some();
     fields
-        .find(|(field, value)| field.element == ElementType::Bytes && is_picture(&value.bytes))
+        .find(|(field, value)| field.element() == ElementType::Bytes && is_picture(&value.bytes))
         .map(|(_, value)| value.bytes.as_slice())
 }
 
 /// Writes the picture: as it is stored, or as PNG.
-pub(super) fn save(reader: &dyn Reader, values: &Values, path: &Path) -> Result<()> {
+pub(super) fn save(reader: &dyn Dataset, values: &Values, path: &Path) -> Result<()> {
     let cannot = |error: &dyn std::fmt::Display| {
         Error::new(ErrorKind::Data, format!("cannot write the picture: {error}")).at_path(path)
     };
@@ -51,7 +50,7 @@ pub(super) fn save(reader: &dyn Reader, values: &Values, path: &Path) -> Result<
 }
 
 /// The picture in two rows of pixels per line of text; nothing if standard output is not a terminal.
-pub(super) fn for_terminal(reader: &dyn Reader, values: &Values) -> String {
+pub(super) fn for_terminal(reader: &dyn Dataset, values: &Values) -> String {
     if !std::io::stdout().is_terminal() {
         return String::new();
     }
@@ -67,9 +66,9 @@ fn decode(bytes: &[u8]) -> Option<Pixels> {
 
 /// The first field of `u8` that has the shape of a picture: `[height, width]` or with 1, 3 or 4 channels,
 /// first or last.
-fn pixels(reader: &dyn Reader, values: &Values) -> Option<Pixels> {
-    let fields = reader.schema().fields().iter().zip(values.fields());
-    let bytes = fields.filter(|(field, _)| field.element == ElementType::Number(DType::U8));
+fn pixels(reader: &dyn Dataset, values: &Values) -> Option<Pixels> {
+    let fields = reader.spec().fields().iter().zip(values.fields());
+    let bytes = fields.filter(|(field, _)| field.element() == ElementType::Number(DType::U8));
     bytes.map(|(_, value)| value).find_map(|value| {
         let is_channels = |count: usize| [1, 3, 4].contains(&count);
         // The distances between pixels of a row, between rows, and between channels.

@@ -1,6 +1,6 @@
 //! The lines of Python that load a file or folder.
 
-use feedline_datasets::{ElementType, Reader, Values};
+use feedline_core::{Dataset, ElementType, Values};
 
 use super::columns::{Column, Columns};
 use super::steps::{Becomes, Step, Steps};
@@ -24,7 +24,7 @@ fn data(
     path: &str,
     split: &str,
     is_filled: bool,
-    reader: &dyn Reader,
+    reader: &dyn Dataset,
     values: &Values,
     columns: Option<&Columns>,
 ) -> Result<String, String> {
@@ -54,16 +54,16 @@ fn data(
         }
     }
     let is_text =
-        |field: &feedline_datasets::SchemaField| field.element == ElementType::Text && field.shape == [None];
-    let tokens = reader.schema().fields().iter().find(|field| is_text(field)).map(|field| {
-        format!("  # As token ids: add tokenizer=\"tokenizer.json\", text={}\n", text(&field.name))
+        |field: &feedline_core::Field| field.element() == ElementType::Text && field.dims() == [None];
+    let tokens = reader.spec().fields().iter().find(|field| is_text(field)).map(|field| {
+        format!("  # As token ids: add tokenizer=\"tokenizer.json\", text={}\n", text(field.name()))
     });
     Ok(format!("\n{}  data = feedline.open({path}{split}{nulls})\n", tokens.unwrap_or_default()))
 }
 
 /// Why a column of complex numbers cannot be loaded.
 fn complex(column: &Column) -> Option<&'static str> {
-    matches!(column.field.element, ElementType::Complex64 | ElementType::Complex128).then_some(
+    matches!(column.field.element(), ElementType::Complex64 | ElementType::Complex128).then_some(
         "hold complex numbers, which a batch does not have (save real and imaginary parts as numbers)",
     )
 }

@@ -1,7 +1,6 @@
 //! One value of a sample, as a line.
 
-use feedline_core::DType;
-use feedline_datasets::{ElementType, SchemaField, Value};
+use feedline_core::{DType, ElementType, Field, Value};
 use feedline_images::{Decoder, Format};
 use half::{bf16, f16};
 
@@ -12,8 +11,8 @@ const SHOWN: usize = 8;
 const TEXT: usize = 72;
 
 /// The value: numbers, a text in quotes, or the size of a picture.
-pub(super) fn show(field: &SchemaField, value: &Value) -> String {
-    match field.element {
+pub(super) fn show(field: &Field, value: &Value) -> String {
+    match field.element() {
         ElementType::Text => text(&value.bytes),
         ElementType::Bytes => bytes(&value.bytes),
         element => numbers(element, value),
@@ -96,7 +95,7 @@ mod tests {
 
     fn shown(element: ElementType, bytes: &[u8]) -> String {
         let value = Value { bytes: bytes.to_vec(), shape: vec![bytes.len()] };
-        show(&SchemaField::variable("x", element), &value)
+        show(&Field::variable("x", element), &value)
     }
 
     #[test]

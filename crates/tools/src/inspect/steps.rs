@@ -1,7 +1,6 @@
 //! The steps that make batches from a table, for the columns that cannot be fields unchanged.
 
-use feedline_core::DType;
-use feedline_datasets::{ElementType, SchemaField};
+use feedline_core::{DType, ElementType};
 
 use super::columns::{Column, Columns};
 
@@ -158,7 +157,7 @@ fn left_out(columns: &Columns, why: &dyn Fn(&Column) -> Option<&'static str>) ->
 
 /// The replacement for missing values of a column, if there are any.
 fn becomes(columns: &Columns, column: &Column, is_stacked: bool, is_filled: bool) -> Option<Becomes> {
-    let (element, is_category) = (&column.field.element, columns.is_category(column));
+    let (element, is_category) = (&column.field.element(), columns.is_category(column));
     let is_float = matches!(element, ElementType::Number(DType::F32 | DType::F64)) && column.is_number();
     let is_empty = column.missing == columns.rows;
     (column.missing > 0).then_some(match () {
@@ -173,8 +172,8 @@ fn becomes(columns: &Columns, column: &Column, is_stacked: bool, is_filled: bool
 }
 
 fn step<'a>(columns: &Columns, column: &'a Column, is_stacked: bool, is_filled: bool) -> Option<Step<'a>> {
-    let (SchemaField { element, .. }, is_category) = (&column.field, columns.is_category(column));
-    let is_cast = *element == ElementType::U64 && !column.varies() && !is_stacked;
+    let (element, is_category) = (column.field.element(), columns.is_category(column));
+    let is_cast = element == ElementType::U64 && !column.varies() && !is_stacked;
     let missing = becomes(columns, column, is_stacked, is_filled);
     (is_category || is_cast || missing.is_some()).then_some(Step {
         name: column.name(),

@@ -1,10 +1,12 @@
 //! A loader of a bucket of small objects: as fast with two workers as with sixteen, in the same order, for
 //! every way to name such objects.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use feedline::{Loader, Workers};
-use feedline_datasets::{Bounded, Manifest, ManifestOptions, Reader, Remote, RemoteOptions};
+use feedline_core::Dataset;
+use feedline_datasets::{Bounded, Manifest, ManifestOptions, Remote, RemoteOptions};
 
 use crate::made::write;
 use crate::server::{Served, Server};
@@ -48,8 +50,8 @@ fn remote(server: &Server) -> Remote {
 }
 
 /// One epoch in batches of 64; returns the ids.
-fn epoch(what: &str, server: &Server, reader: Box<dyn Reader>, workers: usize) -> Vec<u64> {
-    let field = reader.schema().fields()[0].name.clone();
+fn epoch(what: &str, server: &Server, reader: Arc<dyn Dataset>, workers: usize) -> Vec<u64> {
+    let field = reader.spec().fields()[0].name.clone();
     let data = Bounded::limited(reader, BYTES).unwrap();
     server.delay(DELAY);
     let builder = Loader::builder(data).batch_size(64).shuffle().seed(7).workers(Workers::Count(workers));

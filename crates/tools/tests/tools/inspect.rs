@@ -154,10 +154,10 @@ fn a_sample_the_lengths_and_the_lines_that_load_it_are_shown() {
         assert!(text.lines().any(|printed| printed == line), "{line}: {text}");
     }
     let data = format!(
-        "  let reader = open({path:?})?;\n  \
-         // As token ids (feature \"tokenizers\"), in place of `reader` below:\n  \
-         // Box::new(Tokenized::new(reader, \"word\", \"tokenizer.json\")?)\n  \
-         let data = Bounded::measured(reader)?;\n"
+        "  let set = open({path:?})?;\n  \
+         // As token ids (feature \"tokenizers\"), in place of `set` below:\n  \
+         // Arc::new(Tokenized::new(set, \"word\", \"tokenizer.json\")?)\n  \
+         let data = Bounded::measured(set)?;\n"
     );
     assert!(text.contains(&data), "{text}");
     for (arguments, part) in
@@ -227,7 +227,7 @@ fn missing_values_are_counted_and_the_lines_load_the_table() {
             .missing("city", Missing::Text("none".into()))
             .missing("code", Missing::Mask)
             .missing("note", Missing::Mask)
-            .reader()?;
+            .rows()?;
         let data = Bounded::measured(table)?;
         Ok(data)
     };
@@ -249,7 +249,7 @@ fn missing_values_are_counted_and_the_lines_load_the_table() {
     let wide = wide.replacen(&",1".repeat(16), &(0..16).map(|n| format!(",c{n}")).collect::<String>(), 1);
     const WIDE: &str = "Table::open(PATH)\n      \
         .stack(\"x\", [\"c0\", \"c1\", \"c2\", \"c3\", \"c4\", \"c5\", \"c6\", \"c7\", \"c8\", \"c9\", \
-        \"c10\", \"c11\", \"c12\", \"c13\", \"c14\", \"c15\"])\n      .reader()?;";
+        \"c10\", \"c11\", \"c12\", \"c13\", \"c14\", \"c15\"])\n      .rows()?;";
     // Without texts all rows have one size; without gaps the table needs no steps.
     for (name, text, lines) in [
         (

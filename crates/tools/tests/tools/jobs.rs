@@ -6,10 +6,12 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
 use feedline::dataset::Packed;
 use feedline::{HostLoader, Loader, Pad, Result, Sampler};
-use feedline_datasets::{Bounded, OpenOptions, Pictures, Reader, Split, Tokenized, Values, open, open_with};
+use feedline_core::{Dataset, Values};
+use feedline_datasets::{Bounded, OpenOptions, Pictures, Split, Tokenized, open, open_with};
 use feedline_images::Transforms;
 use feedline_testkit::not_run;
 use serde_json::Value as Json;
@@ -19,7 +21,7 @@ use tempfile::{TempDir, tempdir};
 fn packed_windows(folder: &Path) -> Result<HostLoader> {
     let text = open(folder.join("corpus.jsonl"))?;
     let ids = Tokenized::new(text, "text", folder.join("byte-level.json"))?;
-    let documents = Bounded::measured(Box::new(ids))?; // counts the ids once, and keeps the counts in a file
+    let documents = Bounded::measured(Arc::new(ids))?; // counts the ids once, and keeps the counts in a file
     let lengths = documents.lengths("ids")?.to_vec();
     let windows = Packed::in_order(documents, "ids", &lengths, 128)?;
     Loader::builder(windows).batch_size(16).shuffle().seed(7).build_host()
@@ -29,7 +31,7 @@ fn packed_windows(folder: &Path) -> Result<HostLoader> {
 fn bucketed(folder: &Path) -> Result<HostLoader> {
     let text = open(folder.join("corpus.parquet"))?;
     let ids = Tokenized::new(text, "text", folder.join("word-piece.json"))?;
-    let documents = Bounded::measured(Box::new(ids))?;
+    let documents = Bounded::measured(Arc::new(ids))?;
     let sampler = Sampler::bucketed(documents.lengths("ids")?, 32, 16)?;
     Loader::builder(documents).batch_size(32).sampler(sampler).seed(7).pad("ids", Pad::longest()).build_host()
 }
@@ -123,9 +125,9 @@ fn texts_become_the_ids_windows_and_buckets_of_the_python_library() {
             // All texts without options, the first ones with each.
             let wanted = if kind == "plain" { 10_000 } else { 2000 };
             assert_eq!((reader.len(), expected.len()), (10_000, wanted));
-            let ids = reader.schema().fields().iter().position(|field| field.name == "ids").unwrap();
+            let ids = reader.spec().fields().iter().position(|field| field.name() == "ids").unwrap();
             for (sample, expected) in expected.iter().enumerate() {
-                reader.read(sample as u64, &mut values).unwrap();
+                values.read(&reader, sample as u64).unwrap();
                 let (read, _) = values.fields()[ids].bytes.as_chunks();
                 let read: Vec<i64> = read.iter().map(|id| i64::from_le_bytes(*id)).collect();
                 assert_eq!(read, *expected, "text {sample}, {tokenizer}, {kind}");
@@ -203,9 +205,9 @@ fn folders_of_save_to_disk_and_of_the_hub_are_read_with_their_features() {
                 open_with(&folder, &OpenOptions { split: Some(split), ..Default::default() }).unwrap();
             assert_eq!((reader.about().format, reader.len()), (format, rows as u64));
             let schema = "image bytes [?], label i64 [], words text [?], ids i32 [?], box f32 [4]";
-            assert_eq!(reader.schema().to_string(), schema);
+            assert_eq!(reader.spec().to_string(), schema);
             for row in 0..rows {
-                reader.read(row as u64, &mut values).unwrap();
+                values.read(&*reader, row as u64).unwrap();
                 let [_, _, words, ids, corners] = values.fields() else { panic!("five fields") };
                 assert_eq!(words.bytes, expected["words"][row].as_str().unwrap().as_bytes());
                 let ids: Vec<i64> =

@@ -65,7 +65,7 @@ fn write_all(folder: &Path) {
     let csv = format!("id,x,color\n{}", lines.collect::<String>());
     let csv = write(scratch.path(), "a.csv", csv.as_bytes());
     let table = Table::open(csv).category("color").standardize("x").saved(folder.join("table.json"));
-    pack(&*table.reader().unwrap(), folder.join("set.arrow"), PackOptions::default(), |_| ()).unwrap();
+    pack(&*table.rows().unwrap(), folder.join("set.arrow"), PackOptions::default(), |_| ()).unwrap();
 
     let (set, recorder) = (set(folder), Recorder::new(folder, RecordOptions::default()));
     let (_, checkpoint) = run(builder(&set), None, STEPS);

@@ -5,17 +5,18 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::run::{example, npy, run, shared, write};
-use feedline_datasets::{Nulls, OpenOptions, Reader, Values, open, open_with};
+use feedline_core::{Dataset, Values};
+use feedline_datasets::{Nulls, OpenOptions, open, open_with};
 use feedline_testkit::not_run;
 use sha2::{Digest, Sha256};
 use tempfile::tempdir;
 
 /// The checksum of all samples, their fields and shapes.
-fn checksum(reader: &dyn Reader) -> String {
+fn checksum(reader: &dyn Dataset) -> String {
     let (mut hash, mut values) = (Sha256::new(), Values::new());
-    hash.update(reader.schema().to_string());
+    hash.update(reader.spec().to_string());
     for sample in 0..reader.len() {
-        reader.read(sample, &mut values).unwrap();
+        values.read(reader, sample).unwrap();
         for value in values.fields() {
             value.shape.iter().for_each(|dim| hash.update(dim.to_le_bytes()));
             hash.update(&value.bytes);
@@ -130,7 +131,7 @@ fn a_run_of_one_file_that_is_killed_goes_on_where_it_was() {
     let content = |path: &Path| {
         let (reader, mut values) = (open(path).unwrap(), Values::new());
         (0..reader.len()).fold(0_u64, |sum, sample| {
-            reader.read(sample, &mut values).unwrap();
+            values.read(&*reader, sample).unwrap();
             let marks = values.fields()[0].bytes.iter().map(|&byte| u64::from(byte)).sum::<u64>();
             sum.wrapping_mul(31).wrapping_add(marks)
         })
@@ -184,12 +185,12 @@ fn a_table_is_packed_with_chosen_filled_and_cast_columns() {
     assert!(pack(&arguments).starts_with("packed 3 samples: 1 file"));
     assert!(std::fs::read_to_string(&saved).unwrap().contains("\"Oslo\""));
     let packed = open(&to).unwrap();
-    assert_eq!(packed.schema().to_string(), "x f32 [2], city i64 [], b f64 []");
+    assert_eq!(packed.spec().to_string(), "x f32 [2], city i64 [], b f64 []");
     let mut values = Values::new();
     for (row, (x, city, b)) in
         [([1f32, 2.0], 1i64, 2f64), ([3.0, 3.0], 0, 3.0), ([5.0, 4.0], 2, 4.0)].iter().enumerate()
     {
-        packed.read(row as u64, &mut values).unwrap();
+        values.read(&*packed, row as u64).unwrap();
         let expected = [x.map(f32::to_le_bytes).concat(), city.to_le_bytes().into(), b.to_le_bytes().into()];
         assert!(values.fields().iter().map(|value| &value.bytes).eq(&expected), "row {row}");
     }
@@ -247,7 +248,7 @@ fn texts_become_the_token_ids_of_megatron() {
     assert_eq!(said, "packed 300 documents: 1500 ids of type u16\n");
     let documents = open(bin).unwrap();
     let mut values = Values::new();
-    documents.read(2, &mut values).unwrap();
+    values.read(&*documents, 2).unwrap();
     assert_eq!(values.fields()[0].bytes, [1_i64, 2, 1, 2, 3, 4].map(i64::to_le_bytes).concat());
     // Ids that are already packed, with another type.
     let wide = dir.path().join("wide.bin");

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use feedline::record::{RecordOptions, Recorder};
 use feedline::{Dataset, Loader, World};
-use feedline_datasets::{Bounded, PackOptions, Reader as _, open, pack};
+use feedline_datasets::{Bounded, PackOptions, open, pack};
 use feedline_report::Profile;
 use serde_json::Value;
 
@@ -317,7 +317,7 @@ fn a_run_over_samples_in_another_form_says_how_to_replay_it() {
         let line = prints(2, &["replay", run, "--step", "1"]);
         assert!(line.contains("replayer(Loader::builder(SET), RANK).step(N)"), "{line}");
     }
-    let name = open(&numbers).unwrap().schema().fields()[0].name.clone();
+    let name = open(&numbers).unwrap().spec().fields()[0].name().to_owned();
     let values = other(&numbers, "values", None, spec(&name), |id| id as f32 + 1.0);
     let text = prints(1, &["replay", &values, "--step", "1"]);
     assert!(text.contains("if no file has changed") && text.contains("replayer("), "{text}");

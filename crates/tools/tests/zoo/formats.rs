@@ -1,13 +1,15 @@
 //! Files of every format; each set has [`LEN`] samples.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use feedline::{DType, Dataset, Loader, LoaderBuilder, Source, Spec, source};
+use feedline::{DType, Loader, LoaderBuilder, Source, Spec, source};
 use feedline_audio::{Crop, Sounds};
+use feedline_core::Dataset;
 use feedline_datasets::{
     Annotated, ArrowFile, Bounded, ChatOptions, Chats, Manifest, ManifestOptions, OpenOptions, PackOptions,
-    Paired, ParquetFile, Parts, Pictures, Reader, SoundDataset, Table, TableOptions, Tokenized,
-    TokenizedSource, Views, open, open_sounds, pack,
+    Paired, ParquetFile, Parts, Pictures, SoundDataset, Table, TableOptions, Tokenized, TokenizedSource,
+    Views, open, open_sounds, pack,
 };
 use feedline_images::Transforms;
 
@@ -22,7 +24,7 @@ pub fn formats(root: &Path, dir: &Path) -> Vec<Entry> {
     let golden = root.join("datasets/tests/golden/tables");
     let arrow = |name: &str| {
         let path = golden.join(name);
-        some(move || Box::new(ArrowFile::open_with(&path, columns()).unwrap()))
+        some(move || Arc::new(ArrowFile::open_with(&path, columns()).unwrap()))
     };
     let parquet = golden.join("zstd.parquet");
     let csv = write(dir, "a.csv", &lines(|id| format!("{id},{}.5,\"{}\"", id * 3, text(id))));
@@ -42,9 +44,9 @@ pub fn formats(root: &Path, dir: &Path) -> Vec<Entry> {
         Entry::new("Shards PackIndex", opened(dir.join("packed/_index.json"))),
         Entry::new(
             "ParquetFile Parquet",
-            some(move || Box::new(ParquetFile::open_with(&parquet, columns()).unwrap())),
+            some(move || Arc::new(ParquetFile::open_with(&parquet, columns()).unwrap())),
         ),
-        Entry::new("TableReader of a table", table(csv.clone())),
+        Entry::new("TableRows of a table", table(csv.clone())),
         Entry::new("Bounded of a table", categories(json.clone())),
         Entry::new("TableWindows of a table", windows(csv.clone(), 512 << 20)),
         Entry::new("TableWindows beyond the budget", windows(csv.clone(), 1)),
@@ -81,13 +83,13 @@ pub fn opened(path: PathBuf) -> Build {
 }
 
 /// Every fourth of 90 samples.
-fn some(open: impl Fn() -> Box<dyn Reader> + 'static) -> Build {
+fn some(open: impl Fn() -> Arc<dyn Dataset> + 'static) -> Build {
     let ids = Vec::from_iter((0..90).step_by(4));
     build(move || Bounded::limited(open(), MOST).unwrap().subset(ids.clone()).unwrap())
 }
 
 fn table(path: PathBuf) -> Build {
-    build(move || Bounded::limited(Table::open(&path).reader().unwrap(), MOST).unwrap())
+    build(move || Bounded::limited(Table::open(&path).rows().unwrap(), MOST).unwrap())
 }
 
 fn categories(path: PathBuf) -> Build {
@@ -107,7 +109,7 @@ fn windows(path: PathBuf, cache_bytes: u64) -> Build {
 fn tokenized(dir: &Path, path: PathBuf) -> Build {
     let tokenizer = tokenizer(dir);
     build(move || {
-        Bounded::limited(Box::new(Tokenized::new(open(&path).unwrap(), "b", &tokenizer).unwrap()), MOST)
+        Bounded::limited(Arc::new(Tokenized::new(open(&path).unwrap(), "b", &tokenizer).unwrap()), MOST)
             .unwrap()
     })
 }
@@ -145,7 +147,7 @@ fn chats(dir: &Path) -> Build {
     let template = "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}";
     build(move || {
         let options = ChatOptions { template: Some(template.into()), ..Default::default() };
-        Bounded::limited(Box::new(Chats::open(&path, &tokenizer, options).unwrap()), MOST).unwrap()
+        Bounded::limited(Arc::new(Chats::open(&path, &tokenizer, options).unwrap()), MOST).unwrap()
     })
 }
 
@@ -296,27 +298,27 @@ fn manifest(dir: &Path) -> Build {
             .concat(),
     );
     build(move || {
-        Bounded::limited(Box::new(Manifest::open(&path, &ManifestOptions::default()).unwrap()), MOST).unwrap()
+        Bounded::limited(Arc::new(Manifest::open(&path, &ManifestOptions::default()).unwrap()), MOST).unwrap()
     })
 }
 
 /// The set that `make` makes from pictures of 4 x 4 with masks.
-fn paired<D: Dataset>(dir: &Path, make: fn(Box<dyn Reader>) -> D) -> impl Fn() -> D + use<D> {
+fn paired<D: Dataset>(dir: &Path, make: fn(Arc<dyn Dataset>) -> D) -> impl Fn() -> D + use<D> {
     for id in 0..LEN as u8 {
         let levels = |count: u8| Vec::from_iter((0..count).map(|at| at.wrapping_mul(id)));
         write(dir, &format!("paired/images/{id:02}.png"), &png(4, 8, 2, &levels(48)));
         write(dir, &format!("paired/masks/{id:02}.png"), &png(4, 8, 0, &levels(16)));
     }
     let (images, masks) = (dir.join("paired/images"), dir.join("paired/masks"));
-    move || make(Box::new(Paired::open(&images, &masks).unwrap()))
+    move || make(Arc::new(Paired::open(&images, &masks).unwrap()))
 }
 
-fn joint(pairs: Box<dyn Reader>) -> Pictures {
+fn joint(pairs: Arc<dyn Dataset>) -> Pictures {
     let transforms = Transforms::new().random_resized_crop(3).flip(0.5);
     Pictures::new(pairs, Parts::new().mask("mask").with(transforms)).unwrap()
 }
 
-fn views(pairs: Box<dyn Reader>) -> Pictures {
+fn views(pairs: Arc<dyn Dataset>) -> Pictures {
     let list = Transforms::new().random_resized_crop(3).flip(0.5);
     Pictures::with_field(pairs, "image", Views::new().add(2, list)).unwrap()
 }
@@ -335,7 +337,7 @@ fn annotated(dir: &Path) -> Build {
         r#"{{"images": [{pictures}], "annotations": [{boxes}], "categories": [{{"id": 1, "name": "ant"}}]}}"#
     );
     let (folder, path) = (dir.join("boxed"), write(dir, "boxes.json", json.as_bytes()));
-    build(move || Bounded::limited(Box::new(Annotated::open(&folder, &path).unwrap()), MOST).unwrap())
+    build(move || Bounded::limited(Arc::new(Annotated::open(&folder, &path).unwrap()), MOST).unwrap())
 }
 
 /// Pictures in two classes, flipped at random.

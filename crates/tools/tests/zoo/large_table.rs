@@ -181,7 +181,7 @@ fn the_chosen_columns_and_all_shards_say_how_a_table_is_shuffled() {
         assert_eq!((shards.len(), shuffled(&shards)), (2 * LEN, Some((BLOCK, WINDOW))));
         let small = |_| open_with(&path, &column("label")).unwrap();
         let shards = Shards::new(Vec::from_iter((0..3).map(small))).unwrap();
-        assert_eq!(shuffled(&Bounded::new(Box::new(shards)).unwrap()), None);
+        assert_eq!(shuffled(&Bounded::new(Arc::new(shards)).unwrap()), None);
     });
 }
 

@@ -3,6 +3,7 @@
 //! and from disk.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use feedline::dataset::Random;
 use feedline::{Loader, LoaderBuilder};
@@ -114,7 +115,7 @@ fn manifests_and_lists_of_files_resume_at_random_steps() {
         let manifest = files(dir.path());
         let of_manifest = || {
             let set = Manifest::open(&manifest, &ManifestOptions::default()).unwrap();
-            Loader::builder(Bounded::limited(Box::new(set), 64).unwrap())
+            Loader::builder(Bounded::limited(Arc::new(set), 64).unwrap())
         };
         let steps = resumes("manifest", &of_manifest);
         assert_eq!(steps[0].ids.len(), BATCH);

@@ -2,10 +2,12 @@
 
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use feedline::{DType, Loader, Spec};
+use feedline_core::Dataset;
 use feedline_datasets::{
-    ArrowFile, Bounded, PackOptions, ParquetFile, Reader, Records, Remote, RemoteOptions, open, pack,
+    ArrowFile, Bounded, PackOptions, ParquetFile, Records, Remote, RemoteOptions, open, pack,
 };
 
 use crate::entry::{Entry, LEN};
@@ -25,7 +27,7 @@ pub fn by_url(root: &Path, dir: &Path) -> Vec<Entry> {
         }
         server.url(&format!("{name}/"))
     };
-    type Open = fn(&Remote, &str) -> Box<dyn Reader>;
+    type Open = fn(&Remote, &str) -> Arc<dyn Dataset>;
     let entry = |name: &'static str, url: String, (step, open): (usize, Open)| {
         let (server, remote) = (server.clone(), remote.clone());
         Entry::new(name, move || {

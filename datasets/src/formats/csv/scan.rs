@@ -5,17 +5,16 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use csv::{ByteRecord, ErrorKind as CsvError, ReaderBuilder};
-use feedline_core::{Error, Fingerprint, Result};
+use feedline_core::{ElementType, Error, Field, Fingerprint, Result, Spec};
 
 use super::quotes::Watched;
 use super::sniff::FirstRow;
 use super::types::{self, Seen};
 use super::{BOM, Column, Csv, CsvOptions, sniff};
-use crate::error::{data, of_stream, one_line};
+use crate::error::{check_names, data, of_stream, one_line};
 use crate::formats::column_type::{ByName, ColumnType, Rounded};
 use crate::io::bytes::Content;
 use crate::tables::nulls::present;
-use crate::{ElementType, Schema, SchemaField};
 
 /// Max columns of a table.
 const MAX_COLUMNS: usize = 1 << 16;
@@ -180,14 +179,14 @@ impl Scan {
                 None => seen.decide(options, name),
             };
             fields.push(match kind {
-                ColumnType::Text => SchemaField::variable(name, kind.element()),
-                _ => SchemaField::fixed(name, kind.element(), &[]),
+                ColumnType::Text => Field::variable(name, kind.element()),
+                _ => Field::fixed(name, kind.element(), &[]),
             });
             fields.extend(marked.then(|| present(name)));
             columns.push(Column { cell: self.place(name)?, kind, marked });
         }
-        let schema = Schema::new(fields);
-        schema.check_names().map_err(at)?;
+        let schema = Spec::of_fields(fields);
+        check_names(&schema).map_err(at)?;
         let Self { path, content, delimiter, starts, names, .. } = self;
         let state = Fingerprint::new().number(starts.len() as u64).number(delimiter.into());
         let fingerprint = content.fingerprint_sampled(state)?.value();

@@ -1,10 +1,9 @@
 //! Infers the types of columns from all of their cells.
 
-use feedline_core::Result;
+use feedline_core::{ElementType, Result};
 
-use crate::formats::column_type::{ByName, ColumnType, unfit};
-use crate::schema::{is_exact, is_small};
-use crate::{ElementType, Nulls};
+use crate::Nulls;
+use crate::formats::column_type::{ByName, ColumnType, is_exact, is_small, unfit};
 
 /// Appends the cell's value, little-endian. `None` if the cell is of another type.
 pub(super) fn write(kind: ColumnType, cell: &str, to: &mut Vec<u8>) -> Option<()> {

@@ -1,4 +1,4 @@
-//! IDX files as readers. A reader has one file of any type and rank, or MNIST's pair of files.
+//! IDX files as data sets. A data set has one file of any type and rank, or MNIST's pair of files.
 
 use std::path::Path;
 

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use feedline_core::{DType, Error, ErrorKind, Result};
+use feedline_core::{DType, ElementType, Error, ErrorKind, Result};
 
 use super::header::Header;
+use crate::OpenOptions;
 use crate::formats::arrays::{Array, Coding};
 use crate::io::bytes::{Content, MappedFile};
-use crate::{ElementType, OpenOptions};
 
 /// One IDX file: an array of any rank, plain or gzip.
 ///

@@ -2,11 +2,10 @@
 
 use std::borrow::Cow;
 
-use feedline_core::Result;
+use feedline_core::{ElementType, Result};
 
-use crate::formats::column_type::{ByName, ColumnType, unfit};
-use crate::schema::{is_exact, is_small};
-use crate::{ElementType, Nulls};
+use crate::Nulls;
+use crate::formats::column_type::{ByName, ColumnType, is_exact, is_small, unfit};
 
 /// Appends the value of `json`, little-endian. `None` if the value is of another type.
 pub(super) fn write(kind: ColumnType, json: &str, to: &mut Vec<u8>) -> Option<()> {

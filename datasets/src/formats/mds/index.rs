@@ -3,13 +3,12 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use feedline_core::Result;
+use feedline_core::{Result, Spec};
 use serde_json::Value as Json;
 
 use super::zipped::Codec;
 use super::{fields, json};
-use crate::Schema;
-use crate::error::{data, one_line};
+use crate::error::{check_names, data, one_line};
 use crate::io::bytes::Content;
 
 /// One shard of the index.
@@ -23,7 +22,7 @@ pub(super) struct Listed {
 /// What the index says of an uncompressed shard: its bytes and its columns.
 pub(super) struct Plain {
     pub(super) bytes: Option<u64>,
-    pub(super) schema: Option<Schema>,
+    pub(super) schema: Option<Spec>,
 }
 
 /// The compressed form of a shard.
@@ -32,7 +31,7 @@ pub(super) struct ZippedAs {
     pub(super) codec: Codec,
     /// Bytes of the inflated shard.
     pub(super) bytes: u64,
-    pub(super) schema: Schema,
+    pub(super) schema: Spec,
 }
 
 pub(super) fn index(content: &Content) -> Result<Vec<Listed>> {
@@ -90,14 +89,14 @@ fn listed(shard: &Json) -> Result<Listed> {
     let plain = Plain {
         bytes: shard.pointer("/raw_data/bytes").and_then(Json::as_u64),
         schema: match shard.get("column_names") {
-            Some(_) => Some(Schema::new(fields(shard)?.into_iter().map(|(field, _)| field))),
+            Some(_) => Some(Spec::of_fields(fields(shard)?.into_iter().map(|(field, _)| field))),
             None => None,
         },
     };
     let zipped = if shard.get("zip_data").is_some_and(|zip| !zip.is_null()) {
         let codec = Codec::named(shard.get("compression").and_then(Json::as_str).unwrap_or_default())?;
-        let schema = Schema::new(fields(shard)?.into_iter().map(|(field, _)| field));
-        schema.check_names()?;
+        let schema = Spec::of_fields(fields(shard)?.into_iter().map(|(field, _)| field));
+        check_names(&schema)?;
         let bytes = number("/raw_data/bytes", "bytes")?;
         Some(ZippedAs { name: name("/zip_data/basename")?, codec, bytes, schema })
     } else {

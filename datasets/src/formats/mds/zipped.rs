@@ -1,21 +1,22 @@
 //! Compressed shards. A shard is inflated when one of its samples is read.
 
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use feedline_core::{About, Fingerprint, Groups, Prefetched, Result};
+use feedline_core::{
+    About, Context, Dataset, Fingerprint, Groups, Prefetched, ReadError, Result, Row, Spec, Storage,
+};
 use flate2::read::MultiGzDecoder;
 
 use super::Mds;
-use crate::error::{data, of_stream, one_line};
+use crate::error::{data, inside, of_stream, one_line};
 use crate::io::bytes::Content;
 use crate::io::cache::Cache;
 use crate::io::disk::{DiskFile, Version};
 use crate::io::gzip::most_inflated;
 use crate::io::memory::Memory;
-use crate::reader::inside;
-use crate::{Buffers, Reader, Schema, Sink, Storage};
+use crate::io::of_one_file;
 
 /// How a shard is compressed.
 #[derive(Clone, Copy, Debug)]
@@ -123,7 +124,7 @@ pub(super) struct Zipped {
     /// Bytes of the inflated shard.
     bytes: u64,
     samples: u64,
-    schema: Schema,
+    schema: Spec,
     /// The index of the shard in the folder.
     number: usize,
     /// The inflated shards of the folder.
@@ -136,7 +137,7 @@ impl Zipped {
         zip: Zip,
         bytes: u64,
         samples: u64,
-        schema: Schema,
+        schema: Spec,
         (number, inflated): (usize, Arc<Cache<Mds>>),
     ) -> Result<Self> {
         let state = Fingerprint::new().number(samples);
@@ -156,7 +157,7 @@ impl Zipped {
         })?;
         let version = Fingerprint::new().number(self.fingerprint);
         let shard = Mds::of_version(&self.zip.path, Content::Inflated(memory), version)?;
-        if (shard.len(), shard.schema()) != (self.samples, &self.schema) {
+        if (shard.len(), shard.spec()) != (self.samples, &self.schema) {
             return Err(data("the shard has other samples or columns than the index says: fetch both again"));
         }
         Ok((shard, self.bytes))
@@ -172,17 +173,17 @@ impl Zipped {
     }
 }
 
-impl Reader for Zipped {
-    fn schema(&self) -> &Schema {
-        &self.schema
+impl Dataset for Zipped {
+    of_one_file! { self => self.schema, self.zip.path;
+        /// Covers name, size and last write time.
     }
 
     fn len(&self) -> u64 {
         self.samples
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
-        self.shard(sample)?.visit(sample, row, buffers)
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        self.shard(sample)?.read(sample, row, context)
     }
 
     fn about(&self) -> About<'_> {
@@ -193,19 +194,10 @@ impl Reader for Zipped {
     fn storage(&self) -> &dyn Storage {
         self
     }
-
-    fn path(&self, _: u64) -> Option<&Path> {
-        Some(&self.zip.path)
-    }
-
-    /// Covers name, size and last write time.
-    fn fingerprint(&self) -> u64 {
-        self.fingerprint
-    }
 }
 
 impl Storage for Zipped {
-    fn prefetch(&self, samples: &[u64]) -> Prefetched {
+    fn prefetch(&self, samples: &[u64], _: &mut Context) -> Prefetched {
         self.inflated.prefetch(samples.first().map(|_| self.number), |_| self.inflate())
     }
 }

@@ -1,9 +1,8 @@
 //! The header of a `.npy` file: element type, order and shape.
 
-use feedline_core::{DType, Result};
+use feedline_core::{DType, ElementType, Result};
 
 use super::literal::{Literal, parse};
-use crate::ElementType;
 use crate::error::{data, one_line};
 use crate::formats::arrays::{Array, Coding, array_bytes};
 

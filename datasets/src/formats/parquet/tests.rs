@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BooleanArray, FixedSizeBinaryArray, Int64Array, RecordBatch};
 use feedline_core::random::splitmix64;
-use feedline_core::{Context, Dataset, Layout};
+use feedline_core::{Context, Dataset, Layout, Values};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::BrotliLevel;
 use parquet::data_type::{Int32Type, Int96, Int96Type};
@@ -15,7 +15,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
 use super::*;
-use crate::{Bounded, Nulls, Shards, Values};
+use crate::{Bounded, Nulls, Shards};
 
 /// Bytes of a row.
 const ROW: usize = 1000;
@@ -62,15 +62,15 @@ fn batches_of_any_order_are_the_samples_that_are_read_one_by_one() {
     let shards = [0..ROWS, 30..30 + ROWS];
     for has_bits in [false, true] {
         let open = |nulls| {
-            let shard = |rows: &Range<usize>| -> Box<dyn Reader> {
+            let shard = |rows: &Range<usize>| -> Arc<dyn Dataset> {
                 let path = dir.path().join(format!("{}-{has_bits}.parquet", rows.start));
                 let columns = [("x", bytes(rows.clone())), ("n", numbers(rows.clone()))];
                 write(&path, columns.into_iter().chain(has_bits.then(|| ("b", bits(rows.clone()) as _))));
                 // The cache holds one row group.
                 let options = TableOptions { nulls, cache_bytes: 1, ..TableOptions::default() };
-                Box::new(ParquetFile::open_with(path, options).unwrap())
+                Arc::new(ParquetFile::open_with(path, options).unwrap())
             };
-            Bounded::new(Box::new(Shards::new(shards.iter().map(shard).collect()).unwrap())).unwrap()
+            Bounded::new(Arc::new(Shards::new(shards.iter().map(shard).collect()).unwrap())).unwrap()
         };
         let data = open(Nulls::Fill);
         let layout = Layout::new(data.spec(), 16).unwrap();
@@ -93,7 +93,7 @@ fn batches_of_any_order_are_the_samples_that_are_read_one_by_one() {
             }
         };
         std::thread::scope(|scope| (0..4).for_each(|thread| drop(scope.spawn(move || work(thread)))));
-        let has = |id| data.reader().storage().decoded(id).unwrap().unwrap().has(id);
+        let has = |id| data.inner().storage().decoded(id).unwrap().unwrap().has(id);
         assert!((0..data.len()).all(has));
         // Row 2 of the second shard is row 32 here. It has a null.
         let mut slab = vec![0; layout.bytes()];
@@ -149,10 +149,10 @@ fn a_time_that_64_bits_cannot_hold_is_an_error_of_its_row() {
 
     let options = || TableOptions { nulls: Nulls::Fill, ..TableOptions::default() };
     let file = ParquetFile::open_with(&path, options()).unwrap();
-    assert_eq!(file.schema().to_string(), "n i32 [], t i64 [], l i64 [?]");
+    assert_eq!(file.spec().to_string(), "n i32 [], t i64 [], l i64 [?]");
     let (mut values, mut failed) = (Values::new(), Vec::new());
     for sample in 0..12 {
-        match file.read(sample, &mut values) {
+        match values.read(&file, sample) {
             Ok(()) if sample == 0 => assert_eq!(values.fields()[1].bytes, i64::MIN.to_le_bytes()),
             Ok(()) if sample == 2 => assert_eq!(values.fields()[1].bytes, i64::MAX.to_le_bytes()),
             Ok(()) => {}
@@ -164,7 +164,7 @@ fn a_time_that_64_bits_cannot_hold_is_an_error_of_its_row() {
     assert!(l.starts_with("column \"l.list.element\" has a time in row 4"), "{l}");
     // The other columns can be read, and batches see the same errors.
     let only = TableOptions { columns: Some(vec!["n".into(), "t".into()]), ..options() };
-    let data = Bounded::new(Box::new(ParquetFile::open_with(&path, only).unwrap())).unwrap();
+    let data = Bounded::new(Arc::new(ParquetFile::open_with(&path, only).unwrap())).unwrap();
     let layout = Layout::new(data.spec(), 6).unwrap();
     let mut slab = vec![0; layout.bytes()];
     let mut rows = feedline_core::Rows::new(&layout, &mut slab, 6);
@@ -204,7 +204,7 @@ fn a_codec_that_is_not_read_is_refused_at_the_opening_with_its_name() {
         assert!(error.to_string().starts_with(&why), "{error}");
         assert_eq!(error.path(), Some(&*path));
         let only = TableOptions { columns: Some(vec!["x".into()]), ..TableOptions::default() };
-        assert!(ParquetFile::open_with(&path, only).unwrap().read(9, &mut Values::new()).is_ok());
+        assert!(Values::new().read(&ParquetFile::open_with(&path, only).unwrap(), 9).is_ok());
     }
 }
 
@@ -214,14 +214,14 @@ fn a_file_that_is_cut_while_it_is_open_is_not_a_damaged_page() {
     let path = dir.path().join("x.parquet");
     write(&path, [("x", bytes(0..100))]);
     let file = ParquetFile::open(&path).unwrap();
-    file.read(0, &mut Values::new()).unwrap();
+    Values::new().read(&file, 0).unwrap();
     let writer = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     writer.set_len(9000).unwrap();
-    let error = file.read(99, &mut Values::new()).unwrap_err().to_string();
+    let error = Values::new().read(&file, 99).unwrap_err().to_string();
     assert!(error.starts_with("the file was cut while it was in use"), "{error}");
     assert_eq!(error.matches("x.parquet").count(), 1, "{error}");
     // Replace the pages by zeros. The error must say changed, not damaged.
     writer.set_len(200_000).unwrap();
-    let error = file.read(99, &mut Values::new()).unwrap_err().to_string();
+    let error = Values::new().read(&file, 99).unwrap_err().to_string();
     assert!(error.starts_with("the file was written to while it was in use"), "{error}");
 }

@@ -1,14 +1,17 @@
 //! Tests which parts workers hold while they read batches. The cache holds one part.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use feedline_core::random::splitmix64;
-use feedline_core::{Context, DType, Dataset, Layout};
+use feedline_core::{
+    Context, DType, Dataset, Decoded, DecodedRows, ElementType, Field, Layout, ReadError, Row, Spec, Storage,
+};
 
 use super::*;
+use crate::Bounded;
 use crate::error::data;
 use crate::io::cache::Cache;
-use crate::{Bounded, Buffers, Decoded, DecodedRows, ElementType, Schema, SchemaField, Sink, Storage};
 
 const PARTS: u64 = 64;
 /// Samples of a part.
@@ -19,7 +22,7 @@ const BATCH: usize = 64;
 /// A sample has its number, and a text of varying length.
 #[derive(Debug)]
 struct Parts {
-    schema: Schema,
+    schema: Spec,
     cache: Cache<Part>,
     bad: Option<u64>,
     /// The number of parts in memory.
@@ -46,14 +49,14 @@ fn fields(sample: u64) -> [Vec<u8>; 2] {
 impl Parts {
     /// If `is_fixed` is true, samples have only the number. Decoding part `bad` fails.
     fn new(is_fixed: bool, bad: Option<u64>) -> Self {
-        let number = SchemaField::fixed("number", ElementType::Number(DType::I64), &[]);
-        let text = SchemaField::variable("text", ElementType::Bytes);
-        let schema = Schema::new([number, text].into_iter().take(if is_fixed { 1 } else { 2 }));
+        let number = Field::fixed("number", ElementType::Number(DType::I64), &[]);
+        let text = Field::variable("text", ElementType::Bytes);
+        let schema = Spec::of_fields([number, text].into_iter().take(if is_fixed { 1 } else { 2 }));
         let (live, most) = Default::default();
         Self { schema, cache: Cache::new(PARTS as usize, 1), bad, live, most }
     }
 
-    fn part(&self, number: u64) -> Result<Arc<Part>> {
+    fn part(&self, number: u64) -> feedline_core::Result<Arc<Part>> {
         self.cache.get(number as usize, || {
             if self.bad == Some(number) {
                 return Err(data("a bad part"));
@@ -72,8 +75,8 @@ impl DecodedRows for Part {
     }
 }
 
-impl Reader for Parts {
-    fn schema(&self) -> &Schema {
+impl Dataset for Parts {
+    fn spec(&self) -> &Spec {
         &self.schema
     }
 
@@ -81,10 +84,10 @@ impl Reader for Parts {
         PARTS * ROWS
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, _: &mut Buffers) -> Result<()> {
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
         let part = self.part(sample / ROWS)?;
         let mut fields = part.rows[(sample % ROWS) as usize].iter().enumerate();
-        fields.try_for_each(|(field, bytes)| row.put(field, bytes))
+        Ok(fields.try_for_each(|(field, bytes)| row.put(field, bytes))?)
     }
 
     fn storage(&self) -> &dyn Storage {
@@ -93,7 +96,7 @@ impl Reader for Parts {
 }
 
 impl Storage for Parts {
-    fn decoded(&self, sample: u64) -> Result<Option<Decoded>> {
+    fn decoded(&self, sample: u64) -> feedline_core::Result<Option<Decoded>> {
         let number = sample / ROWS;
         Ok(Some(Decoded::new(number * ROWS..(number + 1) * ROWS, self.part(number)?)))
     }
@@ -140,16 +143,16 @@ fn check(data: &dyn Dataset, parts: &Parts) {
 #[test]
 fn a_worker_holds_four_parts_at_a_time_and_none_after_a_batch() {
     let parts = Arc::new(Parts::new(true, None));
-    check(&Bounded::new(Box::new(parts.clone())).unwrap(), &parts);
+    check(&Bounded::new(Arc::new(parts.clone())).unwrap(), &parts);
     let parts = Arc::new(Parts::new(false, None));
-    check(&Bounded::limited(Box::new(parts.clone()), 8).unwrap(), &parts);
+    check(&Bounded::limited(Arc::new(parts.clone()), 8).unwrap(), &parts);
 }
 
 #[test]
 fn a_part_that_cannot_be_decoded_fails_at_its_first_sample() {
     let sets: [Box<dyn Dataset>; 2] = [
-        Box::new(Bounded::new(Box::new(Parts::new(true, Some(3)))).unwrap()),
-        Box::new(Bounded::limited(Box::new(Parts::new(false, Some(3))), 8).unwrap()),
+        Box::new(Bounded::new(Arc::new(Parts::new(true, Some(3)))).unwrap()),
+        Box::new(Bounded::limited(Arc::new(Parts::new(false, Some(3))), 8).unwrap()),
     ];
     for data in sets {
         let layout = Layout::new(data.spec(), 6).unwrap();

@@ -15,17 +15,20 @@ mod yolo;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use feedline_core::{About, Error, ErrorKind, Fingerprint, Result, named};
+use feedline_core::{
+    About, Context, Dataset, ElementType, Error, ErrorKind, Field, Fingerprint, ReadError, Result, Row, Spec,
+    named,
+};
 use feedline_images::{BoxFormat, Transforms};
 
 use self::table::{Boxes, HEIGHT, WIDTH};
-use crate::error::{data, one_line};
+use crate::error::{data, one_line, outside};
 use crate::formats::sample_file::sampled;
 use crate::formats::text::without_mark;
 use crate::io::disk::read_whole;
-use crate::reader::outside;
-use crate::{Buffers, ElementType, Parts, Pictures, Reader, Schema, SchemaField, Sink};
+use crate::{Buffers, Parts, Pictures};
 
 /// The number of pictures whose content the fingerprint covers.
 const SAMPLED: usize = 256;
@@ -55,7 +58,7 @@ const MASK: &str = "segmentation";
 /// [`one_based`](Self::one_based) subtracts 1.
 ///
 /// COCO's pictures are sorted by id, others by name. A picture without boxes is a sample if COCO's file lists
-/// it. With YOLO, a picture without a text file is a sample too. [`classes`](Reader::classes) returns the
+/// it. With YOLO, a picture without a text file is a sample too. [`About::classes`] has the
 /// names by label. It is `N/A` for numbers that no category has. With YOLO, the names are those of
 /// `classes.txt`, if this file exists.
 ///
@@ -75,7 +78,7 @@ pub struct Annotated {
     boxes: Boxes,
     box_format: BoxFormat,
     classes: Vec<String>,
-    schema: Schema,
+    schema: Spec,
     fingerprint: u64,
 }
 
@@ -159,9 +162,9 @@ impl Annotated {
         if pictures.is_empty() {
             return Err(data("there are no pictures: give annotations that have some").at_path(path));
         }
-        let mut fields = vec![SchemaField::variable("image", ElementType::Bytes)];
+        let mut fields = vec![Field::variable("image", ElementType::Bytes)];
         fields.extend(boxes.fields());
-        fields.extend(boxes.has_masks().then(|| SchemaField::variable(MASK, ElementType::Bytes)));
+        fields.extend(boxes.has_masks().then(|| Field::variable(MASK, ElementType::Bytes)));
         let state = boxes.fingerprint(Fingerprint::new().number(pictures.len() as u64));
         let every = pictures.len().div_ceil(SAMPLED).max(1);
         let fold = || {
@@ -180,14 +183,14 @@ impl Annotated {
             boxes,
             box_format,
             classes,
-            schema: Schema::new(fields),
+            schema: Spec::of_fields(fields),
             fingerprint,
         })
     }
 
     /// The parts of a sample: the boxes and all fields with an item per box.
     pub fn parts(&self) -> Parts {
-        let names = self.boxes.fields().into_iter().map(|field| field.name);
+        let names = self.boxes.fields().into_iter().map(|field| field.name().to_owned());
         let beside = names.filter(|name| !["boxes", "image_id", WIDTH, HEIGHT].contains(&&**name));
         let parts = Parts::new().image("image").boxes("boxes", self.box_format).beside(beside);
         let parts = parts.max_boxes(self.boxes.most().max(1));
@@ -227,7 +230,7 @@ impl Pictures {
     /// As [`new`](Self::new).
     pub fn annotated(pictures: Annotated, transforms: Transforms) -> Result<Self> {
         let parts = pictures.parts();
-        Self::new(Box::new(pictures), parts.with(transforms))
+        Self::new(Arc::new(pictures), parts.with(transforms))
     }
 }
 
@@ -324,8 +327,8 @@ fn label_of(name: &str, classes: &[String]) -> Result<i64> {
     })
 }
 
-impl Reader for Annotated {
-    fn schema(&self) -> &Schema {
+impl Dataset for Annotated {
+    fn spec(&self) -> &Spec {
         &self.schema
     }
 
@@ -333,11 +336,12 @@ impl Reader for Annotated {
         self.pictures.len() as u64
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        let buffers = context.scratch::<Buffers>();
         let number = usize::try_from(sample).ok();
         let Some((number, path)) = number.and_then(|number| Some((number, self.pictures.get(number)?)))
         else {
-            return Err(outside(sample, self.len(), &self.annotations));
+            return Err(outside(sample, self.len(), &self.annotations).into());
         };
         if row.wants(0) {
             read_whole(path, &mut buffers.file).map_err(|error| error.at_sample(sample))?;
@@ -346,7 +350,7 @@ impl Reader for Annotated {
         self.boxes.put(number, row)?;
         let mask = self.schema.fields().len() - 1;
         match row.wants(mask).then(|| self.boxes.mask(number)).transpose()?.flatten() {
-            Some(file) => row.put(mask, &file),
+            Some(file) => Ok(row.put(mask, &file)?),
             None => Ok(()),
         }
     }

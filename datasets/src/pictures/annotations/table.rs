@@ -1,9 +1,8 @@
 //! The boxes of all pictures, in memory.
 
-use feedline_core::{DType, Fingerprint, Result};
+use feedline_core::{DType, ElementType, Field, Fingerprint, Result, Row};
 
 use super::outline::{self, Outline, Sides};
-use crate::{ElementType, SchemaField, Sink};
 
 /// The names of the fields of a picture's stated size.
 pub(super) const WIDTH: &str = "width";
@@ -116,11 +115,11 @@ impl Boxes {
     }
 
     /// The fields that follow the picture.
-    pub(super) fn fields(&self) -> Vec<SchemaField> {
+    pub(super) fn fields(&self) -> Vec<Field> {
         let number = ElementType::Number;
         let list = |name: &str, element, item: &[usize]| {
             let shape = [None].into_iter().chain(item.iter().copied().map(Some));
-            SchemaField::new(name, element, shape)
+            Field::open(name, element, shape)
         };
         let mut fields =
             vec![list("boxes", number(DType::F32), &[4]), list("labels", number(DType::I64), &[])];
@@ -130,15 +129,15 @@ impl Boxes {
         }
         fields.extend(self.keypoints().map(|points| list("keypoints", number(DType::F32), &[points, 3])));
         if !self.picture_ids.is_empty() {
-            fields.push(SchemaField::fixed("image_id", number(DType::I64), &[]));
+            fields.push(Field::fixed("image_id", number(DType::I64), &[]));
         }
-        let sides = [WIDTH, HEIGHT].map(|name| SchemaField::fixed(name, number(DType::I64), &[]));
+        let sides = [WIDTH, HEIGHT].map(|name| Field::fixed(name, number(DType::I64), &[]));
         fields.extend(sides.into_iter().filter(|_| self.has_sides()));
         fields
     }
 
     /// Puts the fields of a picture into `row`, after the picture, in the order of [`fields`](Self::fields).
-    pub(super) fn put(&self, picture: usize, row: &mut Sink<'_>) -> Result<()> {
+    pub(super) fn put(&self, picture: usize, row: &mut Row<'_, '_>) -> Result<()> {
         let of = self.starts[picture]..self.starts[picture + 1];
         let mut fields = 1..;
         let mut put = |bytes: Vec<u8>| fields.next().map_or(Ok(()), |field| row.put(field, &bytes));

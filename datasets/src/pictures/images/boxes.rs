@@ -1,18 +1,17 @@
-//! Writes boxes, points and the other lists of a sample from the reader into the row.
+//! Writes boxes, points and the other lists of a sample from the inner set into the row.
 
-use feedline_core::{DType, Error, ErrorKind, Result, Row, Spec};
+use feedline_core::{Context, DType, Dataset, Error, ErrorKind, Field, Result, Row, Sink, Spec, Value};
 use feedline_images::{MOVE_WORDS, Moves};
 
 use super::numbers;
 use super::parts::{Found, Parts};
 use crate::bounded::lengths;
-use crate::reader::at_file;
-use crate::{Reader, SchemaField, Sink, Value, Values};
+use crate::error::at_file;
 
 /// The fields of a sample that vary in length.
 #[derive(Debug)]
 pub(super) struct Lists {
-    /// The index of each field in the reader.
+    /// The index of each field in the inner set.
     fields: Vec<(usize, List)>,
     /// The index of the first field in the data set.
     first: usize,
@@ -23,13 +22,13 @@ pub(super) struct Lists {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum List {
     Boxes {
-        /// The reader's field with the lengths of the lists of boxes.
+        /// The inner set's field with the lengths of the lists of boxes.
         lengths: Option<usize>,
     },
     Points {
         /// Numbers per point: two or three.
         numbers: usize,
-        /// The reader's field with the lengths of the lists of points.
+        /// The inner set's field with the lengths of the lists of points.
         lengths: Option<usize>,
         /// Points per item.
         group: usize,
@@ -52,30 +51,30 @@ pub(super) struct Buffers {
 
 impl Lists {
     /// Adds the fields of the lists to `spec`.
-    pub(super) fn add(reader: &dyn Reader, parts: &Parts, found: &Found, spec: Spec) -> Result<(Self, Spec)> {
+    pub(super) fn add(inner: &dyn Dataset, parts: &Parts, found: &Found, spec: Spec) -> Result<(Self, Spec)> {
         let (first, mut spec, mut fields) = (spec.fields().len(), spec, Vec::new());
-        let units = units(reader, found)?;
-        let max = max_items(reader, parts, found, &units)?;
+        let units = units(inner, found)?;
+        let max = max_items(inner, parts, found, &units)?;
         for (index, (unit, max)) in found.ragged().zip(units.iter().zip(max)) {
-            let field = &reader.schema().fields()[index];
-            let mut item: Vec<usize> = field.shape.iter().skip(1).copied().flatten().collect();
+            let field = &inner.spec().fields()[index];
+            let mut item: Vec<usize> = field.dims().iter().skip(1).copied().flatten().collect();
             item.extend(unit);
             let list;
             (spec, list) = if found.boxes == Some(index) {
-                (spec.ragged(&field.name, DType::F32, [4], max)?, List::Boxes { lengths: found.lengths })
+                (spec.ragged(field.name(), DType::F32, [4], max)?, List::Boxes { lengths: found.lengths })
             } else if found.points.contains(&index) {
                 let numbers = item.last().copied().unwrap_or(2);
                 let group = item.iter().product::<usize>() / numbers;
                 let place = found.points.iter().position(|points| *points == index);
                 let lengths = place.and_then(|place| found.point_lengths[place]);
-                let is_beside = found.boxes.is_some() && parts.beside.contains(&field.name);
-                let spec = spec.ragged(&field.name, DType::F32, item, max)?;
+                let is_beside = found.boxes.is_some() && parts.beside.iter().any(|name| name == field.name());
+                let spec = spec.ragged(field.name(), DType::F32, item, max)?;
                 (spec, List::Points { numbers, lengths, group, is_beside })
             } else {
-                let (dtype, more) = field.batch_type().map_err(|error| at_file(reader, 0, error))?;
+                let (dtype, more) = field.batch_type().map_err(|error| at_file(inner, 0, error))?;
                 let item = [&item[..], more].concat();
                 let item_bytes = dtype.size() * item.iter().product::<usize>();
-                (spec.ragged(&field.name, dtype, item, max)?, List::Beside { item_bytes })
+                (spec.ragged(field.name(), dtype, item, max)?, List::Beside { item_bytes })
             };
             fields.push((index, list));
         }
@@ -89,7 +88,7 @@ impl Lists {
     /// Writes the lists of a sample. They are moved with its picture.
     pub(super) fn write(
         &self,
-        schema: &[SchemaField],
+        schema: &[Field],
         parts: &Parts,
         values: &[Value],
         moves: &Moves,
@@ -105,12 +104,12 @@ impl Lists {
                         return Err(bad(field, "has boxes of other than four numbers"));
                     }
                     move_boxes(parts, field, value, moves, buffers)?;
-                    of = Some(&field.name);
+                    of = Some(field.name());
                     row.write_ragged(to, &buffers.numbers)?;
                 }
                 List::Points { numbers, lengths, group, is_beside } => {
                     let is_other = |length: usize| length != numbers;
-                    let last = field.shape == [None, None] && !value.bytes.is_empty();
+                    let last = field.dims() == [None, None] && !value.bytes.is_empty();
                     let last = value.shape.last().copied().filter(|_| last);
                     if lengths_in(lengths, values).any(is_other) || last.is_some_and(is_other) {
                         let why = format!(
@@ -123,7 +122,7 @@ impl Lists {
                         check_items(field, kept.len(), of, &buffers.kept)?;
                     } else if of.is_none() {
                         buffers.kept.clone_from(&kept);
-                        of = Some(&field.name);
+                        of = Some(field.name());
                     }
                     let kept = if is_beside { &buffers.kept } else { &kept };
                     keep(&mut buffers.numbers, numbers * group, kept);
@@ -147,7 +146,7 @@ impl Lists {
 /// Max moves reported per sample: three for each of 21 transforms, and one more.
 const MAX_MOVES: usize = 64;
 
-/// The lengths of the inner lists of boxes or points, from the reader's field `field`.
+/// The lengths of the inner lists of boxes or points, from the inner set's field `field`.
 fn lengths_in(field: Option<usize>, values: &[Value]) -> impl Iterator<Item = usize> + '_ {
     let lengths = field.map_or(&[][..], |field| values[field].bytes.as_chunks::<8>().0);
     lengths.iter().map(|&length| usize::try_from(i64::from_le_bytes(length)).unwrap_or(usize::MAX))
@@ -155,24 +154,25 @@ fn lengths_in(field: Option<usize>, values: &[Value]) -> impl Iterator<Item = us
 
 /// The numbers per item of each ragged part that is a list of lists, whose schema does not state them. Boxes
 /// have four. Points have as many as those of the first sample with points.
-fn units(reader: &dyn Reader, found: &Found) -> Result<Vec<Option<usize>>> {
-    let schema = reader.schema().fields();
+fn units(inner: &dyn Dataset, found: &Found) -> Result<Vec<Option<usize>>> {
+    let schema = inner.spec().fields();
     let unit = |index: usize| {
         let place = found.points.iter().position(|points| *points == index);
-        let is_stated = schema[index].shape.len() > 1 && schema[index].shape[1..].iter().all(Option::is_some);
+        let is_stated =
+            schema[index].dims().len() > 1 && schema[index].dims()[1..].iter().all(Option::is_some);
         match place {
             _ if is_stated => Ok(None),
             None => Ok(found.boxes.filter(|boxes| *boxes == index).map(|_| 4)),
-            Some(place) => numbers_of(reader, index, found.point_lengths[place]).map(Some),
+            Some(place) => numbers_of(inner, index, found.point_lengths[place]).map(Some),
         }
     };
     found.ragged().map(unit).collect()
 }
 
 /// The numbers per point in the first sample that has any.
-fn numbers_of(reader: &dyn Reader, field: usize, lengths: Option<usize>) -> Result<usize> {
-    let mut values = Values::new();
-    for sample in 0..reader.len() {
+fn numbers_of(inner: &dyn Dataset, field: usize, lengths: Option<usize>) -> Result<usize> {
+    let (mut values, mut context) = (Vec::new(), Context::new(0, 0));
+    for sample in 0..inner.len() {
         let mut found = None;
         let read = match lengths {
             Some(at) => {
@@ -183,10 +183,10 @@ fn numbers_of(reader: &dyn Reader, field: usize, lengths: Option<usize>) -> Resu
                     Ok(())
                 };
                 let is_it = |index| index == at;
-                reader.visit(sample, &mut Sink::some(&is_it, &mut look), values.buffers())
+                inner.visit(sample, &mut Sink::some(&is_it, &mut look), &mut context)
             }
-            None => reader.read(sample, &mut values).map(|()| {
-                let value = &values.fields()[field];
+            None => inner.copy(sample, &mut values, &mut context).map(|()| {
+                let value = &values[field];
                 found = value.shape.last().copied().filter(|_| !value.bytes.is_empty());
             }),
         };
@@ -197,7 +197,7 @@ fn numbers_of(reader: &dyn Reader, field: usize, lengths: Option<usize>) -> Resu
             Some(numbers @ (2 | 3)) => return Ok(numbers),
             Some(other) => {
                 let why = format!("has lists of {other} numbers, and points have two or three");
-                return Err(at_file(reader, sample, bad(&reader.schema().fields()[field], &why)));
+                return Err(at_file(inner, sample, bad(&inner.spec().fields()[field], &why)));
             }
         }
     }
@@ -206,7 +206,7 @@ fn numbers_of(reader: &dyn Reader, field: usize, lengths: Option<usize>) -> Resu
 
 /// The max number of items of a sample, for each ragged part. All parts with boxes or points have the same.
 fn max_items(
-    reader: &dyn Reader,
+    inner: &dyn Dataset,
     parts: &Parts,
     found: &Found,
     units: &[Option<usize>],
@@ -215,20 +215,20 @@ fn max_items(
     if let (Some(max), _) | (None, Some(max)) = (parts.max_boxes, ragged.is_empty().then_some(1)) {
         return Ok(vec![max; ragged.len()]);
     }
-    let schema = reader.schema().fields();
-    // For a list of lists, the reader counts numbers, not boxes.
+    let schema = inner.spec().fields();
+    // For a list of lists, the inner set counts numbers, not boxes.
     let unit = |at: usize| ragged.iter().position(|part| *part == at).and_then(|place| units[place]);
     let items = (0..schema.len()).map(|index| {
         let field = &schema[index];
-        let item: usize = field.shape.iter().skip(1).flatten().product();
+        let item: usize = field.dims().iter().skip(1).flatten().product();
         let item = if unit(index).is_some() { 1 } else { item };
-        let bytes = field.element.size() * item;
-        (field.shape.first() == Some(&None))
+        let bytes = field.element().size() * item;
+        (field.dims().first() == Some(&None))
             .then_some(found.ragged().any(|part| part == index).then_some(bytes))
     });
-    // A reader that knows some lengths knows all of them.
+    // A data set that knows some lengths knows all of them.
     let items: Vec<_> = items.map(Option::flatten).collect();
-    let lengths = lengths::counted(reader, &items, None)?;
+    let lengths = lengths::counted(inner, &items, None)?;
     let count = |&at: &usize| {
         let max = lengths[at].as_ref().and_then(|lengths| lengths.iter().copied().max());
         max.map_or(1, |max| (max as usize).div_ceil(unit(at).unwrap_or(1)).max(1))
@@ -243,14 +243,14 @@ fn max_items(
 /// Reads the boxes and moves them. `numbers` then holds the boxes that are kept.
 fn move_boxes(
     parts: &Parts,
-    field: &SchemaField,
+    field: &Field,
     value: &Value,
     moves: &Moves,
     Buffers { numbers, kept, .. }: &mut Buffers,
 ) -> Result<()> {
     numbers::read(field, &value.bytes, numbers)?;
     let (boxes, rest) = numbers.as_chunks_mut::<4>();
-    if !rest.is_empty() || field.shape == [None, None] && value.shape.last().is_some_and(|&last| last != 4) {
+    if !rest.is_empty() || field.dims() == [None, None] && value.shape.last().is_some_and(|&last| last != 4) {
         // The length of its items cannot be told from an empty list.
         if !(boxes.is_empty() && rest.is_empty()) {
             return Err(bad(field, "has boxes of other than four numbers"));
@@ -273,7 +273,7 @@ fn move_boxes(
 fn move_points(
     (each, group): (usize, usize),
     is_beside: bool,
-    field: &SchemaField,
+    field: &Field,
     value: &Value,
     moves: &Moves,
     buffers: &mut Buffers,
@@ -316,7 +316,7 @@ fn keep<T: Copy>(items: &mut Vec<T>, each: usize, kept: &[bool]) {
 }
 
 /// Checks that `field` has as many items as the field `of`.
-fn check_items(field: &SchemaField, items: usize, of: Option<&str>, kept: &[bool]) -> Result<()> {
+fn check_items(field: &Field, items: usize, of: Option<&str>, kept: &[bool]) -> Result<()> {
     if items == kept.len() {
         return Ok(());
     }
@@ -324,6 +324,6 @@ fn check_items(field: &SchemaField, items: usize, of: Option<&str>, kept: &[bool
     Err(bad(field, &format!("has {items} items, and \"{of}\", beside which it is, has {}", kept.len())))
 }
 
-fn bad(field: &SchemaField, why: &str) -> Error {
-    Error::new(ErrorKind::Sample, format!("field \"{}\": {why}", field.name))
+fn bad(field: &Field, why: &str) -> Error {
+    Error::new(ErrorKind::Sample, format!("field \"{}\": {why}", field.name()))
 }

@@ -1,15 +1,17 @@
-//! Encoded pictures of any reader, decoded and transformed into rows.
+//! Encoded pictures of any data set, decoded and transformed into rows.
 
-use feedline_core::{Context, Dataset, Fingerprint, Result, Row, Spec};
+use std::sync::Arc;
+
+use feedline_core::{Context, Dataset, Fingerprint, Prefetched, Result, Row, Sink, Spec, Storage, Value};
 use feedline_images::{Decoder, Scratch, Transforms};
 
 use super::Form;
 use super::encoded::{Encoded, one_picture};
 use super::joint::{Joint, PartsMemory};
 use super::views::SharedDecode;
+use crate::error::check_not_empty;
+use crate::over::{draw_beside, samples_over};
 use crate::pictures::others::{Others, file_field, find_files};
-use crate::reader::{check_not_empty, samples_of_reader};
-use crate::{Reader, Sink, Values};
 
 /// Names of fields with encoded pictures. The first field in the schema with such a name is decoded.
 const NAMES: [&str; 12] = [
@@ -27,8 +29,8 @@ const NAMES: [&str; 12] = [
     "bytes",
 ];
 
-/// The data set of a reader with a field of encoded pictures. The reader may be a folder, a tar archive or a
-/// table.
+/// The pictures in a field of any data set, decoded and transformed. The inner set may be a folder, a tar
+/// archive or a table.
 ///
 /// | made of | fields of a sample |
 /// | --- | --- |
@@ -36,7 +38,7 @@ const NAMES: [&str; 12] = [
 /// | [`Views`](crate::Views) | `view0`, `view1` and so on, of one decoded picture, each by its own draws |
 /// | [`Parts`](crate::Parts::with) | `image`, and the masks, boxes and points that move with it |
 ///
-/// It also has every other field of the reader that has one size, such as `label`. WebDataset's `cls`, a
+/// It also has every other field of the inner set that has one size, such as `label`. WebDataset's `cls`, a
 /// number as text, becomes the field `label` (`i64`). Fields that vary in size are [left
 /// out](Self::left_out).
 ///
@@ -44,6 +46,7 @@ const NAMES: [&str; 12] = [
 /// the pictures of an epoch. A picture that comes several times in an epoch gets a new crop each time.
 ///
 /// ```no_run
+/// use std::sync::Arc;
 /// use feedline_datasets::{Paired, Parts, Pictures, Views, open};
 /// use feedline_images::Transforms;
 ///
@@ -54,12 +57,12 @@ const NAMES: [&str; 12] = [
 /// let contrastive = Pictures::new(open("photographs")?, views)?;
 ///
 /// let pairs = Paired::open("photographs", "masks")?; // 7.jpg with 7.png
-/// let segmentation = Pictures::new(Box::new(pairs), Parts::new().mask("mask").with(transforms))?;
+/// let segmentation = Pictures::new(Arc::new(pairs), Parts::new().mask("mask").with(transforms))?;
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Pictures {
-    reader: Box<dyn Reader>,
+    inner: Arc<dyn Dataset>,
     made: Made,
     /// `None` if the workers decode.
     encoded: Option<Encoded>,
@@ -81,15 +84,15 @@ enum Made {
 /// A worker's memory.
 #[derive(Default)]
 pub(super) struct Memory {
-    pub(super) values: Values,
+    pub(super) values: Vec<Value>,
     pub(super) scratch: Scratch,
     pub(super) decoder: Decoder,
     pub(super) parts: PartsMemory,
 }
 
 impl Pictures {
-    /// The pictures in the reader's field called `image`, `data`, `jpg`, `jpeg`, `png` or the like. If there
-    /// is none, the pictures in its only field of bytes. `form` is a list of [`Transforms`],
+    /// The pictures in the inner set's field called `image`, `data`, `jpg`, `jpeg`, `png` or the like. If
+    /// there is none, the pictures in its only field of bytes. `form` is a list of [`Transforms`],
     /// [`Views`](crate::Views), or [`Parts::with`](crate::Parts::with) transforms.
     ///
     /// # Errors
@@ -97,17 +100,17 @@ impl Pictures {
     /// batch cannot hold another field; if there are no views, or one cannot share a decoded picture
     /// ([`Transforms::check_shared_decode`]); for a part that does not exist or cannot be one, and transforms
     /// whose moves are not known ([`Transforms::check_moves`]). `Data` if there are no samples. As
-    /// [`Reader::read`] if boxes cannot be counted.
-    pub fn new(reader: Box<dyn Reader>, form: impl Into<Form>) -> Result<Self> {
-        Self::build(reader, None, form.into(), None)
+    /// [`Dataset::read`](feedline_core::Dataset::read) if boxes cannot be counted.
+    pub fn new(inner: Arc<dyn Dataset>, form: impl Into<Form>) -> Result<Self> {
+        Self::build(inner, None, form.into(), None)
     }
 
-    /// The pictures in the reader's field called `name`.
+    /// The pictures in the inner set's field called `name`.
     ///
     /// # Errors
     /// As [`new`](Self::new). `Config` if there is no such field, or it does not hold bytes.
-    pub fn with_field(reader: Box<dyn Reader>, name: &str, form: impl Into<Form>) -> Result<Self> {
-        Self::build(reader, Some(name), form.into(), None)
+    pub fn with_field(inner: Arc<dyn Dataset>, name: &str, form: impl Into<Form>) -> Result<Self> {
+        Self::build(inner, Some(name), form.into(), None)
     }
 
     /// The data set of pictures that lanes of the loader decode (`PictureStage` of the crate
@@ -124,20 +127,21 @@ impl Pictures {
     /// more.
     ///
     /// ```no_run
+    /// use std::sync::Arc;
     /// use feedline_datasets::{Paired, Parts, Pictures};
     /// use feedline_images::Transforms;
     ///
     /// let pairs = Paired::open("photographs", "masks")?;
     /// let transforms = Transforms::new().on_device().random_resized_crop(512).flip(0.5);
-    /// let files = Pictures::encoded(Box::new(pairs), Parts::new().mask("mask").with(transforms))?;
+    /// let files = Pictures::encoded(Arc::new(pairs), Parts::new().mask("mask").with(transforms))?;
     /// # Ok::<(), feedline_core::Error>(())
     /// ```
     ///
     /// # Errors
     /// As [`new`](Self::new), and as [`Transforms::device_part`] and [`Transforms::add_encoded_fields`]. As
-    /// [`Reader::read`] if pictures cannot be measured.
-    pub fn encoded(reader: Box<dyn Reader>, form: impl Into<Form>) -> Result<Self> {
-        Self::build(reader, None, form.into(), Some(None))
+    /// [`Dataset::read`](feedline_core::Dataset::read) if pictures cannot be measured.
+    pub fn encoded(inner: Arc<dyn Dataset>, form: impl Into<Form>) -> Result<Self> {
+        Self::build(inner, None, form.into(), Some(None))
     }
 
     /// As [`encoded`](Self::encoded), without a pass over the pictures: each has up to `max_bytes`. A longer
@@ -145,62 +149,62 @@ impl Pictures {
     ///
     /// # Errors
     /// As [`encoded`](Self::encoded).
-    pub fn encoded_up_to(reader: Box<dyn Reader>, form: impl Into<Form>, max_bytes: usize) -> Result<Self> {
-        Self::build(reader, None, form.into(), Some(Some(max_bytes)))
+    pub fn encoded_up_to(inner: Arc<dyn Dataset>, form: impl Into<Form>, max_bytes: usize) -> Result<Self> {
+        Self::build(inner, None, form.into(), Some(Some(max_bytes)))
     }
 
     /// `on_lanes` is for pictures that lanes decode, with the most bytes of one if it is stated.
     fn build(
-        reader: Box<dyn Reader>,
+        inner: Arc<dyn Dataset>,
         name: Option<&str>,
         form: Form,
         on_lanes: Option<Option<usize>>,
     ) -> Result<Self> {
         let picture = || {
-            let name = name.map_or_else(|| picture_field(&*reader), |name| Ok(name.to_owned()))?;
-            find_files(&*reader, &name)
+            let name = name.map_or_else(|| picture_field(&*inner), |name| Ok(name.to_owned()))?;
+            find_files(&*inner, &name)
         };
         let (made, encoded, spec) = match form {
             Form::One(transforms) => {
                 let image = picture()?;
-                check_not_empty(&*reader)?;
-                let (encoded, spec) = one_picture(&*reader, image, &transforms, on_lanes)?;
+                check_not_empty(&*inner)?;
+                let (encoded, spec) = one_picture(&*inner, image, &transforms, on_lanes)?;
                 (Made::One(image, *transforms), encoded, spec)
             }
             Form::Views(views) => {
                 let image = picture()?;
-                views.check(&*reader)?;
-                check_not_empty(&*reader)?;
+                views.check(&*inner)?;
+                check_not_empty(&*inner)?;
                 let views = SharedDecode::new(views, on_lanes.is_some())?;
                 let encoded =
-                    on_lanes.map(|max_bytes| Encoded::new(&*reader, image, max_bytes)).transpose()?;
+                    on_lanes.map(|max_bytes| Encoded::new(&*inner, image, max_bytes)).transpose()?;
                 let spec = views.fields(encoded.as_ref().map(Encoded::max_bytes))?;
                 (Made::Views(image, views), encoded, spec)
             }
             Form::Parts(parts, transforms) => {
                 Joint::check(&transforms, on_lanes.is_some())?;
-                check_not_empty(&*reader)?;
+                check_not_empty(&*inner)?;
                 let found = if let Some(name) = name { parts.image(name) } else { *parts };
-                let (joint, encoded, spec) = Joint::new(&*reader, found, *transforms, on_lanes)?;
+                let (joint, encoded, spec) = Joint::new(&*inner, found, *transforms, on_lanes)?;
                 (Made::Joint(Box::new(joint)), encoded, spec)
             }
         };
-        let (others, spec) = Others::add(&*reader, spec, |index| match &made {
+        let (others, spec) = Others::add(&*inner, spec, |index| match &made {
             Made::One(image, _) | Made::Views(image, _) => index == *image,
             Made::Joint(joint) => joint.has(index),
         })?;
-        Ok(Self { reader, made, encoded, others, spec })
+        Ok(Self { inner, made, encoded, others, spec })
     }
 
-    /// The names of the reader's fields that are left out because they vary in length, such as captions.
+    /// The names of the inner set's fields that are left out because they vary in length, such as captions.
     /// [`Parts::beside`](crate::Parts::beside) adds them.
     pub fn left_out(&self) -> &[String] {
         self.others.left_out()
     }
 
-    /// The reader.
-    pub fn reader(&self) -> &dyn Reader {
-        &*self.reader
+    /// The inner set.
+    pub fn inner(&self) -> &dyn Dataset {
+        &*self.inner
     }
 
     /// The length of each encoded picture in bytes. Empty if the workers decode, or if the max is stated.
@@ -215,23 +219,21 @@ impl Pictures {
         memory: &mut Memory,
         context: &mut Context,
     ) -> Result<()> {
-        let (reader, encoded) = (&*self.reader, self.encoded.as_ref());
+        let (inner, encoded) = (&*self.inner, self.encoded.as_ref());
         let image = match &self.made {
             Made::Joint(parts) => {
-                parts.write(reader, encoded, id, row, memory, context.random())?;
-                let mut values = memory.values.fields().iter().enumerate();
+                context.with_stream(0, |context| inner.copy(id, &mut memory.values, context))?;
+                parts.write(inner, encoded, id, row, memory, context.random())?;
+                let mut values = memory.values.iter().enumerate();
                 return values
-                    .try_for_each(|(index, value)| self.others.write(reader, index, &value.bytes, row));
+                    .try_for_each(|(index, value)| self.others.write(inner, index, &value.bytes, row));
             }
             Made::One(image, _) | Made::Views(image, _) => *image,
         };
-        let Memory { values, scratch, decoder, .. } = memory;
-        let mut write = |index: usize, bytes: &[u8], _: Option<&[usize]>| {
-            if index != image {
-                return self.others.write(reader, index, bytes, row);
-            }
-            let random = context.random();
-            match (&self.made, encoded) {
+        let Memory { scratch, decoder, .. } = memory;
+        draw_beside(context, |random, context| {
+            let mut write = |index: usize, bytes: &[u8], _: Option<&[usize]>| match (&self.made, encoded) {
+                _ if index != image => self.others.write(inner, index, bytes, row),
                 (Made::One(_, list), None) => list.read_row(bytes, random, scratch, row, 0).map(drop),
                 (Made::One(_, list), Some(encoded)) => {
                     encoded.check(id, || list.check(bytes, scratch))?;
@@ -243,9 +245,9 @@ impl Pictures {
                     views.write_encoded(bytes, random, row)
                 }
                 (Made::Joint(_), _) => Ok(()),
-            }
-        };
-        reader.visit(id, &mut Sink::new(&mut write), values.buffers())
+            };
+            inner.visit(id, &mut Sink::new(&mut write), context)
+        })
     }
 
     fn has_random_geometry(&self) -> bool {
@@ -257,15 +259,21 @@ impl Pictures {
     }
 }
 
-/// The name of the reader's field that holds pictures.
-pub(super) fn picture_field(reader: &dyn Reader) -> Result<String> {
-    file_field(reader, &NAMES, "pictures")
+/// The name of the inner set's field that holds pictures.
+pub(super) fn picture_field(inner: &dyn Dataset) -> Result<String> {
+    file_field(inner, &NAMES, "pictures")
 }
 
 impl Dataset for Pictures {
-    samples_of_reader!(self => self.has_random_geometry());
+    samples_over!(self => self.has_random_geometry());
 
     fn fingerprint(&self) -> u64 {
-        Fingerprint::new().spec(&self.spec).number(self.len()).number(self.reader.fingerprint()).value()
+        Fingerprint::new().spec(&self.spec).number(self.len()).number(self.inner.fingerprint()).value()
+    }
+}
+
+impl Storage for Pictures {
+    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
+        self.inner.storage().prefetch(ids, context)
     }
 }

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use feedline_core::{Result, Spec};
+use feedline_core::{Dataset, Result, Spec};
 use feedline_images::{Size, Transforms};
 
-use crate::Reader;
 use crate::bounded::lengths;
 
-/// The encoded pictures of a reader.
+/// The encoded pictures of a data set.
 #[derive(Debug)]
 pub(super) struct Encoded {
     /// A bit per sample: whether it has passed the check.
@@ -19,10 +18,10 @@ pub(super) struct Encoded {
     max_bytes: usize,
 }
 
-/// The fields of a picture that `transforms` make, and the pictures in field `field` of `reader` if lanes
+/// The fields of a picture that `transforms` make, and the pictures in field `field` of `inner` if lanes
 /// decode them: `on_lanes` has the most bytes of one, if that is stated.
 pub(super) fn one_picture(
-    reader: &dyn Reader,
+    inner: &dyn Dataset,
     field: usize,
     transforms: &Transforms,
     on_lanes: Option<Option<usize>>,
@@ -31,18 +30,18 @@ pub(super) fn one_picture(
     let fields = |max_bytes| transforms.add_encoded_fields(Spec::new(), "image", max_bytes);
     // A list that lanes cannot run is refused before all pictures are measured.
     fields(1)?;
-    let encoded = Encoded::new(reader, field, max_bytes)?;
+    let encoded = Encoded::new(inner, field, max_bytes)?;
     let spec = fields(encoded.max_bytes())?;
     Ok((Some(encoded), spec))
 }
 
 impl Encoded {
-    /// The pictures in field `field` of `reader`. Without `max_bytes`, reads each picture once to measure it.
-    pub(super) fn new(reader: &dyn Reader, field: usize, max_bytes: Option<usize>) -> Result<Self> {
-        let bytes = if max_bytes.is_none() { lengths::of_field(reader, field)? } else { Arc::default() };
+    /// The pictures in field `field` of `inner`. Without `max_bytes`, reads each picture once to measure it.
+    pub(super) fn new(inner: &dyn Dataset, field: usize, max_bytes: Option<usize>) -> Result<Self> {
+        let bytes = if max_bytes.is_none() { lengths::of_field(inner, field)? } else { Arc::default() };
         let longest = || bytes.iter().max().map_or(1, |&max| max.max(1) as usize);
         let max_bytes = max_bytes.unwrap_or_else(longest);
-        let checked = (0..reader.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        let checked = (0..inner.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         Ok(Self { checked, bytes, max_bytes })
     }
 

@@ -2,13 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use feedline_core::{About, DType, Fingerprint, Result};
+use feedline_core::{
+    About, Context, DType, Dataset, ElementType, Field, Fingerprint, ReadError, Result, Row, Spec,
+};
 use feedline_images::{Decoder, Format, Size};
 
-use crate::error::data;
+use crate::Buffers;
+use crate::error::{data, inside};
 use crate::io::disk::{Version, read_whole};
-use crate::reader::inside;
-use crate::{Buffers, ElementType, Reader, Schema, SchemaField, Sink};
+use crate::io::of_one_file;
 
 /// One sample with the field `image`: u8 `[height, width, 3]`.
 #[derive(Debug)]
@@ -18,7 +20,7 @@ pub(crate) struct ImageFile {
     encoded: Option<Vec<u8>>,
     format: Format,
     size: Size,
-    schema: Schema,
+    schema: Spec,
     /// The version of a file on disk. The file is read for each sample.
     version: Option<Version>,
     fingerprint: u64,
@@ -46,23 +48,24 @@ impl ImageFile {
         let size = Decoder::new().size(bytes).map_err(|error| error.at_path(path))?;
         // Files of unknown formats and pictures without a size were refused above.
         let format = Format::detect(bytes).ok_or_else(|| data("the file is not a picture").at_path(path))?;
-        let image = SchemaField::fixed("image", ElementType::Number(DType::U8), &size.shape());
+        let image = Field::fixed("image", ElementType::Number(DType::U8), &size.shape());
         let fingerprint = Fingerprint::new().bytes(bytes).value();
-        let (path, schema) = (path.to_path_buf(), Schema::new([image]));
+        let (path, schema) = (path.to_path_buf(), Spec::of_fields([image]));
         Ok(Self { path, encoded: None, format, size, schema, version: None, fingerprint })
     }
 }
 
-impl Reader for ImageFile {
-    fn schema(&self) -> &Schema {
-        &self.schema
+impl Dataset for ImageFile {
+    of_one_file! { self => self.schema, self.path;
+        /// Covers every byte of the file.
     }
 
     fn len(&self) -> u64 {
         1
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        let buffers = context.scratch::<Buffers>();
         inside(sample, self.len(), &self.path)?;
         let Buffers { file: encoded_now, value, .. } = buffers;
         value.resize(self.size.bytes(), 0);
@@ -76,19 +79,10 @@ impl Reader for ImageFile {
             }
         };
         decoded.map_err(|error| error.at_path(&self.path))?;
-        row.put(0, value)
+        Ok(row.put(0, value)?)
     }
 
     fn about(&self) -> About<'_> {
         About { format: self.format.name(), ..About::default() }
-    }
-
-    fn path(&self, _: u64) -> Option<&Path> {
-        Some(&self.path)
-    }
-
-    /// Covers every byte of the file.
-    fn fingerprint(&self) -> u64 {
-        self.fingerprint
     }
 }

@@ -1,14 +1,13 @@
 //! Pictures with masks, depth, boxes and points. All parts of a sample are moved together.
 
-use feedline_core::{DType, Error, ErrorKind, Random, Result, Row, Spec, named};
+use feedline_core::{DType, Dataset, Error, ErrorKind, Random, Result, Row, Spec, named};
 use feedline_images::{Decoder, Level, Moves, Plane, Sampling, Size, Transforms};
 
 use super::boxes::{Buffers, Lists};
 use super::dataset::Memory;
 use super::encoded::{Encoded, one_picture};
 use super::parts::{Depth, Found, Parts};
-use crate::Reader;
-use crate::reader::field_path;
+use crate::over::field_path;
 
 /// Pictures with their masks, boxes and other parts. One list of transforms, drawn once, moves all parts of a
 /// sample.
@@ -50,13 +49,13 @@ impl Joint {
     /// The parts, and the fields of a sample: the picture first, which lanes decode if `on_lanes` is given,
     /// with the most bytes of one if that is stated.
     pub(super) fn new(
-        reader: &dyn Reader,
+        inner: &dyn Dataset,
         parts: Parts,
         transforms: Transforms,
         on_lanes: Option<Option<usize>>,
     ) -> Result<(Self, Option<Encoded>, Spec)> {
-        let found = parts.find(reader)?;
-        let (encoded, mut spec) = one_picture(reader, found.image, &transforms, on_lanes)?;
+        let found = parts.find(inner)?;
+        let (encoded, mut spec) = one_picture(inner, found.image, &transforms, on_lanes)?;
         let size = match &encoded {
             Some(_) => transforms.device_part()?.size(),
             None => transforms.size().unwrap_or_default(),
@@ -66,7 +65,7 @@ impl Joint {
             let dtype = if *depth == Depth::U8 { DType::U8 } else { DType::U16 };
             spec = spec.field(name, dtype, [size.height, size.width])?;
         }
-        let (lists, spec) = Lists::add(reader, &parts, &found, spec)?;
+        let (lists, spec) = Lists::add(inner, &parts, &found, spec)?;
         Ok((Self { transforms, parts, found, first_plane, lists, size }, encoded, spec))
     }
 
@@ -74,15 +73,15 @@ impl Joint {
         &self.transforms
     }
 
-    /// Whether the reader's field `index` is a part.
+    /// Whether the inner set's field `index` is a part.
     pub(super) fn has(&self, index: usize) -> bool {
         self.found.has(index)
     }
 
-    /// Reads a sample into the memory, and writes its parts.
+    /// Writes the parts of the sample in the memory.
     pub(super) fn write(
         &self,
-        reader: &dyn Reader,
+        inner: &dyn Dataset,
         encoded: Option<&Encoded>,
         id: u64,
         row: &mut Row<'_, '_>,
@@ -90,8 +89,6 @@ impl Joint {
         random: &mut Random,
     ) -> Result<()> {
         let Memory { values, scratch, decoder, parts: PartsMemory { mask, depth, buffers } } = memory;
-        reader.read(id, values)?;
-        let values = values.fields();
         let image = &values[self.found.image].bytes;
         match encoded {
             None => self.transforms.read(image, random, scratch, row.bytes_mut(0))?,
@@ -106,7 +103,7 @@ impl Joint {
                 "a transform has moved the picture in a way that it did not record: correct its effect()";
             return Err(Error::new(ErrorKind::Config, why));
         }
-        let schema = reader.schema().fields();
+        let schema = inner.spec().fields();
         self.found.check_size(schema, &self.parts, values, moves.source())?;
         for (place, (index, (name, kind))) in self.found.planes.iter().zip(&self.parts.planes).enumerate() {
             let (bytes, to) = (&values[*index].bytes, row.bytes_mut(self.first_plane + place));
@@ -116,7 +113,7 @@ impl Joint {
             };
             written.map_err(|error| {
                 let error = Error::new(error.kind(), format!("field \"{name}\": {}", error.message()));
-                field_path(reader, id, *index).map_or(error.clone(), |path| error.at_path(path))
+                field_path(inner, id, *index).map_or(error.clone(), |path| error.at_path(path))
             })?;
         }
         self.lists.write(schema, &self.parts, values, moves, (row, buffers))

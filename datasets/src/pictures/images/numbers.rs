@@ -1,9 +1,8 @@
 //! Numbers of any type as `f32`.
 
-use feedline_core::{DType, Result};
+use feedline_core::{DType, ElementType, Field, Result};
 
 use crate::error::data;
-use crate::{ElementType, SchemaField};
 
 /// Whether boxes or points can have elements of this type.
 pub(super) fn are_numbers(element: ElementType) -> bool {
@@ -20,13 +19,13 @@ pub(super) fn is_whole_number(element: ElementType) -> bool {
 }
 
 /// Reads the numbers in `bytes`, the value of `field`. They are rounded to `f32`.
-pub(super) fn read(field: &SchemaField, bytes: &[u8], to: &mut Vec<f32>) -> Result<()> {
+pub(super) fn read(field: &Field, bytes: &[u8], to: &mut Vec<f32>) -> Result<()> {
     macro_rules! extend {
         ($type:ty) => {
             extend(bytes, to, |bytes| <$type>::from_le_bytes(bytes) as f32)
         };
     }
-    let is_whole = match field.element {
+    let is_whole = match field.element() {
         ElementType::Number(DType::F32) => extend!(f32),
         ElementType::Number(DType::F64) => extend!(f64),
         ElementType::Number(DType::U8) => extend!(u8),
@@ -44,7 +43,7 @@ pub(super) fn read(field: &SchemaField, bytes: &[u8], to: &mut Vec<f32>) -> Resu
     }
     Err(data(format!(
         "field \"{}\" has {} bytes, which are not whole numbers of its type",
-        field.name,
+        field.name(),
         bytes.len()
     )))
 }

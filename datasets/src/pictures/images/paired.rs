@@ -3,11 +3,13 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use feedline_core::{About, Error, ErrorKind, Fingerprint, Result};
+use feedline_core::{
+    About, Context, Dataset, ElementType, Error, ErrorKind, Field, Fingerprint, ReadError, Result, Row, Sink,
+    Spec, Storage,
+};
 
-use crate::error::{data, one_line};
-use crate::reader::at_file;
-use crate::{Buffers, ElementType, Folder, OpenOptions, Reader, Schema, SchemaField, Sink, Storage};
+use crate::error::{at_file, data, one_line};
+use crate::{Folder, OpenOptions};
 
 /// Photographs, and masks of the same names in another folder: `a/7.jpg` has `a/7.png`.
 ///
@@ -15,7 +17,8 @@ use crate::{Buffers, ElementType, Folder, OpenOptions, Reader, Schema, SchemaFie
 /// per class, it also has `label`. The extensions of the two files may differ.
 ///
 /// ```
-/// use feedline_datasets::{Paired, Reader};
+/// use feedline_core::Dataset;
+/// use feedline_datasets::Paired;
 ///
 /// # let root = std::env::temp_dir().join(format!("feedline-doc-paired-{}", std::process::id()));
 /// # for name in ["photographs", "masks"] { std::fs::create_dir_all(root.join(name))?; }
@@ -23,7 +26,7 @@ use crate::{Buffers, ElementType, Folder, OpenOptions, Reader, Schema, SchemaFie
 /// #     std::fs::write(root.join(name), "")?;
 /// # }
 /// let pairs = Paired::open(root.join("photographs"), root.join("masks"))?;
-/// assert_eq!((pairs.len(), pairs.schema().to_string()), (2, "image bytes [?], mask bytes [?]".into()));
+/// assert_eq!((pairs.len(), pairs.spec().to_string()), (2, "image bytes [?], mask bytes [?]".into()));
 /// # std::fs::remove_dir_all(&root)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -33,7 +36,7 @@ pub struct Paired {
     masks: Folder,
     /// The mask of each photograph.
     mask_of: Vec<u64>,
-    schema: Schema,
+    schema: Spec,
 }
 
 impl Paired {
@@ -85,13 +88,13 @@ impl Paired {
                 format!("no picture in {images} has this name: both folders must agree"),
             );
         }
-        let mut fields = images.schema().fields().to_vec();
+        let mut fields = images.spec().fields().to_vec();
         if let Some(first) = fields.first_mut() {
-            first.name = "image".to_owned();
+            *first = first.clone().named("image");
         }
         // It is the last field, so that the fields of the photographs keep their indices.
-        fields.push(SchemaField::variable("mask", ElementType::Bytes));
-        Ok(Self { images, masks, mask_of, schema: Schema::new(fields) })
+        fields.push(Field::variable("mask", ElementType::Bytes));
+        Ok(Self { images, masks, mask_of, schema: Spec::of_fields(fields) })
     }
 
     /// Renames the field of the masks to `name`, such as `depth`.
@@ -100,16 +103,16 @@ impl Paired {
     /// `Config` if the photographs have a field of this name.
     pub fn named(mut self, name: &str) -> Result<Self> {
         let mut fields = self.schema.fields().to_vec();
-        if fields.iter().rev().skip(1).any(|field| field.name == name) {
+        if fields.iter().rev().skip(1).any(|field| field.name() == name) {
             return Err(Error::new(
                 ErrorKind::Config,
                 format!("the photographs have a field \"{name}\" already"),
             ));
         }
         if let Some(last) = fields.last_mut() {
-            last.name = name.to_owned();
+            *last = last.clone().named(name);
         }
-        self.schema = Schema::new(fields);
+        self.schema = Spec::of_fields(fields);
         Ok(self)
     }
 
@@ -124,8 +127,8 @@ fn stem(folder: &Folder, root: &Path, file: u64) -> PathBuf {
     path.strip_prefix(root).unwrap_or(path).with_extension("")
 }
 
-impl Reader for Paired {
-    fn schema(&self) -> &Schema {
+impl Dataset for Paired {
+    fn spec(&self) -> &Spec {
         &self.schema
     }
 
@@ -133,15 +136,16 @@ impl Reader for Paired {
         self.images.len()
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
-        self.images.visit(sample, row, buffers)?;
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        self.images.read(sample, row, context)?;
         let mask = self.schema.fields().len() - 1;
         if !row.wants(mask) {
             return Ok(());
         }
         let mut put = |_: usize, bytes: &[u8], _: Option<&[usize]>| row.put(mask, bytes);
+        let masks: &dyn Dataset = &self.masks;
         let file = &mut Sink::some(&|field| field == 0, &mut put);
-        self.masks.visit(self.mask_of(sample).unwrap_or_default(), file, buffers)
+        Ok(masks.visit(self.mask_of(sample).unwrap_or_default(), file, context)?)
     }
 
     fn about(&self) -> About<'_> {

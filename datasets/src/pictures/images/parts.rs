@@ -1,14 +1,13 @@
-//! Which fields of a reader are moved together with its pictures.
+//! Which fields of a data set are moved together with its pictures.
 
-use feedline_core::{Error, ErrorKind, Result};
+use feedline_core::{Dataset, Error, ErrorKind, Field, Result, Value};
 use feedline_images::{BoxFormat, BoxRules, Size, Transforms};
 
 use super::Form;
 use super::dataset::picture_field;
 use super::numbers::{self, are_numbers, is_whole_number};
+use crate::error::at_file;
 use crate::pictures::others::is_bytes;
-use crate::reader::at_file;
-use crate::{Reader, SchemaField, Value};
 
 /// The parts of a sample: a picture, and the fields that are moved with it by one list of transforms, which
 /// is drawn once. [`Pictures`](crate::Pictures) takes them [with](Self::with) that list.
@@ -66,7 +65,7 @@ impl Default for Parts {
 }
 
 impl Parts {
-    /// Only a picture, in the reader's field called `image`, `data`, `jpg`, `jpeg`, `png` or the like.
+    /// Only a picture, in the inner set's field called `image`, `data`, `jpg`, `jpeg`, `png` or the like.
     pub fn new() -> Self {
         Self::default()
     }
@@ -147,7 +146,7 @@ impl Parts {
     }
 
     /// Sets the max number of boxes or points per sample. By default, every sample is read once to find it,
-    /// unless the reader knows it. The result is kept in the user's cache, as by
+    /// unless the inner set knows it. The result is kept in the user's cache, as by
     /// [`Bounded::measured`](crate::Bounded::measured).
     pub fn max_boxes(self, items: usize) -> Self {
         Self { max_boxes: Some(items), ..self }
@@ -170,48 +169,48 @@ impl Parts {
         Self { stated_size: Some([width.to_owned(), height.to_owned()]), ..self }
     }
 
-    /// Finds the index of each part in `reader`.
-    pub(super) fn find(&self, reader: &dyn Reader) -> Result<Found> {
-        let fields = reader.schema().fields();
-        let refuse = |why: String| at_file(reader, 0, Error::new(ErrorKind::Config, why));
-        let find = |name: &str, what: &str, fits: &dyn Fn(&SchemaField) -> bool| {
-            let place = fields.iter().position(|field| field.name == name);
+    /// Finds the index of each part in `inner`.
+    pub(super) fn find(&self, inner: &dyn Dataset) -> Result<Found> {
+        let fields = inner.spec().fields();
+        let refuse = |why: String| at_file(inner, 0, Error::new(ErrorKind::Config, why));
+        let find = |name: &str, what: &str, fits: &dyn Fn(&Field) -> bool| {
+            let place = fields.iter().position(|field| field.name() == name);
             match place {
                 Some(place) if fits(&fields[place]) => Ok(place),
                 Some(place) => Err(refuse(format!("the field {} cannot be {what}", fields[place]))),
-                None => Err(refuse(format!("no field \"{name}\" for {what}: there are {}", reader.schema()))),
+                None => Err(refuse(format!("no field \"{name}\" for {what}: there are {}", inner.spec()))),
             }
         };
-        let is_plane = |field: &&SchemaField| self.planes.iter().any(|(name, _)| *name == field.name);
+        let is_plane = |field: &&Field| self.planes.iter().any(|(name, _)| *name == field.name());
         let mut others = fields.iter().filter(|field| is_bytes(field) && !is_plane(field));
         let image = match (&self.image, others.next(), others.next()) {
             (Some(name), ..) => name.clone(),
-            (None, Some(only), None) => only.name.clone(),
-            (None, ..) => picture_field(reader)?,
+            (None, Some(only), None) => only.name().to_owned(),
+            (None, ..) => picture_field(inner)?,
         };
         let image = find(&image, "the picture, which is encoded bytes", &is_bytes)?;
         let planes =
             self.planes.iter().map(|(name, _)| find(name, "a mask, which is encoded bytes", &is_bytes));
         // Lists of lists are read flat. The lengths of the inner lists are read too.
-        let lengths_of = |field: &SchemaField| {
-            let name = format!("{}.lengths", field.name);
-            fields.iter().position(|other| other.name == name)
+        let lengths_of = |field: &Field| {
+            let name = format!("{}.lengths", field.name());
+            fields.iter().position(|other| other.name() == name)
         };
-        let are_lists = |field: &SchemaField| match field.shape[..] {
+        let are_lists = |field: &Field| match field.dims()[..] {
             [None, None] => true,
             [None] => lengths_of(field).is_some(),
             _ => false,
         };
-        let are_boxes = |field: &SchemaField| {
-            let fits = are_lists(field) || field.shape == [None, Some(4)];
-            fits && are_numbers(field.element)
+        let are_boxes = |field: &Field| {
+            let fits = are_lists(field) || field.dims() == [None, Some(4)];
+            fits && are_numbers(field.element())
         };
         let boxes =
             self.boxes.as_ref().map(|(name, _)| find(name, "boxes, lists of four numbers", &are_boxes));
-        let are_points = |field: &SchemaField| {
-            let is_last = matches!(field.shape.last(), Some(Some(2 | 3)));
-            let has_groups = is_last && field.shape.first() == Some(&None) && has_items(field);
-            are_numbers(field.element) && (has_groups || are_lists(field))
+        let are_points = |field: &Field| {
+            let is_last = matches!(field.dims().last(), Some(Some(2 | 3)));
+            let has_groups = is_last && field.dims().first() == Some(&None) && has_items(field);
+            are_numbers(field.element()) && (has_groups || are_lists(field))
         };
         let points =
             self.points.iter().map(|name| find(name, "points, lists of two or three numbers", &are_points));
@@ -223,14 +222,14 @@ impl Parts {
         let beside = beside.map(|name| find(name, what, &has_items));
         let boxes = boxes.transpose()?;
         let points = points.collect::<Result<Vec<_>>>()?;
-        let lengths = |&at: &usize| lengths_of(&fields[at]).filter(|_| fields[at].shape == [None]);
-        let is_whole = |field: &SchemaField| field.shape.is_empty() && is_whole_number(field.element);
+        let lengths = |&at: &usize| lengths_of(&fields[at]).filter(|_| fields[at].dims() == [None]);
+        let is_whole = |field: &Field| field.dims().is_empty() && is_whole_number(field.element());
         let sized: Result<Vec<usize>> = match &self.stated_size {
             Some(names) => names.iter().map(|name| find(name, "a width or height", &is_whole)).collect(),
             None => Ok(["width", "height"]
                 .iter()
                 .filter(|_| boxes.is_some() || !points.is_empty())
-                .filter_map(|name| fields.iter().position(|field| field.name == *name && is_whole(field)))
+                .filter_map(|name| fields.iter().position(|field| field.name() == *name && is_whole(field)))
                 .collect()),
         };
         Ok(Found {
@@ -248,11 +247,11 @@ impl Parts {
 }
 
 /// Whether a field has items of one size.
-fn has_items(field: &SchemaField) -> bool {
-    matches!(&field.shape[..], [None, rest @ ..] if rest.iter().all(Option::is_some))
+fn has_items(field: &Field) -> bool {
+    matches!(field.dims(), [None, rest @ ..] if rest.iter().all(Option::is_some))
 }
 
-/// The index in the reader of each part.
+/// The index in the inner set of each part.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) image: usize,
@@ -277,7 +276,7 @@ impl Found {
         self.boxes.iter().chain(&self.points).chain(&self.beside).copied()
     }
 
-    /// Whether the reader's field `index` is a part.
+    /// Whether the inner set's field `index` is a part.
     pub(super) fn has(&self, index: usize) -> bool {
         let is_size = self.is_size_hidden && self.stated_size.is_some_and(|fields| fields.contains(&index));
         is_size
@@ -289,7 +288,7 @@ impl Found {
     /// Checks that the decoded picture, of size `decoded`, is the one that boxes and points are of.
     pub(super) fn check_size(
         &self,
-        schema: &[SchemaField],
+        schema: &[Field],
         parts: &Parts,
         values: &[Value],
         decoded: Size,

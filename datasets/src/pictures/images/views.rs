@@ -1,11 +1,10 @@
 //! Several random views of one decoded picture.
 
-use feedline_core::{DType, Error, ErrorKind, Random, Result, Row, Spec};
+use feedline_core::{DType, Dataset, Error, ErrorKind, Random, Result, Row, Spec};
+
+use crate::error::at_file;
 use feedline_images::device::WORDS;
 use feedline_images::{Decoder, DevicePart, Scratch, Size, Transforms};
-
-use crate::Reader;
-use crate::reader::at_file;
 
 /// The lists of transforms that make the views of a picture, for contrastive and self-supervised learning. A
 /// picture is read and decoded once. [`Pictures`](crate::Pictures) takes them.
@@ -54,11 +53,11 @@ impl Views {
     }
 
     /// Refuses no views.
-    pub(super) fn check(&self, reader: &dyn Reader) -> Result<()> {
+    pub(super) fn check(&self, inner: &dyn Dataset) -> Result<()> {
         if !self.is_empty() {
             return Ok(());
         }
-        Err(at_file(reader, 0, Error::new(ErrorKind::Config, "there are no views: add some")))
+        Err(at_file(inner, 0, Error::new(ErrorKind::Config, "there are no views: add some")))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use feedline_core::{Dataset, Error, ErrorKind, Result};
 
@@ -42,7 +43,7 @@ impl LabelledSets {
         if has_mnist_names(path) {
             return Self::mnist(path, options);
         }
-        let labelled = |reader| Labelled::new(reader, options);
+        let labelled = |inner| Labelled::new(inner, options);
         let mut train_path = path.to_path_buf();
         let (train, test) = match parts(path)? {
             Some([train, test]) => {
@@ -50,13 +51,13 @@ impl LabelledSets {
                 (labelled(open(&train_path)?)?, labelled(open(test)?)?)
             }
             None => {
-                let reader = open(path)?;
-                if reader.about().format == "idx" {
+                let inner = open(path)?;
+                if inner.about().format == "idx" {
                     let why = "this is a file: give the folder that holds images and labels";
                     return Err(Error::new(ErrorKind::Data, why).at_path(path));
                 }
-                if !(reader.about().format.starts_with("cifar") && is_whole_cifar(path)) {
-                    let all = labelled(reader)?;
+                if !(inner.about().format.starts_with("cifar") && is_whole_cifar(path)) {
+                    let all = labelled(inner)?;
                     let pixels = all.pixels();
                     let [train, test] = all.split([1.0 - HELD_OUT, HELD_OUT], SPLIT_SEED)?;
                     return Ok(Self {
@@ -67,7 +68,7 @@ impl LabelledSets {
                         files: Vec::new(),
                     });
                 }
-                (labelled(reader)?, labelled(Box::new(cifar::open_test(path)?))?)
+                (labelled(inner)?, labelled(Arc::new(cifar::open_test(path)?))?)
             }
         };
         if let Err(how) = train.spec().clone().widened(test.spec()) {

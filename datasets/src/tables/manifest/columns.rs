@@ -1,13 +1,11 @@
 //! Finds the columns of a manifest that name files, and the column that names the class.
 
-use feedline_core::{Error, ErrorKind, Result, named};
+use feedline_core::{Context, Dataset, ElementType, Error, ErrorKind, Field, Result, Sink, named};
 
 use super::one_line;
-use crate::error::may_pass;
+use crate::error::{at_file, may_pass};
 use crate::open::{is_picture, is_sound, is_url};
-use crate::reader::at_file;
 use crate::tables::nulls::quoted;
-use crate::{Buffers, ElementType, Reader, SchemaField, Sink};
 
 /// The kind of the files of a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,24 +40,24 @@ const LOOKED_AT: u64 = 64;
 const LABELS: [&str; 8] = ["label", "labels", "class", "class_name", "category", "target", "cls", "y"];
 
 /// Whether a column holds one text per row.
-pub(super) fn is_text(field: &SchemaField) -> bool {
-    field.element == ElementType::Text && field.shape == [None]
+pub(super) fn is_text(field: &Field) -> bool {
+    field.element() == ElementType::Text && field.dims() == [None]
 }
 
-fn all(fields: &[SchemaField]) -> String {
-    quoted(&Vec::from_iter(fields.iter().map(|field| field.name.as_str())))
+fn all(fields: &[Field]) -> String {
+    quoted(&Vec::from_iter(fields.iter().map(|field| field.name())))
 }
 
 /// The columns of files. They are the columns `names`, or the columns whose first values are names of such
 /// files.
-pub(super) fn choose_files(rows: &dyn Reader, names: &[String], holds: Holds) -> Result<Vec<usize>> {
-    let fields = rows.schema().fields();
+pub(super) fn choose_files(rows: &dyn Dataset, names: &[String], holds: Holds) -> Result<Vec<usize>> {
+    let fields = rows.spec().fields();
     if !names.is_empty() {
         return names.iter().map(|name| text_named(fields, name)).collect();
     }
     let texts: Vec<usize> = (0..fields.len()).filter(|&field| is_text(&fields[field])).collect();
     let (mut named_any, mut is_other) = (vec![false; texts.len()], vec![false; texts.len()]);
-    let mut buffers = Buffers::default();
+    let mut context = Context::new(0, 0);
     for row in 0..rows.len().min(LOOKED_AT) {
         // A damaged row is skipped here. It is an error when its sample is read.
         let mut to = |field: usize, bytes: &[u8], _: Option<&[usize]>| {
@@ -73,7 +71,7 @@ pub(super) fn choose_files(rows: &dyn Reader, names: &[String], holds: Holds) ->
             }
             Ok(())
         };
-        let visited = rows.visit(row, &mut Sink::new(&mut to), &mut buffers);
+        let visited = rows.visit(row, &mut Sink::new(&mut to), &mut context);
         unless_damaged(rows, row, visited)?;
     }
     let found: Vec<_> =
@@ -91,8 +89,8 @@ pub(super) fn choose_files(rows: &dyn Reader, names: &[String], holds: Holds) ->
 }
 
 /// Refuses a table without a header, whose first row was taken for it.
-pub(super) fn check_header(rows: &dyn Reader, files: &[usize], holds: Holds) -> Result<()> {
-    let names = files.iter().map(|&at| rows.schema().fields()[at].name.as_str());
+pub(super) fn check_header(rows: &dyn Dataset, files: &[usize], holds: Holds) -> Result<()> {
+    let names = files.iter().map(|&at| rows.spec().fields()[at].name());
     let Some(name) = names.into_iter().find(|name| holds.is_one(name)) else { return Ok(()) };
     let why = format!(
         "the first row of the table should name its columns, and \"{}\" is a file: begin the table \
@@ -102,8 +100,8 @@ pub(super) fn check_header(rows: &dyn Reader, files: &[usize], holds: Holds) -> 
     Err(Error::new(ErrorKind::Config, why))
 }
 
-fn text_named(fields: &[SchemaField], name: &str) -> Result<usize> {
-    let found = fields.iter().position(|field| field.name == name);
+fn text_named(fields: &[Field], name: &str) -> Result<usize> {
+    let found = fields.iter().position(|field| field.name() == name);
     let why = match found {
         Some(at) if is_text(&fields[at]) => return Ok(at),
         Some(at) => format!("column \"{}\" holds no paths, it is {}", one_line(name), fields[at]),
@@ -117,26 +115,26 @@ fn text_named(fields: &[SchemaField], name: &str) -> Result<usize> {
 /// The column whose texts are the classes. `None` if there is none, or if it holds numbers. For pictures, a
 /// single other column of texts is the class. For sounds it is not: it is the spoken sentence.
 pub(super) fn choose_label(
-    rows: &dyn Reader,
+    rows: &dyn Dataset,
     files: &[usize],
     label: Option<&str>,
     holds: Holds,
 ) -> Result<Option<usize>> {
-    let fields = rows.schema().fields();
+    let fields = rows.spec().fields();
     let found = label_of(fields, files, label, holds)?;
     Ok(found.filter(|&found| is_text(&fields[found])))
 }
 
 /// As [`choose_label`], also if the column holds numbers.
 pub(super) fn label_of(
-    fields: &[SchemaField],
+    fields: &[Field],
     files: &[usize],
     label: Option<&str>,
     holds: Holds,
 ) -> Result<Option<usize>> {
     let is_free = |field: &usize| !files.contains(field);
     if let Some(label) = label {
-        let Some(found) = fields.iter().position(|field| field.name == label) else {
+        let Some(found) = fields.iter().position(|field| field.name() == label) else {
             let (name, all) = (one_line(label), all(fields));
             let why = format!("there is no column \"{name}\" of labels; the columns are {all}");
             return Err(Error::new(ErrorKind::Config, why));
@@ -148,7 +146,7 @@ pub(super) fn label_of(
         return Ok(Some(found));
     }
     let others: Vec<usize> = (0..fields.len()).filter(is_free).collect();
-    let by_name = LABELS.iter().find_map(|name| others.iter().find(|&&at| fields[at].name == *name));
+    let by_name = LABELS.iter().find_map(|name| others.iter().find(|&&at| fields[at].name() == *name));
     Ok(match (by_name, &others[..]) {
         (Some(&found), _) => Some(found),
         (None, &[only]) if holds == Holds::Pictures => Some(only),
@@ -162,9 +160,9 @@ pub(super) fn label_of(
 /// # Errors
 /// The error of a row that the store or the disk does not return. Without its texts, the classes would
 /// differ.
-pub(super) fn read(rows: &dyn Reader, texts: &[usize]) -> Result<Vec<Vec<Option<String>>>> {
+pub(super) fn read(rows: &dyn Dataset, texts: &[usize]) -> Result<Vec<Vec<Option<String>>>> {
     let mut cells: Vec<Vec<Option<String>>> = texts.iter().map(|_| Vec::new()).collect();
-    let mut buffers = Buffers::default();
+    let mut context = Context::new(0, 0);
     for row in 0..rows.len() {
         cells.iter_mut().for_each(|cells| cells.push(None));
         let mut to = |field: usize, bytes: &[u8], _: Option<&[usize]>| {
@@ -176,14 +174,14 @@ pub(super) fn read(rows: &dyn Reader, texts: &[usize]) -> Result<Vec<Vec<Option<
             }
             Ok(())
         };
-        let visited = rows.visit(row, &mut Sink::new(&mut to), &mut buffers);
+        let visited = rows.visit(row, &mut Sink::new(&mut to), &mut context);
         unless_damaged(rows, row, visited)?;
     }
     Ok(cells)
 }
 
 /// The error of a row, unless the row itself is damaged. Reading its sample finds that error again.
-fn unless_damaged(rows: &dyn Reader, row: u64, visited: Result<()>) -> Result<()> {
+fn unless_damaged(rows: &dyn Dataset, row: u64, visited: Result<()>) -> Result<()> {
     match visited {
         Err(error) if may_pass(&error) => Err(at_file(rows, row, error.at_sample(row))),
         _ => Ok(()),
@@ -194,19 +192,20 @@ fn unless_damaged(rows: &dyn Reader, row: u64, visited: Result<()>) -> Result<()
 mod tests {
     use std::path::Path;
 
+    use feedline_core::{ReadError, Row, Spec};
+
     use super::*;
-    use crate::Schema;
     use crate::error::{Unanswered, data};
 
     /// Rows of a class. Row 3 cannot be read.
     #[derive(Debug)]
     struct Failing {
-        schema: Schema,
+        schema: Spec,
         is_damaged: bool,
     }
 
-    impl Reader for Failing {
-        fn schema(&self) -> &Schema {
+    impl Dataset for Failing {
+        fn spec(&self) -> &Spec {
             &self.schema
         }
 
@@ -214,11 +213,13 @@ mod tests {
             6
         }
 
-        fn visit(&self, sample: u64, row: &mut Sink<'_>, _: &mut Buffers) -> Result<()> {
+        fn read(&self, sample: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
             match sample {
-                3 if self.is_damaged => Err(data("a cell is missing")),
-                3 => Err(data("cannot read after 3 attempts").with_source(Unanswered("status 503".into()))),
-                _ => row.put(0, format!("{sample}.jpg").as_bytes()),
+                3 if self.is_damaged => Err(data("a cell is missing").into()),
+                3 => Err(data("cannot read after 3 attempts")
+                    .with_source(Unanswered("status 503".into()))
+                    .into()),
+                _ => Ok(row.put(0, format!("{sample}.jpg").as_bytes())?),
             }
         }
 
@@ -229,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_row_that_a_store_does_not_give_is_an_error_and_not_an_empty_cell() {
-        let schema = || Schema::new([SchemaField::variable("file", ElementType::Text)]);
+        let schema = || Spec::of_fields([Field::variable("file", ElementType::Text)]);
         let damaged = Failing { schema: schema(), is_damaged: true };
         assert_eq!(choose_files(&damaged, &[], Holds::Pictures).unwrap(), [0]);
         let cells = read(&damaged, &[0]).unwrap().remove(0);

@@ -2,9 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use feedline_core::Result;
+use feedline_core::{Dataset, Result};
 
-use crate::Reader;
 #[cfg(feature = "object-store")]
 use crate::Remote;
 use crate::formats::sample_file::SampleFile;
@@ -12,7 +11,7 @@ use crate::open::{is_url, split_query};
 
 /// The folder of the manifest, or the stated root.
 pub(super) struct Places<'a> {
-    rows: &'a dyn Reader,
+    rows: &'a dyn Dataset,
     /// The URL of the manifest with its query. Files beside the manifest may need the query.
     url: Option<String>,
     root: Option<&'a Path>,
@@ -23,7 +22,7 @@ pub(super) struct Places<'a> {
 
 impl<'a> Places<'a> {
     /// The places for the manifest `rows`. It was opened at `path`.
-    pub(super) fn new(rows: &'a dyn Reader, path: &Path, root: Option<&'a Path>) -> Self {
+    pub(super) fn new(rows: &'a dyn Dataset, path: &Path, root: Option<&'a Path>) -> Self {
         let url = path.to_str().filter(|path| is_url(path)).map(str::to_owned);
         Self {
             rows,

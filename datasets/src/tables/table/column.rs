@@ -7,7 +7,7 @@ use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use arrow_data::ArrayData;
 use arrow_schema::DataType;
 
-use crate::ElementType;
+use feedline_core::ElementType;
 
 /// The size of a view in bytes.
 const VIEW: usize = 16;

@@ -1,9 +1,7 @@
 //! The element type and the shape of a field that an Arrow column becomes.
 
 use arrow_schema::{DataType, Field};
-use feedline_core::DType;
-
-use crate::ElementType;
+use feedline_core::{DType, ElementType};
 
 /// The type and shape of a column's values.
 pub(super) struct Kind {

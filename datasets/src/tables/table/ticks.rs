@@ -3,7 +3,7 @@
 use arrow_schema::{DataType, Fields, TimeUnit};
 
 use super::{Leaf, Part};
-use crate::Meaning;
+use feedline_core::Meaning;
 
 impl Leaf {
     /// What the values are.

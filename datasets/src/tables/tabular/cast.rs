@@ -1,10 +1,9 @@
 //! Casts numbers to other dtypes, without losing whole numbers.
 
-use feedline_core::{DType, Error};
+use feedline_core::{DType, ElementType, Error};
 use half::{bf16, f16};
 
 use super::times::Time;
-use crate::ElementType;
 use crate::error::{data, one_line};
 
 /// Max characters of a value that an error shows.

@@ -1,6 +1,6 @@
 //! A column as a part of a field.
 
-use feedline_core::{DType, Error, Result, named};
+use feedline_core::{DType, Decoded, ElementType, Error, Result, named};
 
 use super::cast::{Number, Numbers, shown};
 use super::column::Column;
@@ -8,9 +8,7 @@ use super::description::Description;
 use super::moments::Scale;
 use super::vocabulary::{self, Vocabulary};
 use super::{Missing, refuse};
-use crate::ElementType;
 use crate::error::{data, one_line};
-use crate::io::decoded::copy;
 use crate::tables::nulls::missing;
 
 /// A column as a part of a field.
@@ -121,7 +119,7 @@ impl Cell {
             return if written { Ok(()) } else { Err(self.unknown(row, value, number)) };
         }
         if self.is_plain && value.len() == to.len() {
-            copy(value, to);
+            Decoded::copy(value, to);
             return Ok(());
         }
         let size = self.numbers.size(value);

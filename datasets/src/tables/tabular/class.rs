@@ -37,7 +37,7 @@ impl Class {
     pub(super) fn json(&self) -> Json {
         match self {
             Self::Text(text) => json!(text),
-            // JSON readers round whole numbers of this size.
+            // JSON data sets round whole numbers of this size.
             Self::Whole(whole) => json!({ "whole": whole.to_string() }),
             Self::Bool(bool) => json!(bool),
         }

@@ -2,22 +2,21 @@
 
 use std::collections::{HashMap, HashSet};
 
-use feedline_core::{Error, Result, named};
+use feedline_core::{Dataset, ElementType, Error, Result, named};
 
 use super::cast::Numbers;
 use super::description::Description;
-use super::reader::Parts;
+use super::rows::Parts;
 use super::steps::{ByName, Category};
 use super::{Missing, refuse, vocabulary};
 use crate::error::{data, one_line};
 use crate::tables::nulls::no_columns;
-use crate::{ElementType, Reader, SchemaField};
 
 /// A column of the table, with its steps.
 #[derive(Debug)]
 pub(super) struct Column {
     pub(super) name: String,
-    /// The index of the column's field in the reader.
+    /// The index of the column's field in the inner set.
     pub(super) field: usize,
     /// The field that marks whether a row has a value.
     pub(super) present: Option<usize>,
@@ -70,20 +69,20 @@ pub(super) struct Given<'a> {
     pub(super) steps: ByName<'a>,
     /// The fields that mark missing values.
     pub(super) masks: HashSet<String>,
-    /// The reader's fields by name.
+    /// The inner set's fields by name.
     pub(super) places: HashMap<&'a str, usize>,
-    pub(super) reader: &'a dyn Reader,
+    pub(super) inner: &'a dyn Dataset,
 }
 
 impl Column {
-    pub(super) fn new(name: &str, Given { steps, masks, places, reader }: &Given<'_>) -> Result<Self> {
-        let schema = reader.schema();
+    pub(super) fn new(name: &str, Given { steps, masks, places, inner }: &Given<'_>) -> Result<Self> {
+        let schema = (**inner).spec();
         let place = |name: &str| places.get(name).copied();
         let Some(field) = place(name) else {
-            let all = schema.fields().iter().map(|field| field.name.as_str());
+            let all = schema.fields().iter().map(|field| field.name());
             return Err(no_columns([name], all).unwrap_or_else(|| refuse(name.to_owned())));
         };
-        let SchemaField { element, shape: own_shape, .. } = &schema.fields()[field];
+        let (element, own_shape) = (schema.fields()[field].element(), schema.fields()[field].dims());
         let missing = steps.missing.get(name).copied().cloned();
         let category = steps.categories.get(name).copied().cloned();
         let present = format!("{name}.present");
@@ -97,25 +96,25 @@ impl Column {
                 named(", or a reader with that field", "")
             )));
         }
-        let is_text_time = *element == ElementType::Text && steps.times.contains_key(name);
+        let is_text_time = element == ElementType::Text && steps.times.contains_key(name);
         let shape: &[_] = if is_text_time { &[] } else { own_shape };
         let count = shape.iter().try_fold(1, |product: usize, dim| product.checked_mul((*dim)?));
         let is_standardized = steps.standardized.contains(name);
         let ticks = schema.fields()[field].ticks_per_day();
-        let numbers = Numbers { element: *element, time: steps.times.get(name).map(|time| (*time, ticks)) };
+        let numbers = Numbers { element, time: steps.times.get(name).map(|time| (*time, ticks)) };
         let mut items = None;
         let names = match &category {
             Some(category) => {
                 // Lists of texts have a field of their lengths.
                 let lengths = place(&format!("{name}.lengths"));
-                let lengths = lengths.filter(|&field| !schema.fields()[field].shape.is_empty());
-                vocabulary::check(name, *element, own_shape, lengths.is_some())?;
+                let lengths = lengths.filter(|&field| !schema.fields()[field].dims().is_empty());
+                vocabulary::check(name, element, own_shape, lengths.is_some())?;
                 items = match lengths {
-                    Some(lengths) if vocabulary::is_text(*element) => Some(Items::Texts(lengths)),
-                    _ if vocabulary::is_text(*element) || own_shape.is_empty() => None,
+                    Some(lengths) if vocabulary::is_text(element) => Some(Items::Texts(lengths)),
+                    _ if vocabulary::is_text(element) || own_shape.is_empty() => None,
                     _ => Some(Items::Numbers(element.size())),
                 };
-                let stated = |classes: &Vec<_>| vocabulary::stated(name, *element, classes);
+                let stated = |classes: &Vec<_>| vocabulary::stated(name, element, classes);
                 category.classes.as_ref().map(stated).transpose()?
             }
             None => None,

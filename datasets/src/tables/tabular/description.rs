@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{ErrorKind as IoError, Write as _};
 use std::path::Path;
 
-use feedline_core::{Error, Fingerprint, Result};
+use feedline_core::{Dataset, ElementType, Error, Fingerprint, Result};
 use serde_json::value::RawValue;
 use serde_json::{Value as Json, json};
 
@@ -16,7 +16,7 @@ use super::steps::Steps;
 use super::vocabulary;
 use crate::error::{data, one_line};
 use crate::formats::text::without_mark;
-use crate::{ElementType, Reader, io::system};
+use crate::io::system;
 
 /// The version of the file.
 const VERSION: u64 = 2;
@@ -106,13 +106,13 @@ impl Description {
     ///
     /// # Errors
     /// The error of a failed read, if the fingerprint would then not be that of the table.
-    pub(super) fn is_of(&self, reader: &dyn Reader) -> Result<bool> {
-        Ok((self.rows, self.data) == (reader.len(), Fingerprint::checked(|| reader.fingerprint())?))
+    pub(super) fn is_of(&self, inner: &dyn Dataset) -> Result<bool> {
+        Ok((self.rows, self.data) == (inner.len(), Fingerprint::checked(|| inner.fingerprint())?))
     }
 
     /// Refuses a table that differs from the table of the pass.
-    pub(super) fn check_data(&self, reader: &dyn Reader) -> Result<()> {
-        if self.is_of(reader)? {
+    pub(super) fn check_data(&self, inner: &dyn Dataset) -> Result<()> {
+        if self.is_of(inner)? {
             return Ok(());
         }
         Err(data(format!(
@@ -121,7 +121,7 @@ impl Description {
              numbers of the training data, such as for validation, give the file as `fitted` in place of \
              `saved`",
             self.rows,
-            reader.len()
+            inner.len()
         )))
     }
 
@@ -180,7 +180,7 @@ impl Description {
 impl Fitted {
     /// `None` if a value is missing or does not have the written form.
     fn parsed(json: &Object) -> Option<Self> {
-        let element = ElementType::named(&read::<String>(json, "type")?)?;
+        let element = ElementType::of_name(&read::<String>(json, "type")?)?;
         let classes: Option<Vec<String>> = read(json, "classes")?;
         if classes.as_ref().is_some_and(|classes| vocabulary::twice(classes).is_some()) {
             return None;

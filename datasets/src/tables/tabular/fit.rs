@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use feedline_core::{Fingerprint, Result};
+use feedline_core::{Context, Dataset, Fingerprint, Result};
 
 use super::cast::Number;
 use super::column::Column;
@@ -10,10 +10,9 @@ use super::description::{Description, Fitted};
 use super::fit_on::FitOn;
 use super::moments::Moments;
 use super::plan::Plan;
-use super::reader::{Parts, kept};
+use super::rows::{Parts, kept};
 use super::{Missing, refuse, vocabulary};
 use crate::error::{data, one_line};
-use crate::{Buffers, Reader, Sink};
 
 /// Max values of a category.
 const MAX_CLASSES: usize = 1 << 20;
@@ -26,10 +25,10 @@ enum Found {
 }
 
 /// Reads the table once, if a step needs it. Only the rows `on` count, except in lists that cover all rows.
-pub(super) fn fit(reader: &dyn Reader, plan: &Plan, on: Option<&FitOn>) -> Result<Description> {
+pub(super) fn fit(inner: &dyn Dataset, plan: &Plan, on: Option<&FitOn>) -> Result<Description> {
     let mut found: Vec<_> = plan.columns.iter().map(wanted).collect();
     if let Some(on) = on {
-        on.check(reader.len())?;
+        on.check(inner.len())?;
         if !plan.is_fitted() {
             let why = "fit_on names rows, and no step has a mean or a list of their values: leave it out";
             return Err(refuse(why.into()));
@@ -39,10 +38,10 @@ pub(super) fn fit(reader: &dyn Reader, plan: &Plan, on: Option<&FitOn>) -> Resul
     let decides = decides.and_then(|name| plan.columns.iter().find(|column| column.name == name));
     let mut fitted_rows = 0;
     if found.iter().any(|found| !matches!(found, Found::Nothing)) {
-        let kept = kept(&plan.columns, reader.schema().fields().len());
-        let (mut parts, mut buffers) = (Parts::default(), Buffers::default());
-        for row in 0..reader.len() {
-            parts.read((reader, &kept), row, &mut Sink::new(&mut |_, _, _| Ok(())), &mut buffers)?;
+        let kept = kept(&plan.columns, inner.spec().fields().len());
+        let (mut parts, mut context) = (Parts::default(), Context::new(0, 0));
+        for row in 0..inner.len() {
+            parts.read((inner, &kept), row, &mut |_, _, _| Ok(()), &mut context)?;
             let number = || {
                 let column = decides.filter(|column| parts.is_there(column.present))?;
                 column.numbers.read(parts.value(column.field))
@@ -65,7 +64,7 @@ pub(super) fn fit(reader: &dyn Reader, plan: &Plan, on: Option<&FitOn>) -> Resul
         }
     }
     share(plan, &mut found)?;
-    let (rows, data) = (reader.len(), Fingerprint::checked(|| reader.fingerprint())?);
+    let (rows, data) = (inner.len(), Fingerprint::checked(|| inner.fingerprint())?);
     let columns = plan
         .columns
         .iter()

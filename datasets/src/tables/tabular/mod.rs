@@ -1,12 +1,13 @@
 //! Tables as training data. Columns are selected, stacked, cast, numbered, filled and standardized.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use feedline_core::{DType, Error, ErrorKind, Result};
+use feedline_core::{DType, Dataset, ElementType, Error, ErrorKind, Field, Result};
 
+use crate::error::at_file;
 use crate::open::{check_used, open_any};
-use crate::reader::at_file;
-use crate::{Bounded, ElementType, OpenOptions, Reader, SchemaField};
+use crate::{Bounded, OpenOptions};
 
 mod cast;
 mod cell;
@@ -18,7 +19,7 @@ mod fit;
 mod fit_on;
 mod moments;
 mod plan;
-mod reader;
+mod rows;
 mod steps;
 mod times;
 mod vocabulary;
@@ -28,7 +29,7 @@ pub use class::Class;
 use description::Description;
 pub use fit_on::FitOn;
 use plan::Plan;
-use reader::{Made, TableReader};
+use rows::{Made, TableRows};
 use steps::{Category, Cut, Steps};
 use times::Time;
 pub use windows::{TableWindows, WindowFate, Windows};
@@ -100,7 +101,7 @@ pub struct Table {
 enum Source {
     /// A path or URL. It is opened when the needed columns are known.
     Path(PathBuf, OpenOptions),
-    Reader(Box<dyn Reader>),
+    Reader(Arc<dyn Dataset>),
 }
 
 /// The replacement for a missing value of a column.
@@ -131,9 +132,9 @@ impl Table {
         Self::of_source(Source::Path(path.as_ref().to_path_buf(), options))
     }
 
-    /// The fields of `reader` as columns. Its fields `NAME.present` mark missing values.
-    pub fn new(reader: Box<dyn Reader>) -> Self {
-        Self::of_source(Source::Reader(reader))
+    /// The fields of `inner` as columns. Its fields `NAME.present` mark missing values.
+    pub fn new(inner: Arc<dyn Dataset>) -> Self {
+        Self::of_source(Source::Reader(inner))
     }
 
     fn of_source(source: Source) -> Self {
@@ -238,7 +239,8 @@ impl Table {
 
     /// Keeps the means, deviations and lists of categories of this table in a JSON file. If the file exists,
     /// there is no pass over the table. The file must then belong to this data and the same steps: the number
-    /// of rows and the fingerprint are compared ([`Reader::fingerprint`], which covers a sample of a large
+    /// of rows and the fingerprint are compared
+    /// ([`Dataset::fingerprint`](feedline_core::Dataset::fingerprint), which covers a sample of a large
     /// file). If the file does not exist, the pass reads this table and writes the file.
     ///
     /// For the validation set, pass the file to [`fitted`](Self::fitted). Remove the file when the training
@@ -292,19 +294,19 @@ impl Table {
     /// are ragged fields. Their lengths are measured as by [`Bounded::measured`](crate::Bounded::measured).
     ///
     /// # Errors
-    /// As [`reader`](Self::reader). `Config` for a text: leave it out, make it a category, or load
-    /// [`reader`](Self::reader) by [`Bounded`](crate::Bounded).
+    /// As [`rows`](Self::rows). `Config` for a text: leave it out, make it a category, or load
+    /// [`rows`](Self::rows) by [`Bounded`](crate::Bounded).
     pub fn build(self) -> Result<Bounded> {
-        let table = Box::new(self.table_reader()?);
-        let is_text = |field: &SchemaField| {
-            field.shape.contains(&None) && matches!(field.element, ElementType::Text | ElementType::Bytes)
+        let table: Arc<dyn Dataset> = Arc::new(self.table_rows()?);
+        let is_text = |field: &Field| {
+            field.dims().contains(&None) && matches!(field.element(), ElementType::Text | ElementType::Bytes)
         };
         // The length of a text is not measured: a text in a batch is likely an oversight.
-        let has_texts = table.schema().fields().iter().any(is_text);
+        let has_texts = table.spec().fields().iter().any(is_text);
         if has_texts { Bounded::new(table) } else { Bounded::measured(table) }
     }
 
-    /// Opens the table as a reader, for [`Bounded`](crate::Bounded) and `pack`. Blocks as
+    /// Opens the table as a data set, for [`Bounded`](crate::Bounded) and `pack`. Blocks as
     /// [`build`](Self::build) does.
     ///
     /// # Errors
@@ -312,11 +314,11 @@ impl Table {
     /// column. `Data` for a file that cannot be read, and for a saved description of other data, steps,
     /// columns or units. In the pass, also `Data` for a missing value, a value that is not finite, or a mean
     /// or deviation that `f64` does not hold. The error names the file, the row and the column.
-    pub fn reader(self) -> Result<Box<dyn Reader>> {
-        Ok(Box::new(self.table_reader()?))
+    pub fn rows(self) -> Result<Arc<dyn Dataset>> {
+        Ok(Arc::new(self.table_rows()?))
     }
 
-    fn table_reader(self) -> Result<TableReader> {
+    fn table_rows(self) -> Result<TableRows> {
         let Self { source, mut steps, saved, fitted } = self;
         steps.check()?;
         let mut found = match (&saved, &fitted) {
@@ -329,8 +331,8 @@ impl Table {
             (Some(path), None) => Description::read(path, &steps)?,
             (None, None) => None,
         };
-        let reader = match source {
-            Source::Reader(reader) => reader,
+        let inner = match source {
+            Source::Reader(inner) => inner,
             Source::Path(path, mut options) => {
                 let given = options.clone();
                 options.columns = steps.columns();
@@ -340,18 +342,18 @@ impl Table {
                 // not.
                 options.types.extend(found.iter().flat_map(Description::texts));
                 options.types.extend(steps.texts());
-                let reader = open_any(&path, &options)?;
-                check_used(&*reader, &given).map_err(|error| error.at_path(&path))?;
-                reader
+                let inner = open_any(&path, &options)?;
+                check_used(&*inner, &given).map_err(|error| error.at_path(&path))?;
+                inner
             }
         };
-        let at = |error: Error| at_file(&*reader, 0, error);
+        let at = |error: Error| at_file(&*inner, 0, error);
         if let (Some(path), Some(found)) = (&saved, &found) {
-            let checked = found.check_data(&*reader).and_then(|()| found.check_fit_on(steps.fit_on.as_ref()));
+            let checked = found.check_data(&*inner).and_then(|()| found.check_fit_on(steps.fit_on.as_ref()));
             checked.map_err(|error| error.at_path(path))?;
         }
         if let (Some(path), Some(found), Some(on)) = (&fitted, &found, &steps.fit_on) {
-            let is_of = match found.is_of(&*reader)? {
+            let is_of = match found.is_of(&*inner)? {
                 true => Ok(()),
                 false => Err(crate::error::data(
                     "the saved table was made of other data: fit_on names rows of the training data, and so \
@@ -360,16 +362,16 @@ impl Table {
             };
             found.check_fit_on(Some(on)).and(is_of).map_err(|error| error.at_path(path))?;
         }
-        let plan = Plan::new(&steps, &*reader, found.as_ref()).map_err(at)?;
+        let plan = Plan::new(&steps, &*inner, found.as_ref()).map_err(at)?;
         if found.is_none() {
-            found = Some(fit::fit(&*reader, &plan, steps.fit_on.as_ref()).map_err(at)?);
+            found = Some(fit::fit(&*inner, &plan, steps.fit_on.as_ref()).map_err(at)?);
             if let (Some(path), Some(found)) = (&saved, &found) {
                 found.write(path, &steps)?;
             }
         }
         let found = found.unwrap_or_default();
-        let made = Made::new(reader.schema(), &plan, &found).map_err(at)?;
-        TableReader::new(reader, made, &found.text(&steps))
+        let made = Made::new(inner.spec(), &plan, &found).map_err(at)?;
+        TableRows::new(inner, made, &found.text(&steps))
     }
 }
 

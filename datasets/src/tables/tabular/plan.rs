@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use feedline_core::{DType, Result};
+use feedline_core::{DType, Dataset, ElementType, Field, Result, Spec};
 
 use super::column::{Column, Given};
 use super::description::Description;
@@ -10,15 +10,14 @@ use super::fit_on::FitOn;
 use super::steps::{ByName, Cut, Steps};
 use super::times::Time;
 use super::{Missing, refuse};
-use crate::error::one_line;
+use crate::error::{check_names, one_line};
 use crate::tables::nulls::no_columns;
-use crate::{ElementType, Reader, Schema, SchemaField};
 
 /// The columns to read, and the fields that are made from them.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) columns: Vec<Column>,
-    pub(super) fields: Vec<Field>,
+    pub(super) fields: Vec<Output>,
     /// For each field, the items that are kept.
     pub(super) cuts: Vec<Option<Cut>>,
     /// The columns that share a list of categories.
@@ -27,19 +26,19 @@ pub(super) struct Plan {
 
 /// A field of the result. Columns are indices into [`Plan::columns`].
 #[derive(Debug)]
-pub(super) enum Field {
+pub(super) enum Output {
     /// The bytes of the column.
-    Copied(SchemaField, usize),
+    Copied(Field, usize),
     /// The numbers of the categories of a list, of this type.
-    Listed(SchemaField, DType, usize),
+    Listed(Field, DType, usize),
     /// Numbers of this type, made from the columns.
-    Made(SchemaField, DType, Vec<usize>),
+    Made(Field, DType, Vec<usize>),
     /// Whether the column has a value.
-    Present(SchemaField, usize),
+    Present(Field, usize),
 }
 
-impl Field {
-    pub(super) fn schema(&self) -> &SchemaField {
+impl Output {
+    pub(super) fn schema(&self) -> &Field {
         match self {
             Self::Copied(field, _) | Self::Made(field, ..) | Self::Present(field, _) => field,
             Self::Listed(field, ..) => field,
@@ -49,16 +48,17 @@ impl Field {
 
 impl Plan {
     /// The plan for a table with this schema, with a field `NAME.present` for each column of `steps.masks()`.
-    pub(super) fn new(steps: &Steps, reader: &dyn Reader, saved: Option<&Description>) -> Result<Self> {
-        let schema = reader.schema();
+    pub(super) fn new(steps: &Steps, inner: &dyn Dataset, saved: Option<&Description>) -> Result<Self> {
+        let schema = inner.spec();
         let mut plan =
             Self { columns: Vec::new(), fields: Vec::new(), cuts: Vec::new(), shared: steps.shared.clone() };
-        let fields = schema.fields().iter().map(|field| &field.name);
+        let own = Vec::from_iter(schema.fields().iter().map(|field| field.name().to_owned()));
+        let fields = own.iter();
         let given = Given {
             steps: ByName::new(steps),
             masks: steps.masks().iter().map(|name| format!("{name}.present")).collect(),
             places: fields.clone().map(String::as_str).zip(0..).collect(),
-            reader,
+            inner,
         };
         let Given { steps: by_name, masks, .. } = &given;
         let is_stack = |name: &String| by_name.stacks.contains_key(name.as_str());
@@ -97,14 +97,13 @@ impl Plan {
                 false => plan.field(name, by_name, schema, (columns[0], saved))?,
             };
             plan.cuts.push(by_name.cuts.get(name.as_str()).copied());
-            names.insert(field.schema().name.clone());
+            names.insert(field.schema().name().to_owned());
             plan.fields.push(field);
             for column in columns {
                 let name = format!("{}.present", plan.columns[column].name);
                 if plan.columns[column].missing == Some(Missing::Mask) && names.insert(name.clone()) {
                     plan.cuts.push(None);
-                    plan.fields
-                        .push(Field::Present(SchemaField::fixed(name, ElementType::Bool, &[]), column));
+                    plan.fields.push(Output::Present(Field::fixed(name, ElementType::Bool, &[]), column));
                 }
             }
         }
@@ -122,7 +121,7 @@ impl Plan {
                 return Err(refuse(why + ": make times of it by days or seconds, or name rows"));
             }
         }
-        plan.schema().check_names()?;
+        check_names(&plan.schema())?;
         if let Some(saved) = saved {
             plan.columns.iter().try_for_each(|column| column.check_unit(saved))?;
         }
@@ -159,7 +158,7 @@ impl Plan {
         self.columns.iter().map(of).collect()
     }
 
-    fn stack(&self, name: &str, steps: &ByName<'_>, columns: &[usize]) -> Result<Field> {
+    fn stack(&self, name: &str, steps: &ByName<'_>, columns: &[usize]) -> Result<Output> {
         for column in columns.iter().map(|&column| &self.columns[column]) {
             let is_one = column.is_number() && column.count == Some(1) || column.category.is_some();
             if !is_one || column.items.is_some() {
@@ -171,24 +170,24 @@ impl Plan {
             }
         }
         let dtype = steps.casts.get(name).copied().unwrap_or(DType::F32);
-        let field = SchemaField::fixed(name, dtype.into(), &[columns.len()]);
-        Ok(Field::Made(field, dtype, columns.to_vec()))
+        let field = Field::fixed(name, dtype.into(), &[columns.len()]);
+        Ok(Output::Made(field, dtype, columns.to_vec()))
     }
 
     fn field(
         &self,
         name: &str,
         steps: &ByName<'_>,
-        schema: &Schema,
+        schema: &Spec,
         (place, saved): (usize, Option<&Description>),
-    ) -> Result<Field> {
+    ) -> Result<Output> {
         let column = &self.columns[place];
         let own = &schema.fields()[column.field];
         let base = column.base(saved)?;
         let cast = steps.casts.get(name).copied();
-        let is_items = matches!(own.element, ElementType::Number(_) | ElementType::Bool | ElementType::U64);
+        let is_items = matches!(own.element(), ElementType::Number(_) | ElementType::Bool | ElementType::U64);
         if steps.cuts.contains_key(name) {
-            let is_list = own.shape.first() == Some(&None) && !own.shape[1..].contains(&None);
+            let is_list = own.dims().first() == Some(&None) && !own.dims()[1..].contains(&None);
             if !is_list || !is_items && column.items.is_none() {
                 let why =
                     format!("column \"{}\" is {own}, of which max or last keeps no items", one_line(name));
@@ -199,21 +198,21 @@ impl Plan {
         }
         let made = |dtype: DType| {
             let is_one = column.category.is_some() || column.numbers.time.is_some();
-            let shape = if is_one { vec![] } else { own.shape.clone() };
-            let field = SchemaField::new(name, dtype.into(), shape);
-            Field::Made(field, dtype, vec![place])
+            let shape = if is_one { vec![] } else { own.dims().to_vec() };
+            let field = Field::open(name, dtype.into(), shape);
+            Output::Made(field, dtype, vec![place])
         };
         if column.items.is_some() {
             let dtype = cast.unwrap_or(DType::I64);
-            let field = SchemaField::variable(name, dtype.into());
-            return Ok(Field::Listed(field, dtype, place));
+            let field = Field::variable(name, dtype.into());
+            return Ok(Output::Listed(field, dtype, place));
         }
         if column.category.is_some() {
             return Ok(made(cast.unwrap_or(DType::I64)));
         }
         if !column.is_number() || column.count.is_none() {
             return match cast {
-                None => Ok(Field::Copied(own.clone(), place)),
+                None => Ok(Output::Copied(own.clone(), place)),
                 Some(dtype) => {
                     let why = format!("column \"{}\" is {own}, which is not cast to {dtype}", one_line(name));
                     Err(refuse(why + ": only numbers of one size are"))
@@ -236,7 +235,7 @@ impl Plan {
         }
         let is_same = column.missing.is_none() && column.numbers.time.is_none() && base == column.element();
         if is_same && base != ElementType::U64 {
-            return Ok(Field::Copied(own.clone(), place));
+            return Ok(Output::Copied(own.clone(), place));
         }
         match base {
             ElementType::Number(dtype) => Ok(made(dtype)),
@@ -246,7 +245,7 @@ impl Plan {
         }
     }
 
-    pub(super) fn schema(&self) -> Schema {
-        Schema::new(self.fields.iter().map(|field| field.schema().clone()))
+    pub(super) fn schema(&self) -> Spec {
+        Spec::of_fields(self.fields.iter().map(|field| field.schema().clone()))
     }
 }

@@ -2,13 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use feedline_core::{DType, Result};
+use feedline_core::{DType, ElementType, Result};
 use serde_json::{Value as Json, json};
 
 use super::fit_on::FitOn;
 use super::times::Time;
 use super::{Class, Missing, refuse, vocabulary};
-use crate::ElementType;
 use crate::error::one_line;
 
 /// The steps for the columns of a table.

@@ -2,11 +2,10 @@
 
 use std::collections::HashMap;
 
-use feedline_core::{DType, Error, Result};
+use feedline_core::{DType, ElementType, Error, Result};
 
 use super::cast::{Number, shown};
 use super::{Class, refuse};
-use crate::ElementType;
 use crate::error::one_line;
 
 /// The list of a category. Values are looked up by their bytes in the table.

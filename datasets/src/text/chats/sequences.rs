@@ -3,28 +3,32 @@
 
 use std::ops::Range;
 
-use feedline_core::{Error, ErrorKind, Result};
+use feedline_core::{Context, Dataset, Error, ErrorKind, Result, Values};
 
 use super::{Chats, Learn};
 use crate::error::{data, one_line};
 use crate::text::tokenized::{Encoded, encode_with_places, special_before};
-use crate::{Reader, Values};
 use feedline_template::{Dict, Value, list, text};
 use feedline_template::{Rendered, parsed};
 
 impl Chats {
     /// The ids and labels of each sequence of a sample.
-    pub(super) fn sequences(&self, sample: u64, values: &mut Values) -> Result<Vec<Sequence>> {
-        self.reader.read(sample, values)?;
+    pub(super) fn sequences(
+        &self,
+        sample: u64,
+        values: &mut Vec<feedline_core::Value>,
+        context: &mut Context,
+    ) -> Result<Vec<Sequence>> {
+        self.inner.copy(sample, values, context)?;
         let text = |field: usize| {
-            std::str::from_utf8(&values.fields()[field].bytes).map_err(|error| {
-                let name = &self.reader.schema().fields()[field].name;
+            std::str::from_utf8(&values[field].bytes).map_err(|error| {
+                let name = &self.inner.spec().fields()[field].name();
                 data(format!("column \"{name}\" is not UTF-8 from its byte {} on", error.valid_up_to()))
             })
         };
         let value = |field: Option<usize>| match field {
             Some(field) => parsed(text(field)?.trim()).map_err(|error| {
-                let name = &self.reader.schema().fields()[field].name;
+                let name = &self.inner.spec().fields()[field].name();
                 data(format!("column \"{name}\": {}", error.message()))
             }),
             None => Ok(Value::None),
@@ -196,7 +200,7 @@ impl Chats {
     /// Whether the first prompt is a text that gets special tokens.
     pub(super) fn begins_with_special_tokens(&self) -> bool {
         let (mut values, Some(answer)) = (Values::new(), self.columns.answers[0]) else { return false };
-        if self.is_empty() || self.reader.read(0, &mut values).is_err() {
+        if self.len() == 0 || values.read(&*self.inner, 0).is_err() {
             return false;
         }
         let text = |field: usize| String::from_utf8_lossy(&values.fields()[field].bytes).into_owned();

@@ -3,16 +3,18 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use feedline_core::{About, DType, Fingerprint, Result};
+use feedline_core::{
+    About, Context, DType, Dataset, ElementType, Field, Fingerprint, ReadError, Result, Row, Spec, Storage,
+};
 
 use super::index::Index;
 use super::llm_c::{HEADER, Header};
 use super::{widen, widened};
-use crate::error::data;
+use crate::error::{data, inside};
 use crate::io::bytes::Content;
 use crate::io::disk::DiskFile;
-use crate::reader::inside;
-use crate::{Buffers, ElementType, MEMORY_LIMIT, MappedFile, Reader, Schema, SchemaField, Sink, Storage};
+use crate::io::of_one_file;
+use crate::{Buffers, MEMORY_LIMIT, MappedFile};
 
 /// The number of ids that are searched for beginnings of documents at a time.
 const BLOCK: u64 = 1 << 19;
@@ -30,7 +32,8 @@ const BLOCK: u64 = 1 << 19;
 /// with the token that ends a text: 50256 of GPT-2, or 128000 of Llama 3.
 ///
 /// ```
-/// use feedline_datasets::{Reader, TokenDocuments, Values};
+/// use feedline_core::{Dataset, Values};
+/// use feedline_datasets::TokenDocuments;
 ///
 /// # let dir = std::env::temp_dir().join(format!("feedline-doc-documents-{}", std::process::id()));
 /// # std::fs::create_dir_all(&dir)?;
@@ -43,7 +46,7 @@ const BLOCK: u64 = 1 << 19;
 /// # std::fs::write(dir.join("corpus.idx"), index)?;
 /// let documents = TokenDocuments::open(bin)?; // corpus.idx lies beside it
 /// let mut values = Values::new();
-/// documents.read(0, &mut values)?;
+/// values.read(&documents, 0)?;
 /// assert_eq!(documents.len(), 2);
 /// assert_eq!(values.fields()[0].bytes, [5_i64, 6].map(i64::to_le_bytes).concat());
 /// # std::fs::remove_dir_all(&dir)?;
@@ -54,7 +57,7 @@ pub struct TokenDocuments {
     content: Content,
     dtype: DType,
     places: Places,
-    schema: Schema,
+    schema: Spec,
     fingerprint: u64,
 }
 
@@ -116,15 +119,15 @@ impl TokenDocuments {
         index.check_sequences(content.len()).map_err(|error| error.at_path(path.with_extension("idx")))?;
         let dtype = index.dtype();
         let ids = ElementType::Number(widened(dtype));
-        let mut fields = vec![SchemaField::variable("ids", ids)];
-        fields.push(SchemaField::variable("ids.lengths", ElementType::Number(DType::I64)));
+        let mut fields = vec![Field::variable("ids", ids)];
+        fields.push(Field::variable("ids.lengths", ElementType::Number(DType::I64)));
         if index.has_modes() {
-            fields.push(SchemaField::variable("ids.modes", ElementType::Number(DType::I8)));
+            fields.push(Field::variable("ids.modes", ElementType::Number(DType::I8)));
         }
         let state = index.content().fingerprint_sampled(Fingerprint::new().bytes(b"documents"))?;
         let fingerprint = content.fingerprint_sampled(state)?.value();
         let places = Places::Index(Box::new(index));
-        Ok(Self { path, content, dtype, places, schema: Schema::new(fields), fingerprint })
+        Ok(Self { path, content, dtype, places, schema: Spec::of_fields(fields), fingerprint })
     }
 
     /// The documents of a file of llm.c.
@@ -159,9 +162,9 @@ impl TokenDocuments {
             return Err(data(why));
         }
         starts.push(tokens);
-        let ids = SchemaField::variable("ids", ElementType::Number(widened(dtype)));
+        let ids = Field::variable("ids", ElementType::Number(widened(dtype)));
         let fingerprint = content.fingerprint_sampled(Fingerprint::new().bytes(b"llm.c"))?.value();
-        let (places, schema) = (Places::Starts(starts), Schema::new([ids]));
+        let (places, schema) = (Places::Starts(starts), Spec::of_fields([ids]));
         Ok(Self { path, content, dtype, places, schema, fingerprint })
     }
 
@@ -216,9 +219,9 @@ fn windows() -> &'static str {
     feedline_core::named("by Tokens", "by feedline.tokens(path, window)")
 }
 
-impl Reader for TokenDocuments {
-    fn schema(&self) -> &Schema {
-        &self.schema
+impl Dataset for TokenDocuments {
+    of_one_file! { self => self.schema, self.path;
+        /// Covers every byte of files in memory, and some bytes of other files.
     }
 
     fn len(&self) -> u64 {
@@ -228,14 +231,15 @@ impl Reader for TokenDocuments {
         }
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        let buffers = context.scratch::<Buffers>();
         inside(sample, self.len(), &self.path)?;
         // The ids, the length of each sequence, and their modes.
         let Buffers { value: ids, file: lengths, .. } = buffers;
         let modes = self.fill(sample, ids, lengths);
         let modes = modes.map_err(|error| error.at_path(&self.path).at_sample(sample))?;
         let values = [ids, lengths, &modes].into_iter().take(self.schema.fields().len());
-        values.enumerate().try_for_each(|(field, value)| row.put(field, value))
+        Ok(values.enumerate().try_for_each(|(field, value)| row.put(field, value))?)
     }
 
     fn about(&self) -> About<'_> {
@@ -248,15 +252,6 @@ impl Reader for TokenDocuments {
 
     fn storage(&self) -> &dyn Storage {
         self
-    }
-
-    fn path(&self, _: u64) -> Option<&Path> {
-        Some(&self.path)
-    }
-
-    /// Covers every byte of files in memory, and some bytes of other files.
-    fn fingerprint(&self) -> u64 {
-        self.fingerprint
     }
 }
 

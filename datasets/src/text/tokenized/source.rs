@@ -112,12 +112,10 @@ impl Source for TokenizedSource {
     fn decode(&self, record: &[u8], row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
         context.scoped_scratch(|one: &mut OneRow, context| {
             let read = one.decode(&*self.texts, &self.layout, record, context)?;
-            for (index, field) in self.layout.spec().fields().iter().enumerate() {
-                let values = read.values(index);
-                match (index == self.field, field.as_ragged()) {
-                    (true, _) => row.write_ragged(index, &self.encode(values)?)?,
-                    (false, Some(_)) => row.write_ragged_bytes(index, values)?,
-                    (false, None) => row.write(index, values),
+            for index in 0..self.layout.spec().fields().len() {
+                match index == self.field {
+                    true => row.write_ragged(index, &self.encode(read.values(index))?)?,
+                    false => row.put(index, read.values(index))?,
                 }
             }
             Ok(())

@@ -33,8 +33,9 @@ pub enum Decode {
     /// Both. While a batch waits for the GPU, the CPU decodes its pictures from the end, and the GPU decodes
     /// the rest. Reading comes first, so the CPU helps only while the workers are ahead of the lanes. The
     /// training step needs the CPU too, so the CPU does not help while the lanes are ahead of the step.
-    /// Timing decides which processor decodes a picture, and this may change its pixels by a few levels.
-    /// Order and random numbers do not change. Without nvJPEG, the CPU decodes alone.
+    /// Timing decides which processor decodes a picture, and this may change its pixels by a few levels, or
+    /// those of a damaged picture altogether (see [`PictureDecoder`]). Order and random numbers do not change.
+    /// Without nvJPEG, the CPU decodes alone.
     #[default]
     Auto,
 }
@@ -43,7 +44,9 @@ pub enum Decode {
 ///
 /// nvJPEG decodes JPEG files. It refuses progressive files, CMYK and pictures with an EXIF rotation. The CPU
 /// decodes these and all other formats, to the same pixels as a worker of the loader. nvJPEG's pixels differ
-/// from them by a few levels. The list sets the limits and the [`Chroma`](feedline_images::Chroma).
+/// from them by a few levels. If the compressed data of a file are damaged, each decoder continues in its own
+/// way and none reports it: these pixels differ entirely. The list sets the limits and the
+/// [`Chroma`](feedline_images::Chroma).
 ///
 /// ```
 /// use feedline_core::Random;

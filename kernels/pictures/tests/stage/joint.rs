@@ -2,11 +2,12 @@
 //! picture.
 
 use std::iter::zip;
+use std::sync::Arc;
 
 use feedline::bad_samples::Budget;
 use feedline::{BadSamples, DType, Device, ErrorKind, Loader, LoaderBuilder, Ready, Result};
-use feedline_core::Element;
-use feedline_datasets::{Buffers, ElementType, Parts, Pictures, Reader, Schema, SchemaField, Sink};
+use feedline_core::{Context, Dataset, Element, ElementType, Field, ReadError, Row, Spec};
+use feedline_datasets::{Parts, Pictures};
 use feedline_images::{BoxFormat, Decoder, Size, Transforms};
 use feedline_pictures::{Decode, PictureStage};
 use feedline_testkit::watchdog::{LIMIT, Watchdog};
@@ -44,7 +45,7 @@ struct Sample {
 
 /// Samples in memory.
 pub struct Memory {
-    schema: Schema,
+    schema: Spec,
     samples: Vec<Sample>,
 }
 
@@ -82,17 +83,17 @@ impl Sample {
 impl Memory {
     pub fn new() -> Self {
         let number = ElementType::Number(DType::F64);
-        let list = |name: &str, item: usize| SchemaField::new(name, number, [None, Some(item)]);
-        let bytes = |name| SchemaField::variable(name, ElementType::Bytes);
+        let list = |name: &str, item: usize| Field::open(name, number, [None, Some(item)]);
+        let bytes = |name| Field::variable(name, ElementType::Bytes);
         let fields = [
-            SchemaField::variable("class", ElementType::Number(DType::I64)),
+            Field::variable("class", ElementType::Number(DType::I64)),
             bytes("mask"),
             list("bbox", 4),
             bytes("image"),
             list("points", 2),
-            SchemaField::fixed("number", ElementType::Number(DType::I64), &[]),
+            Field::fixed("number", ElementType::Number(DType::I64), &[]),
         ];
-        Self { schema: Schema::new(fields), samples: (0..SAMPLES as usize).map(Sample::new).collect() }
+        Self { schema: Spec::of_fields(fields), samples: (0..SAMPLES as usize).map(Sample::new).collect() }
     }
 
     /// Adds samples that are bad, each in a different way.
@@ -118,8 +119,8 @@ impl Memory {
 /// The samples of [`Memory::damaged`] that are bad.
 const BAD: [u64; 8] = [0, 4, 15, 20, 26, 33, 41, 48];
 
-impl Reader for Memory {
-    fn schema(&self) -> &Schema {
+impl Dataset for Memory {
+    fn spec(&self) -> &Spec {
         &self.schema
     }
 
@@ -127,7 +128,7 @@ impl Reader for Memory {
         SAMPLES
     }
 
-    fn visit(&self, id: u64, row: &mut Sink<'_>, _: &mut Buffers) -> Result<()> {
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
         let sample = &self.samples[id as usize];
         let numbers = |numbers: &mut dyn Iterator<Item = f64>| numbers.flat_map(f64::to_le_bytes).collect();
         let count = sample.boxes.len();
@@ -141,7 +142,7 @@ impl Reader for Memory {
             numbers(&mut points.into_iter()),
             (id as i64).to_le_bytes().to_vec(),
         ];
-        fields.iter().enumerate().try_for_each(|(field, bytes)| row.put(field, bytes))
+        Ok(fields.iter().enumerate().try_for_each(|(field, bytes)| row.put(field, bytes))?)
     }
 
     fn fingerprint(&self) -> u64 {
@@ -215,7 +216,7 @@ fn try_run(builder: LoaderBuilder, device: &Device) -> Result<Vec<Seen>> {
 
 /// The batches where workers decode and transform.
 fn wanted(memory: Memory, list: fn(Transforms) -> Transforms) -> Vec<Seen> {
-    let set = Pictures::new(Box::new(memory), Memory::parts().with(list(Transforms::new()))).unwrap();
+    let set = Pictures::new(Arc::new(memory), Memory::parts().with(list(Transforms::new()))).unwrap();
     run(Loader::builder(set), &Device::new_host())
 }
 
@@ -227,7 +228,7 @@ fn lanes(
 ) -> (LoaderBuilder, PictureStage) {
     let list = list(Transforms::new().on_device());
     let stage = PictureStage::new(&list, decode).unwrap();
-    let files = Pictures::encoded(Box::new(memory), Memory::parts().with(list)).unwrap();
+    let files = Pictures::encoded(Arc::new(memory), Memory::parts().with(list)).unwrap();
     (stage.builder(files).unwrap(), stage)
 }
 
@@ -284,7 +285,7 @@ fn damaged_pictures_masks_and_boxes_get_the_same_substitutes_whoever_decodes() {
 #[test]
 fn a_border_beyond_the_limit_is_a_bad_sample_whoever_decodes() {
     let grown: fn(Transforms) -> Transforms = |start| start.pad(6000).center_crop(8);
-    let on_host = Pictures::new(Box::new(Memory::new()), Memory::parts().with(grown(Transforms::new())));
+    let on_host = Pictures::new(Arc::new(Memory::new()), Memory::parts().with(grown(Transforms::new())));
     let builder = Loader::builder(on_host.unwrap());
     let (on_lanes, _) = lanes(Memory::new(), grown, Decode::Cpu);
     let device = Device::new_host();
@@ -299,7 +300,7 @@ fn a_border_beyond_the_limit_is_a_bad_sample_whoever_decodes() {
 
 #[test]
 fn lists_whose_parts_cannot_follow_are_refused() {
-    let parts = || (Box::new(Memory::new()), Memory::parts());
+    let parts = || (Arc::new(Memory::new()), Memory::parts());
     for (list, why) in [
         (Transforms::new().on_device().resize(8).mixup(0.4).element(DType::F32), "mixup"),
         (Transforms::new().resize(8).on_device().flip(0.5), "on one side"),

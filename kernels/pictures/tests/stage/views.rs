@@ -1,6 +1,7 @@
 //! Several views of pictures that lanes decode once.
 
 use std::iter::zip;
+use std::sync::Arc;
 
 use feedline::bad_samples::Budget;
 use feedline::{BadSamples, Device, ErrorKind, Loader, LoaderBuilder, Result};
@@ -50,14 +51,14 @@ fn try_run(builder: LoaderBuilder, device: &Device) -> Result<Vec<Seen>> {
 }
 
 fn wanted(memory: Memory) -> Vec<Seen> {
-    let set = Pictures::with_field(Box::new(memory), "image", views(&Transforms::new())).unwrap();
+    let set = Pictures::with_field(Arc::new(memory), "image", views(&Transforms::new())).unwrap();
     run(Loader::builder(set), &Device::new_host())
 }
 
 fn lanes(memory: Memory, decode: Decode) -> (LoaderBuilder, PictureStage) {
     let views = views(&Transforms::new().on_device());
     let stage = PictureStage::views(views.lists(), decode).unwrap();
-    let files = Pictures::encoded(Box::new(memory), views).unwrap();
+    let files = Pictures::encoded(Arc::new(memory), views).unwrap();
     (stage.builder(files).unwrap(), stage)
 }
 
@@ -90,7 +91,7 @@ fn views_are_those_of_workers_that_decode() {
 #[test]
 fn views_that_differ_from_the_set_are_refused() {
     let lists = views(&Transforms::new().on_device());
-    let files = Pictures::encoded(Box::new(Memory::new()), lists.clone()).unwrap();
+    let files = Pictures::encoded(Arc::new(Memory::new()), lists.clone()).unwrap();
     let stage = PictureStage::views(&lists.lists()[..2], Decode::Cpu).unwrap();
     let error = stage.builder(files).unwrap_err();
     assert!(error.message().contains("for 3 pictures of each file, and the stage has 2 lists"), "{error}");
@@ -98,7 +99,7 @@ fn views_that_differ_from_the_set_are_refused() {
     assert!(error.message().contains("there are no views"), "{error}");
     let host = Views::new().add(2, Transforms::new().resize(8).on_device());
     for (list, why) in [(views(&Transforms::new()), "on_device()"), (host, "put on_device() first")] {
-        let error = Pictures::encoded(Box::new(Memory::new()), list).unwrap_err();
+        let error = Pictures::encoded(Arc::new(Memory::new()), list).unwrap_err();
         assert!(error.kind() == ErrorKind::Config && error.message().contains(why), "{error}");
     }
 }

@@ -48,9 +48,7 @@ pub(super) fn decode(bytes: &[u8], row: &mut Row<'_, '_>) -> bool {
         };
         let Some((bytes, after)) = rest.split_at_checked(len) else { return false };
         rest = after;
-        if !is_ragged {
-            row.write(field, bytes);
-        } else if row.write_ragged_bytes(field, bytes).is_err() {
+        if row.put(field, bytes).is_err() {
             return false;
         }
     }

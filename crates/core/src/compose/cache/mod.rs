@@ -33,7 +33,9 @@ use self::memory::MemoryRows;
 use self::ragged::RaggedMemory;
 use self::ragged_file::RaggedFile;
 use crate::compose::config;
-use crate::{About, Context, Dataset, Error, Fingerprint, ReadError, Result, Row, Rows, Spec, StridedColumn};
+use crate::{
+    About, Context, Dataset, Error, Fingerprint, ReadError, Result, Row, Rows, Spec, Storage, StridedColumn,
+};
 
 /// A data set that caches the samples it has read. See [`Dataset::cached`] and [`Dataset::cached_in_file`].
 ///
@@ -107,6 +109,7 @@ fn check_fields(inner: &dyn Dataset) -> Result<()> {
     if inner.spec().fields().is_empty() {
         return Err(config("a cache of a set without fields: there is nothing to keep".to_owned()));
     }
+    inner.spec().check_closed()?;
     <dyn Dataset>::check_nesting("cache", 1 + inner.about().nesting)
 }
 
@@ -241,24 +244,14 @@ impl Dataset for Cached {
         result
     }
 
-    fn left_out(
-        &self,
-        id: u64,
-        field: usize,
-        epoch: u64,
-        to: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), ReadError> {
-        self.inner.left_out(id, field, epoch, to)
+    fn storage(&self) -> &dyn Storage {
+        self
     }
 
     /// A plain shuffle is the same as without a cache.
     fn about(&self) -> About<'_> {
         let inner = self.inner.about();
         About { nesting: 1 + inner.nesting, block_shuffle: None, table_rows: None, ..inner }
-    }
-
-    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
-        self.inner.column(field)
     }
 
     fn path(&self, id: u64) -> Option<&Path> {
@@ -268,6 +261,22 @@ impl Dataset for Cached {
     /// The same for every kind and size of cache.
     fn fingerprint(&self) -> u64 {
         Fingerprint::new().bytes(b"cached").number(self.inner.fingerprint()).value()
+    }
+}
+
+impl Storage for Cached {
+    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
+        self.inner.storage().column(field)
+    }
+
+    fn left_out(
+        &self,
+        id: u64,
+        field: usize,
+        epoch: u64,
+        to: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), ReadError> {
+        self.inner.storage().left_out(id, field, epoch, to)
     }
 }
 

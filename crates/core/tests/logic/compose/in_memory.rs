@@ -8,8 +8,12 @@ fn vectors_and_arrays_keep_the_contract_and_have_columns() {
     assert_keeps_the_contract(&set);
     assert_eq!(numbers(&read(&set, &[6, 0, 3], 0)), [46, 40, 43]);
     assert_eq!(column(&set), Some((40..47).collect()));
-    assert_eq!(set.column(0).map(|column| column.bytes().as_ptr() as usize % 4096), Some(0), "whole pages");
-    assert!(set.column(2).is_none());
+    assert_eq!(
+        set.storage().column(0).map(|column| column.bytes().as_ptr() as usize % 4096),
+        Some(0),
+        "whole pages"
+    );
+    assert!(set.storage().column(2).is_none());
     let arrays = InMemory::new().field("x", [2, 2], [[0_u8; 4]; 3].as_flattened()).expect("a field");
     assert_eq!((arrays.len(), arrays.spec().sample_bytes()), (3, 4));
 }
@@ -23,7 +27,7 @@ fn values_that_are_not_whole_samples_are_refused() {
     assert_eq!(why, "field \"y\" has 3 samples, the fields before have 2");
     let none: Vec<u8> = Vec::new();
     let empty = InMemory::new().field("x", [], none).expect("no values");
-    assert!(empty.len() == 0 && empty.column(0).is_none());
+    assert!(empty.len() == 0 && empty.storage().column(0).is_none());
     assert!(refused(empty.field("y", [], [1_u8])).contains("has 1 samples"));
 }
 

@@ -4,7 +4,6 @@
 mod cached;
 mod cached_file;
 mod concat;
-mod exchanged;
 mod filter;
 mod from_fn;
 mod in_memory;
@@ -12,6 +11,7 @@ mod map;
 mod mix;
 mod negatives;
 mod nested;
+mod open;
 mod pointer;
 mod ragged;
 mod repeat;
@@ -217,7 +217,7 @@ fn laid(first: i64, len: u64) -> feedline_core::InMemory {
 
 /// The numbers in the column of field 0.
 fn column(set: &dyn Dataset) -> Option<Vec<i64>> {
-    let column: StridedColumn<'_> = set.column(0)?;
+    let column: StridedColumn<'_> = set.storage().column(0)?;
     let row = |id| i64::from_le_bytes(column.row(id).expect("a row").try_into().expect("8 bytes"));
     Some((0..column.rows() as u64).map(row).collect())
 }

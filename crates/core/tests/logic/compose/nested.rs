@@ -66,7 +66,7 @@ fn sets_nest_up_to_the_limit_which_a_stack_of_two_mebibytes_holds_and_then_are_a
             let length = set.len();
             assert_eq!(read(&*set, &[0, 1, 2, 3], 0).len(), 4, "{name}");
             let _ = set.fingerprint();
-            let _ = set.prefetch(&[0], &mut Context::new(0, 0));
+            let _ = set.storage().prefetch(&[0], &mut Context::new(0, 0));
             assert!(check_dataset(&*set, &CheckOptions::default()).is_ok() && length == 4);
             drop(set);
         });

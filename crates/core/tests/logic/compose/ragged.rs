@@ -280,7 +280,7 @@ fn rows_in_memory_are_those_that_were_given() {
     assert_rows(&set(), 7, &shuffled());
     assert_rows(&set().cached(1 << 20).expect("a cache"), 7, &shuffled());
     assert_clean(&set());
-    assert!(set().column(0).is_none() && set().column(1).is_some());
+    assert!(set().storage().column(0).is_none() && set().storage().column(1).is_some());
     let (good, why) = {
         let layout = Layout::new(set().spec(), 2).expect("a layout");
         let mut slab = vec![0_u64; layout.bytes() / 8];

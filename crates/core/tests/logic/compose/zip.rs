@@ -75,8 +75,8 @@ fn columns_are_those_of_the_parts() {
     let labels = feedline_core::InMemory::new().field("label", [], vec![9_u8; 5]).expect("labels");
     let zip = laid(100, 5).zip(labels).expect("a zip");
     assert_eq!(column(&zip), Some(vec![100, 101, 102, 103, 104]));
-    assert_eq!(zip.column(2).and_then(|labels| labels.row(4).map(<[u8]>::to_vec)), Some(vec![9]));
-    assert!(zip.column(3).is_none());
+    assert_eq!(zip.storage().column(2).and_then(|labels| labels.row(4).map(<[u8]>::to_vec)), Some(vec![9]));
+    assert!(zip.storage().column(3).is_none());
 }
 
 #[test]

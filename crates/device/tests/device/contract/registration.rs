@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use feedline_core::{
-    Context, DType, Dataset, Error, ErrorKind, ReadError, Result, Row, Spec, StableDataset, StridedColumn,
+    Context, DType, Dataset, Error, ErrorKind, ReadError, Result, Row, Spec, StableDataset, Storage,
+    StridedColumn,
 };
 use feedline_device::Backend;
 use feedline_device::zero_copy::StridedColumns;
@@ -51,8 +52,15 @@ fn a_set_that_cannot_be_registered_returns_the_reason_and_leaks_nothing() {
                 ) -> Result<(), ReadError> {
                     self.0.read(id, row, context)
                 }
+
+                fn storage(&self) -> &dyn Storage {
+                    self
+                }
+            }
+
+            impl Storage for Other {
                 fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
-                    self.0.column(field)
+                    self.0.storage().column(field)
                 }
             }
             let wide = Spec::new().field("id", DType::I64, [2])?;

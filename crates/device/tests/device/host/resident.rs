@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use feedline_core::{Context, DType, Dataset, ReadError, Row, Spec, StableDataset, StridedColumn};
+use feedline_core::{Context, DType, Dataset, ReadError, Row, Spec, StableDataset, Storage, StridedColumn};
 use feedline_device::device_slots::SlotRing;
 use feedline_device::slots::Ring;
 use feedline_device::zero_copy::{GatherOrder, StridedColumns};
@@ -44,6 +44,12 @@ impl Dataset for Changing {
         Ok(())
     }
 
+    fn storage(&self) -> &dyn Storage {
+        self
+    }
+}
+
+impl Storage for Changing {
     fn column(&self, _: usize) -> Option<StridedColumn<'_>> {
         StridedColumn::new(&self.rows, 0, WIDTH, LEN as usize, WIDTH).ok()
     }
@@ -106,6 +112,12 @@ impl Dataset for Masks {
         Ok(())
     }
 
+    fn storage(&self) -> &dyn Storage {
+        self
+    }
+}
+
+impl Storage for Masks {
     fn column(&self, _: usize) -> Option<StridedColumn<'_>> {
         self.has_column.then(|| StridedColumn::new(&self.bytes, 0, 1, self.bytes.len(), 1).ok())?
     }

@@ -30,8 +30,8 @@ pub(super) fn stream() -> Done {
 
 #[cfg(feature = "object-store")]
 pub(super) fn store() -> Done {
-    let reader = open("s3://bucket/pictures-{000..001}.tar")?; // credentials from the environment
-    let data = Pictures::new(reader, Transforms::new().center_crop(8))?;
+    let files = open("s3://bucket/pictures-{000..001}.tar")?; // credentials from the environment
+    let data = Pictures::new(files, Transforms::new().center_crop(8))?;
     assert_eq!(column::<i64>(data, "label")?, [0, 1, 5, 6]);
     Ok(())
 }
@@ -39,8 +39,8 @@ pub(super) fn store() -> Done {
 #[cfg(feature = "object-store")]
 pub(super) fn bucket() -> Done {
     let options = OpenOptions { listing_age: std::time::Duration::from_secs(86_400), ..Default::default() };
-    let reader = open_with("s3://bucket/pictures/", &options)?;
-    let data = Pictures::new(reader, Transforms::new().center_crop(8))?;
+    let files = open_with("s3://bucket/pictures/", &options)?;
+    let data = Pictures::new(files, Transforms::new().center_crop(8))?;
     assert_eq!(column::<i64>(data, "label")?, [0, 0, 1]);
     Ok(())
 }

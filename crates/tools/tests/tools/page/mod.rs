@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader};
 use std::{error::Error, sync::Arc};
 
 use feedline::bad_samples::Budget;
-use feedline::dataset::{Cost, Long, Packed, PackedSource, Prefetched, Rows, Unpadded};
+use feedline::dataset::{Cost, Long, Packed, PackedSource, Prefetched, Rows, Sink, Storage, Unpadded};
 use feedline::{BadSamples, Checkpoint, Context, DType, Dataset, Loader, Mix, Pad, ReadError, Row, Sampler};
 use feedline::{Spec, WorkerPool, Workers, World, check::CheckOptions, check_dataset, source};
 use feedline_audio::{Crop, Log, MelSpectrogram, Sounds};
@@ -72,7 +72,7 @@ const PIECES: [Piece; 46] = [
     ("own order", sampling::own_order),
     ("hard examples", sampling::hard_examples),
     ("predictions", sampling::predictions),
-    ("own reader", sampling::own_reader),
+    ("own set over another", sampling::own_over_another),
     ("lists", tables::lists),
     ("stream", loading::stream),
     ("own", loading::own),
@@ -135,9 +135,9 @@ fn the_page_shows_the_code_that_runs_in_at_most_fifteen_lines_each() {
         assert!(runs, "no function of this test has this piece:\n{block}");
         assert!(block.lines().count() <= 15, "more than 15 lines:\n{block}");
     }
-    // The imports, the store and the bucket are not entries of the table, and the own reader has three
+    // The imports, the store and the bucket are not entries of the table, and the own set has four
     // pieces.
-    assert_eq!(blocks.len(), PIECES.len() + 5, "a piece of the table is not on the page");
+    assert_eq!(blocks.len(), PIECES.len() + 6, "a piece of the table is not on the page");
 }
 
 /// Parts of the pieces that open files.

@@ -14,7 +14,7 @@ pub(super) fn classes() -> Done {
         let (images, labels) = (batch.field::<u8>("image")?, batch.field::<i64>("label")?);
         assert_eq!(images.len(), labels.len() * 8 * 8 * 3); // rows, columns, RGB
     }
-    assert_eq!(val.reader().about().classes.unwrap(), ["ant", "bee", "cat"]);
+    assert_eq!(val.inner().about().classes.unwrap(), ["ant", "bee", "cat"]);
     assert_eq!(column::<i64>(val, "label")?, [0, 2]);
     let mut labels = Vec::new();
     for batch in delivered(&mut loader)? {
@@ -28,7 +28,7 @@ pub(super) fn classes() -> Done {
 pub(super) fn masks() -> Done {
     let pairs = Paired::open("photographs", "masks")?; // the files of one name
     let transforms = Transforms::new().random_resized_crop(8).flip(0.5).color_jitter(0.2, 0.2, 0.2, 0.0);
-    let data = Pictures::new(Box::new(pairs), Parts::new().mask("mask").with(transforms))?;
+    let data = Pictures::new(Arc::new(pairs), Parts::new().mask("mask").with(transforms))?;
     let mut loader = Loader::builder(data).batch_size(2).shuffle().seed(7).build_host()?;
     for batch in loader.epoch(0)? {
         let batch = batch?;
@@ -83,12 +83,12 @@ pub(super) fn views() -> Done {
 
 pub(super) fn list() -> Done {
     let ants = open("pictures/{train,val}/ant/*.bmp")?; // no classes: the list is one of sets
-    let reader = open("pictures/train/*/*.bmp")?; // classes: ant, bee, cat
-    let data = Pictures::new(reader, Transforms::new().center_crop(8))?;
+    let files = open("pictures/train/*/*.bmp")?; // classes: ant, bee, cat
+    let data = Pictures::new(files, Transforms::new().center_crop(8))?;
     let options = OpenOptions { class_from: Some(1), ..Default::default() };
     let both = open_with("pictures/*/*/*.bmp", &options)?;
     assert_eq!((ants.len(), ants.about().classes), (2, None));
-    assert_eq!(data.reader().about().classes.unwrap(), ["ant", "bee", "cat"]);
+    assert_eq!(data.inner().about().classes.unwrap(), ["ant", "bee", "cat"]);
     assert_eq!(column::<i64>(data, "label")?, [0, 1, 2]);
     assert_eq!(both.about().classes.unwrap(), ["ant", "bee", "cat"]);
     let both = Pictures::new(both, Transforms::new().center_crop(8))?;
@@ -98,8 +98,8 @@ pub(super) fn list() -> Done {
 
 pub(super) fn manifest() -> Done {
     let options = ManifestOptions { root: Some("pictures".into()), ..Default::default() };
-    let reader = open_pictures("pictures.csv", &options)?; // columns `file` and `species`
-    let data = Pictures::new(reader, Transforms::new().center_crop(8))?; // fields `image`, `species`
+    let files = open_pictures("pictures.csv", &options)?; // columns `file` and `species`
+    let data = Pictures::new(files, Transforms::new().center_crop(8))?; // fields `image`, `species`
     let one = BadSamples::Substitute { budget: Budget::Count(1) };
     let mut loader = Loader::builder(data).batch_size(2).bad_samples(one).build_host()?;
     let (mut species, mut replaced) = (Vec::new(), 0);
@@ -114,9 +114,9 @@ pub(super) fn manifest() -> Done {
         let other = Pictures::new(open_pictures(other, &options)?, Transforms::new().center_crop(8))?;
         assert_eq!(column::<i64>(other.subset([0, 2])?, "species")?, [1, 1]);
     }
-    let reader = open_pictures("pictures.csv", &options)?;
-    assert_eq!(reader.about().classes.unwrap(), ["an ant", "bee"]);
-    let strict = Pictures::new(reader, Transforms::new().center_crop(8))?;
+    let files = open_pictures("pictures.csv", &options)?;
+    assert_eq!(files.about().classes.unwrap(), ["an ant", "bee"]);
+    let strict = Pictures::new(files, Transforms::new().center_crop(8))?;
     let error = Loader::builder(strict).batch_size(3).build_host()?.epoch(0)?.next().unwrap().unwrap_err();
     assert!(error.to_string().contains("column \"file\" names in row 1"), "{error}");
     Ok(())
@@ -124,7 +124,7 @@ pub(super) fn manifest() -> Done {
 
 pub(super) fn clips() -> Done {
     let options = ManifestOptions { files: vec!["clip".into()], ..Default::default() };
-    let data = Bounded::measured(Box::new(Manifest::open("clips.csv", &options)?))?; // fields `clip`, `word`
+    let data = Bounded::measured(Arc::new(Manifest::open("clips.csv", &options)?))?; // fields `clip`, `word`
     let mut loader = Loader::builder(data).batch_size(2).build_host()?;
     let batches = delivered(&mut loader)?;
     let (bytes, offsets) = batches[0].ragged::<u8>("clip")?;
@@ -135,9 +135,9 @@ pub(super) fn clips() -> Done {
 
 pub(super) fn saved() -> Done {
     let options = OpenOptions { split: Some(Split::Train), ..Default::default() };
-    let reader = open_with("saved", &options)?; // the folder that `save_to_disk` wrote
-    let classes = reader.about().classes.unwrap_or_default().to_vec(); // the names of its ClassLabel
-    let data = Pictures::new(reader, Transforms::new().center_crop(8))?;
+    let files = open_with("saved", &options)?; // the folder that `save_to_disk` wrote
+    let classes = files.about().classes.unwrap_or_default().to_vec(); // the names of its ClassLabel
+    let data = Pictures::new(files, Transforms::new().center_crop(8))?;
     assert_eq!(classes, ["ant", "bee", "cat"]);
     assert_eq!(column::<i64>(data, "label")?, [0, 1, 2]);
     Ok(())
@@ -156,8 +156,8 @@ pub(super) fn hub() -> Done {
 }
 
 pub(super) fn webdataset() -> Done {
-    let reader = open("pictures-{000..001}.tar")?; // 0.jpg beside 0.cls, 1.jpg beside 1.cls, ...
-    let data = Pictures::new(reader, Transforms::new().center_crop(8))?; // `cls` is the field `label`
+    let files = open("pictures-{000..001}.tar")?; // 0.jpg beside 0.cls, 1.jpg beside 1.cls, ...
+    let data = Pictures::new(files, Transforms::new().center_crop(8))?; // `cls` is the field `label`
     let mut loader = Loader::builder(data).batch_size(2).shuffle().seed(7).build_host()?;
     let mut labels = Vec::new();
     for batch in delivered(&mut loader)? {

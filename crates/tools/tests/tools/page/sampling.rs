@@ -1,4 +1,4 @@
-//! The order of samples, parts of a set, predictions, and a set of one's own over a reader.
+//! The order of samples, parts of a set, predictions, and a set of one's own over another.
 
 use super::*;
 
@@ -115,13 +115,13 @@ pub(super) fn predictions() -> Done {
 
 /// The number of bytes of a text.
 struct Sizes {
-    reader: Box<dyn Reader>,
+    texts: Arc<dyn Dataset>,
     spec: Spec,
 }
 
 impl Dataset for Sizes {
     fn len(&self) -> u64 {
-        self.reader.len()
+        self.texts.len()
     }
 
     fn spec(&self) -> &Spec {
@@ -129,14 +129,16 @@ impl Dataset for Sizes {
     }
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
-        let values: &mut Values = context.scratch(); // the buffers of this worker
-        self.reader.read(id, values)?;
-        row.field_mut::<i64>(0)?[0] = values.fields()[0].bytes.len() as i64;
-        Ok(())
+        let size = &mut row.field_mut::<i64>(0)?[0];
+        let mut count = |_: usize, text: &[u8], _: Option<&[usize]>| {
+            *size = text.len() as i64;
+            Ok(())
+        };
+        Ok(self.texts.visit(id, &mut Sink::new(&mut count), context)?)
     }
 
-    fn prefetch(&self, ids: &[u64], _: &mut Context) -> Prefetched {
-        self.reader.storage().prefetch(ids) // decodes a group ahead, where the format has groups
+    fn storage(&self) -> &dyn Storage {
+        self
     }
 
     fn read_many(
@@ -153,8 +155,14 @@ impl Dataset for Sizes {
     }
 }
 
-pub(super) fn own_reader() -> Done {
-    let data = Sizes { reader: open("corpus.txt")?, spec: Spec::new().field("bytes", DType::I64, [])? };
+impl Storage for Sizes {
+    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
+        self.texts.storage().prefetch(ids, context) // decodes a group ahead, where the format has groups
+    }
+}
+
+pub(super) fn own_over_another() -> Done {
+    let data = Sizes { texts: open("corpus.txt")?, spec: Spec::new().field("bytes", DType::I64, [])? };
     assert!(check_dataset(&data, &CheckOptions::default())?.is_clean()); // in a test
     assert_eq!(column::<i64>(data, "bytes")?, [9, 16]);
     Ok(())

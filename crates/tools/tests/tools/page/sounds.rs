@@ -6,7 +6,7 @@ pub(super) fn speech() -> Done {
     let clips = open_sounds("speech.csv", &ManifestOptions::default())?; // columns `path`, `sentence`
     let ids = Tokenized::new(clips, "sentence", "tokenizer.json")?; // field `ids`
     let mel = MelSpectrogram::new(80).hop(160).log(Log::Ten); // windows of 25 ms, every 10 ms
-    let data = SoundDataset::new(Box::new(ids), Sounds::new().rate(16_000).mel(mel))?.beside(["ids"])?;
+    let data = SoundDataset::new(Arc::new(ids), Sounds::new().rate(16_000).mel(mel))?.beside(["ids"])?;
     let sampler = Sampler::bucketed(data.lengths(), 2, 16)?; // batches of 2 of similar length
     let builder = Loader::builder(data).batch_size(2).sampler(sampler).seed(7);
     let mut loader = builder.pad("sound", Pad::longest()).pad("ids", Pad::longest()).build_host()?;

@@ -4,7 +4,7 @@ use super::*;
 
 pub(super) fn windows() -> Done {
     let ids = Tokenized::new(open("corpus.jsonl")?, "text", "tokenizer.json")?;
-    let documents = Bounded::measured(Box::new(ids))?; // counts the ids once; keeps the counts in a file
+    let documents = Bounded::measured(Arc::new(ids))?; // counts the ids once; keeps the counts in a file
     let lengths = documents.lengths("ids")?.to_vec();
     let windows = Packed::in_order(documents, "ids", &lengths, 4)?;
     let mut loader = Loader::builder(windows).batch_size(1).build_host()?;
@@ -24,7 +24,7 @@ pub(super) fn windows() -> Done {
 
 pub(super) fn buckets() -> Done {
     let ids = Tokenized::new(open("corpus.jsonl")?, "text", "tokenizer.json")?;
-    let documents = Bounded::measured(Box::new(ids))?;
+    let documents = Bounded::measured(Arc::new(ids))?;
     let sampler = Sampler::bucketed(documents.lengths("ids")?, 2, 16)?; // batches of 2, sorted in sixteens
     let builder = Loader::builder(documents).batch_size(2).sampler(sampler).seed(7);
     let mut loader = builder.pad("ids", Pad::longest()).build_host()?;
@@ -111,7 +111,7 @@ pub(super) fn bins() -> Done {
 
 pub(super) fn chats() -> Done {
     let chats = Chats::open("chats.jsonl", "tokenizer", ChatOptions::default())?; // `ids`, `labels`
-    let data = Bounded::measured(Box::new(chats))?; // counts the ids once
+    let data = Bounded::measured(Arc::new(chats))?; // counts the ids once
     let lengths = data.lengths("ids")?.to_vec();
     let builder = Packed::builder(data, &lengths, 8).field("ids").labels("labels");
     let windows = builder.long(Long::Cut).build()?; // best fit; `.in_order()` keeps their order
@@ -131,7 +131,7 @@ pub(super) fn chats() -> Done {
 
 pub(super) fn unpadded() -> Done {
     let chats = Chats::open("chats.jsonl", "tokenizer", ChatOptions::default())?;
-    let data = Bounded::measured(Box::new(chats))?;
+    let data = Bounded::measured(Arc::new(chats))?;
     let flat = Unpadded::builder(data).field("ids").labels("labels").build()?;
     let mut loader = Loader::builder(flat).batch_size(2).build_host()?;
     for batch in loader.epoch(0)? {
@@ -149,7 +149,7 @@ pub(super) fn unpadded() -> Done {
 
 pub(super) fn preferences() -> Done {
     let pairs = Chats::preferences(open("pairs.jsonl")?, "tokenizer", ChatOptions::default())?;
-    let data = Bounded::measured(Box::new(pairs))?;
+    let data = Bounded::measured(Arc::new(pairs))?;
     let (zeros, ignored) = (Pad::longest(), Pad::longest().fill_value(-100i64));
     let builder = Loader::builder(data).batch_size(2).pad("chosen", zeros).pad("rejected", zeros);
     let builder = builder.pad("chosen.labels", ignored).pad("rejected.labels", ignored);

@@ -7,20 +7,18 @@ use std::sync::Arc;
 
 use feedline_core::compose::Subset;
 use feedline_core::{
-    About, Context, DType, Dataset, Error, ErrorKind, Fingerprint, Prefetched, ReadError, Result, Row, Rows,
-    Spec, named,
+    About, Context, DType, Dataset, ElementType, Error, ErrorKind, Fingerprint, Prefetched, ReadError,
+    Result, Row, Rows, Sink, Spec, Storage, named,
 };
 
 use super::index::{Index, Shape, Unsorted};
 use super::{WindowFate, refuse};
 use crate::bounded::grouped;
 use crate::bounded::row_memory::{self, RowMemory};
-use crate::error::{data, one_line};
+use crate::error::{at_file, check_not_empty, data, one_line};
 use crate::io::memory::Memory;
-use crate::reader::{at_file, check_not_empty};
 use crate::tables::tabular::fit_on::Limits;
-use crate::tables::tabular::reader::TableReader;
-use crate::{Buffers, ElementType, Reader, Sink, Values};
+use crate::tables::tabular::rows::TableRows;
 
 /// Time windows over a table, as a [`Dataset`]. [`Table::windows`](crate::Table::windows) makes it. Clones
 /// share the rows. `read` uses no random numbers.
@@ -28,9 +26,9 @@ use crate::{Buffers, ElementType, Reader, Sink, Values};
 pub struct TableWindows(Arc<Shared>);
 
 struct Shared {
-    reader: TableReader,
+    inner: TableRows,
     spec: Spec,
-    /// The indices of the reader's fields: time, group, inputs, targets.
+    /// The indices of the inner set's fields: time, group, inputs, targets.
     places: Places,
     shape: Shape,
     index: Index,
@@ -42,7 +40,7 @@ struct Shared {
     bytes: u64,
 }
 
-/// For each field of the windows, its index in the reader and in the windows, and its bytes per row.
+/// For each field of the windows, its index in the inner set and in the windows, and its bytes per row.
 #[derive(Clone, Copy, Debug)]
 struct Places {
     time: usize,
@@ -68,17 +66,17 @@ struct InMemory {
 }
 
 impl TableWindows {
-    pub(super) fn new(reader: TableReader, group: usize, shape: Shape, budget: u64) -> Result<Self> {
-        check_not_empty(&reader)?;
-        let fields = reader.schema().fields();
-        let ElementType::Number(time) = fields[0].element else { return Err(no_time(&reader)) };
-        if !fields[0].shape.is_empty() {
-            return Err(no_time(&reader));
+    pub(super) fn new(inner: TableRows, group: usize, shape: Shape, budget: u64) -> Result<Self> {
+        check_not_empty(&inner)?;
+        let fields = inner.spec().fields();
+        let ElementType::Number(time) = fields[0].element() else { return Err(no_time(&inner)) };
+        if !fields[0].dims().is_empty() {
+            return Err(no_time(&inner));
         }
-        let inner = reader.schema().spec().map_err(|error| at_file(&reader, 0, error))?;
-        let spec = spec(&inner, time, group, shape)?;
+        let closed = inner.spec().closed().map_err(|error| at_file(&inner, 0, error))?;
+        let spec = spec(&closed, time, group, shape)?;
         let column = |of: usize, to: &str| -> Result<Column> {
-            Ok(Column { of, to: spec.index_of(to)?, bytes: inner.fields()[of].row_bytes() })
+            Ok(Column { of, to: spec.index_of(to)?, bytes: closed.fields()[of].row_bytes() })
         };
         let is_grouped = usize::from(group > 0);
         let places = Places {
@@ -88,14 +86,14 @@ impl TableWindows {
             y: if shape.targets > 0 { Some(column(2 + is_grouped, "y")?) } else { None },
             start: column(0, "start")?,
         };
-        let bytes = row_memory::bytes(&reader, &inner);
-        let memory = (bytes <= budget).then(|| RowMemory::decoded_now(&reader, &inner));
-        let mut unsorted = Unsorted::new(fields[0].element, reader.len())?;
-        let mut times = Memory::new(reader.len() * time.size() as u64)?;
-        let mut cells = Cells::new(&reader, places);
+        let bytes = row_memory::bytes(&inner, &closed);
+        let memory = (bytes <= budget).then(|| RowMemory::decoded_now(&inner, &closed));
+        let mut unsorted = Unsorted::new(fields[0].element(), inner.len())?;
+        let mut times = Memory::new(inner.len() * time.size() as u64)?;
+        let mut cells = Cells::new(&inner, places);
         let mut unread = Vec::new();
-        for (row, to) in (0..reader.len()).zip(times.bytes_mut().chunks_exact_mut(time.size())) {
-            let added = match memory.as_ref().and_then(|memory| Some((memory, memory.row(&reader, row)?))) {
+        for (row, to) in (0..inner.len()).zip(times.bytes_mut().chunks_exact_mut(time.size())) {
+            let added = match memory.as_ref().and_then(|memory| Some((memory, memory.row(&inner, row)?))) {
                 Some((memory, bytes)) => {
                     let group = places.group.map_or(0..0, |group| memory.field(group.of));
                     to.copy_from_slice(&bytes[memory.field(places.time)]);
@@ -109,10 +107,10 @@ impl TableWindows {
                     unsorted.add(to, &cells.group)
                 }
             };
-            added.map_err(|error| at_file(&reader, row, error.at_sample(row)))?;
+            added.map_err(|error| at_file(&inner, row, error.at_sample(row)))?;
         }
-        let named = |numbers: &[i64]| named_group(&reader, numbers);
-        let index = unsorted.sorted(shape, named).map_err(|error| at_file(&reader, 0, error))?;
+        let named = |numbers: &[i64]| named_group(&inner, numbers);
+        let index = unsorted.sorted(shape, named).map_err(|error| at_file(&inner, 0, error))?;
         let sorted =
             index.order.iter().flat_map(|&row| &times.bytes()[row as usize * time.size()..][..time.size()]);
         let times = sorted.copied().collect();
@@ -120,10 +118,10 @@ impl TableWindows {
             index.groups.iter().flat_map(|(numbers, _)| numbers).flat_map(|number| number.to_le_bytes());
         let groups = groups.collect();
         let rows = match memory {
-            Some(memory) => Some(InMemory::new(&reader, &memory, &index, places, &unread)?),
+            Some(memory) => Some(InMemory::new(&inner, &memory, &index, places, &unread)?),
             None => None,
         };
-        let shared = Shared { reader, spec, places, shape, index, times, groups, rows, bytes };
+        let shared = Shared { inner, spec, places, shape, index, times, groups, rows, bytes };
         Ok(Self(Arc::new(shared)))
     }
 
@@ -135,7 +133,7 @@ impl TableWindows {
     /// The values of a category in the order of their numbers, such as the groups. `None` if the column is
     /// not a category.
     pub fn classes(&self, column: &str) -> Option<&[String]> {
-        let found = self.0.reader.about().categories.iter().find(|(name, _)| name == column);
+        let found = self.0.inner.about().categories.iter().find(|(name, _)| name == column);
         found.map(|(_, classes)| classes.as_slice())
     }
 
@@ -194,20 +192,20 @@ fn spec(inner: &Spec, time: DType, group: usize, shape: Shape) -> Result<Spec> {
     spec.field("start", time, [])
 }
 
-fn no_time(reader: &TableReader) -> Error {
-    let field = &reader.schema().fields()[0];
-    let (name, how) = (one_line(&field.name), named("days or seconds", "days= or seconds="));
+fn no_time(inner: &TableRows) -> Error {
+    let field = &inner.spec().fields()[0];
+    let (name, how) = (one_line(field.name()), named("days or seconds", "days= or seconds="));
     let why = format!(
         "order_by names \"{name}\", which is {} and not one number: make times of it by {how}",
-        field.element
+        field.element()
     );
-    at_file(reader, 0, refuse(why))
+    at_file(inner, 0, refuse(why))
 }
 
 /// The values of a group, for an error message.
-fn named_group(reader: &TableReader, numbers: &[i64]) -> String {
-    let classes = reader.about().categories;
-    let names: Vec<_> = match reader.schema().fields().get(1).map(|field| &field.name) {
+fn named_group(inner: &TableRows, numbers: &[i64]) -> String {
+    let classes = inner.about().categories;
+    let names: Vec<_> = match inner.spec().fields().get(1).map(|field| field.name()) {
         Some(name) if numbers.len() == 1 => {
             let list = classes.iter().find(|(column, _)| column == name);
             let value = list.and_then(|(_, list)| list.get(usize::try_from(numbers[0]).ok()?));
@@ -220,22 +218,23 @@ fn named_group(reader: &TableReader, numbers: &[i64]) -> String {
 
 /// Reads the time and the group of each row.
 struct Cells<'a> {
-    reader: &'a TableReader,
+    inner: &'a TableRows,
     places: Places,
-    buffers: Buffers,
+    context: Context,
     time: Vec<u8>,
     group: Vec<u8>,
 }
 
 impl<'a> Cells<'a> {
-    fn new(reader: &'a TableReader, places: Places) -> Self {
-        Self { reader, places, buffers: Buffers::default(), time: Vec::new(), group: Vec::new() }
+    fn new(inner: &'a TableRows, places: Places) -> Self {
+        Self { inner, places, context: Context::new(0, 0), time: Vec::new(), group: Vec::new() }
     }
 
     /// Reads a row; returns whether another of its cells is an error, to be reported by the windows with this
     /// row.
     fn read(&mut self, row: u64) -> Result<bool> {
-        let Self { reader, places, buffers, time, group } = self;
+        let Self { inner, places, context, time, group } = self;
+        let inner: &dyn Dataset = *inner;
         let of_group = places.group.map(|group| group.of);
         let (mut has_time, mut has_group) = (false, of_group.is_none());
         let mut keep = |field: usize, bytes: &[u8], _: Option<&[usize]>| {
@@ -250,7 +249,7 @@ impl<'a> Cells<'a> {
             }
             Ok(())
         };
-        let visited = reader.visit(row, &mut Sink::new(&mut keep), buffers);
+        let visited = inner.visit(row, &mut Sink::new(&mut keep), context);
         match visited {
             Ok(()) => Ok(false),
             Err(_) if has_time && has_group => Ok(true),
@@ -261,7 +260,7 @@ impl<'a> Cells<'a> {
 
 impl InMemory {
     fn new(
-        reader: &TableReader,
+        inner: &TableRows,
         memory: &RowMemory,
         index: &Index,
         Places { x, y, .. }: Places,
@@ -275,7 +274,7 @@ impl InMemory {
             unread: Vec::new(),
         };
         for (place, &row) in index.order.iter().enumerate() {
-            match memory.row(reader, row.into()).filter(|_| unread.binary_search(&row.into()).is_err()) {
+            match memory.row(inner, row.into()).filter(|_| unread.binary_search(&row.into()).is_err()) {
                 Some(bytes) => {
                     in_memory.x.bytes_mut()[place * x.bytes..][..x.bytes]
                         .copy_from_slice(&bytes[memory.field(x.of)]);
@@ -329,7 +328,7 @@ impl Shared {
         &self,
         places: Range<usize>,
         row: &mut Row<'_, '_>,
-        values: &mut Values,
+        context: &mut Context,
     ) -> Result<(), ReadError> {
         let (Places { x, y, .. }, inputs) = (self.places, self.shape.inputs);
         self.write_place(places.start, row);
@@ -348,15 +347,16 @@ impl Shared {
                 }
                 Ok(())
             };
-            self.reader.visit(sample, &mut Sink::new(&mut write), values.buffers())?;
+            let inner: &dyn Dataset = &self.inner;
+            inner.visit(sample, &mut Sink::new(&mut write), context)?;
         }
         Ok(())
     }
 
-    fn read(&self, id: u64, row: &mut Row<'_, '_>, values: &mut Values) -> Result<(), ReadError> {
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
         let places = self.places_of(id)?;
         let Some(rows) = self.rows.as_ref().filter(|rows| rows.has(&places)) else {
-            return self.read_rows(places, row, values);
+            return self.read_rows(places, row, context);
         };
         let (x, y) = self.slices(rows, places.start);
         row.write(self.places.x.to, x);
@@ -402,7 +402,7 @@ impl Dataset for TableWindows {
     }
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
-        self.0.read(id, row, context.scratch())
+        self.0.read(id, row, context)
     }
 
     fn read_many(
@@ -415,37 +415,44 @@ impl Dataset for TableWindows {
         if self.0.copy(ids, rows, places) {
             return Ok(());
         }
-        // Otherwise, windows are read one by one. The reader reports what is wrong.
-        grouped(ids, context, |index, id, values| self.0.read(id, &mut rows.row(index), values))
+        // Otherwise, windows are read one by one. The inner set reports what is wrong.
+        grouped(ids, context, |index, id, context| self.0.read(id, &mut rows.row(index), context))
+    }
+
+    fn storage(&self) -> &dyn Storage {
+        self
     }
 
     fn about(&self) -> About<'_> {
         About { table_rows: Some((self.0.bytes, self.0.rows.is_some())), ..About::default() }
     }
 
-    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
-        if self.0.rows.is_some() {
-            return Prefetched::Never;
-        }
-        let Found { rows, .. } = context.scratch();
-        rows.clear();
-        let places = ids.iter().filter_map(|&id| self.0.places_of(id).ok());
-        rows.extend(places.flatten().map(|place| u64::from(self.0.index.order[place])));
-        self.0.reader.storage().prefetch(rows)
-    }
-
     fn path(&self, id: u64) -> Option<&Path> {
         let start = self.0.places_of(id).ok()?.start;
-        self.0.reader.path(self.0.index.order[start].into())
+        self.0.inner.path(self.0.index.order[start].into())
     }
 
     fn fingerprint(&self) -> u64 {
         let Shape { inputs, targets, stride, max_gap, .. } = self.0.shape;
         let state = Fingerprint::new().bytes(b"windows").spec(&self.0.spec).number(self.len());
-        let state = state.number(self.0.reader.fingerprint());
+        let state = state.number(self.0.inner.fingerprint());
         let shape =
             [inputs, targets, stride].into_iter().fold(state, |state, rows| state.number(rows as u64));
         shape.number(max_gap.map_or(0, f64::to_bits)).value()
+    }
+}
+
+impl Storage for TableWindows {
+    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
+        if self.0.rows.is_some() {
+            return Prefetched::Never;
+        }
+        context.scoped_scratch(|Found { rows, .. }: &mut Found, context| {
+            rows.clear();
+            let places = ids.iter().filter_map(|&id| self.0.places_of(id).ok());
+            rows.extend(places.flatten().map(|place| u64::from(self.0.index.order[place])));
+            self.0.inner.storage().prefetch(rows, context)
+        })
     }
 }
 

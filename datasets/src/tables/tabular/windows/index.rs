@@ -2,10 +2,9 @@
 
 use std::ops::Range;
 
-use feedline_core::{Error, Result};
+use feedline_core::{ElementType, Error, Result};
 
 use super::WindowFate;
-use crate::ElementType;
 use crate::error::data;
 use crate::tables::tabular::cast::Number;
 use crate::tables::tabular::fit_on::Limits;

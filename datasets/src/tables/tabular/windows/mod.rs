@@ -151,7 +151,7 @@ impl Windows {
     /// bytes of memory, and each row 4 bytes and the size of its time.
     ///
     /// # Errors
-    /// As [`Table::reader`]. `Config` if a window has no rows, columns or times, if times are no numbers, and
+    /// As [`Table::rows`]. `Config` if a window has no rows, columns or times, if times are no numbers, and
     /// for steps that windows do not have. `Data` for a time that is not finite, two rows of one group and
     /// time, a window that is longer than every group, and more than 2^32 rows. The error names the rows and
     /// the column.
@@ -170,7 +170,7 @@ impl Windows {
             Source::Reader(_) => CACHE_BYTES,
         };
         let shape = index::Shape { inputs, targets, stride, max_gap, is_fitted_on_all };
-        TableWindows::new(table.table_reader()?, group.len(), shape, budget)
+        TableWindows::new(table.table_rows()?, group.len(), shape, budget)
     }
 
     /// Refuses windows without rows or columns, and steps that windows do not have.

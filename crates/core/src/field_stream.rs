@@ -1,13 +1,17 @@
-//! A content as a seekable stream. Parsers of other crates read it.
+//! A field of a sample as a seekable stream. Parsers of other crates read it.
 
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom};
 
-use feedline_core::Result;
+use crate::Result;
 
 /// A field of a sample as a seekable stream. Only the requested parts are read. See
 /// [`Storage::stream`](crate::Storage::stream).
-pub struct FieldStream<'a>(SeekReader<Box<ReadAt<'a>>>);
+pub struct FieldStream<'a> {
+    len: u64,
+    at: u64,
+    read_at: Box<ReadAt<'a>>,
+}
 
 /// Fills a buffer with the bytes of the field. The first one is at an offset.
 type ReadAt<'a> = dyn Fn(u64, &mut [u8]) -> Result<()> + Send + Sync + 'a;
@@ -15,53 +19,21 @@ type ReadAt<'a> = dyn Fn(u64, &mut [u8]) -> Result<()> + Send + Sync + 'a;
 impl<'a> FieldStream<'a> {
     /// A stream of `len` bytes. `read_at(offset, to)` fills `to` with the bytes from `offset` on.
     pub fn new(len: u64, read_at: impl Fn(u64, &mut [u8]) -> Result<()> + Send + Sync + 'a) -> Self {
-        Self(SeekReader::new(len, Box::new(read_at)))
+        Self { len, at: 0, read_at: Box::new(read_at) }
     }
 
     /// Number of bytes.
     pub fn len(&self) -> u64 {
-        self.0.len
+        self.len
     }
 
     /// Whether there are no bytes.
     pub fn is_empty(&self) -> bool {
-        self.0.len == 0
+        self.len == 0
     }
 }
 
 impl Read for FieldStream<'_> {
-    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        self.0.read(to)
-    }
-}
-
-impl Seek for FieldStream<'_> {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.0.seek(to)
-    }
-}
-
-impl fmt::Debug for FieldStream<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "FieldStream(byte {} of {})", self.0.at, self.0.len)
-    }
-}
-
-/// A stream over a function that reads bytes at an offset.
-pub(crate) struct SeekReader<F> {
-    len: u64,
-    at: u64,
-    read_at: F,
-}
-
-impl<F: Fn(u64, &mut [u8]) -> Result<()>> SeekReader<F> {
-    /// A stream of `len` bytes. `read_at(offset, to)` fills `to` with the bytes from `offset` on.
-    pub(crate) fn new(len: u64, read_at: F) -> Self {
-        Self { len, at: 0, read_at }
-    }
-}
-
-impl<F: Fn(u64, &mut [u8]) -> Result<()>> Read for SeekReader<F> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         let rest = self.len.saturating_sub(self.at);
         let len = to.len().min(usize::try_from(rest).unwrap_or(usize::MAX));
@@ -71,7 +43,7 @@ impl<F: Fn(u64, &mut [u8]) -> Result<()>> Read for SeekReader<F> {
     }
 }
 
-impl<F> Seek for SeekReader<F> {
+impl Seek for FieldStream<'_> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let at = match to {
             SeekFrom::Start(at) => Some(at),
@@ -80,5 +52,11 @@ impl<F> Seek for SeekReader<F> {
         };
         self.at = at.ok_or(io::ErrorKind::InvalidInput)?;
         Ok(self.at)
+    }
+}
+
+impl fmt::Debug for FieldStream<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FieldStream(byte {} of {})", self.at, self.len)
     }
 }

@@ -1,22 +1,26 @@
 //! The rows of a table after its steps.
 
-use std::cell::RefCell;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use feedline_core::{About, DType, Fingerprint, Prefetched, Result, StridedColumn};
+use feedline_core::{
+    About, Context, DType, Dataset, Decoded, DecodedRows, Fingerprint, Meaning, Prefetched, ReadError,
+    Result, Row, Sink, Spec, Storage, StridedColumn,
+};
 
 use super::cell::Cell;
 use super::column::{Column, Items};
 use super::description::Description;
-use super::plan::{Field, Plan};
+use super::plan::{Output, Plan};
 use super::steps::Cut;
-use crate::reader::at_file;
+use crate::error::at_file;
 use crate::tables::nulls::missing;
-use crate::{Buffers, Decoded, DecodedRows, Meaning, Reader, Schema, Sink, Storage};
 
-/// The fields of a row by their index in the reader. They are kept until all fields have been visited.
+/// The fields of a row by their index in the inner set. They are kept until all fields have been visited.
+/// Takes a field: its index, its bytes, and its shape if the bytes alone do not determine it.
+type Put<'a> = dyn FnMut(usize, &[u8], Option<&[usize]>) -> Result<()> + 'a;
+
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     bytes: Vec<u8>,
@@ -27,10 +31,10 @@ impl Parts {
     /// Reads row `row`, keeps the fields of `kept`, and passes each field to `to`.
     pub(super) fn read(
         &mut self,
-        (reader, kept): (&dyn Reader, &[bool]),
+        (inner, kept): (&dyn Dataset, &[bool]),
         row: u64,
-        to: &mut Sink<'_>,
-        buffers: &mut Buffers,
+        to: &mut Put<'_>,
+        context: &mut Context,
     ) -> Result<()> {
         let Self { bytes: all, ranges } = self;
         all.clear();
@@ -41,9 +45,9 @@ impl Parts {
                 ranges[field] = all.len()..all.len() + bytes.len();
                 all.extend_from_slice(bytes);
             }
-            to.pass_on(field, bytes, shape)
+            to(field, bytes, shape)
         };
-        reader.visit(row, &mut Sink::new(&mut keep), buffers)
+        inner.visit(row, &mut Sink::new(&mut keep), context)
     }
 
     pub(super) fn value(&self, field: usize) -> &[u8] {
@@ -56,7 +60,7 @@ impl Parts {
     }
 }
 
-/// For each field of the reader, whether columns need it.
+/// For each field of the inner set, whether columns need it.
 pub(super) fn kept<'a>(columns: impl IntoIterator<Item = &'a Column>, fields: usize) -> Vec<bool> {
     let mut kept = vec![false; fields];
     for column in columns {
@@ -71,8 +75,8 @@ pub(super) fn kept<'a>(columns: impl IntoIterator<Item = &'a Column>, fields: us
 
 /// Reads the fields of a [`Table`](super::Table).
 #[derive(Debug)]
-pub(super) struct TableReader {
-    reader: Box<dyn Reader>,
+pub(super) struct TableRows {
+    inner: Arc<dyn Dataset>,
     made: Arc<Made>,
     /// For each field, the items that its list is cut by. They are found when they are first asked for.
     left_out: Vec<OnceLock<LeftOut>>,
@@ -90,14 +94,14 @@ struct LeftOut {
 /// The rules for making the fields.
 #[derive(Debug)]
 pub(super) struct Made {
-    schema: Schema,
+    schema: Spec,
     kept: Vec<bool>,
-    /// For each field of the reader, the output field that gets its bytes unchanged.
+    /// For each field of the inner set, the output field that gets its bytes unchanged.
     passed: Vec<Option<usize>>,
     fields: Vec<Rule>,
     /// For each field, the items that are kept; `None` keeps all.
     cuts: Vec<Option<Kept>>,
-    /// For each field, the reader's field with the same bytes, if there is one.
+    /// For each field, the inner set's field with the same bytes, if there is one.
     same: Arc<[Option<usize>]>,
     classes: Vec<(String, Vec<String>)>,
 }
@@ -138,34 +142,34 @@ impl Kept {
 }
 
 impl Made {
-    /// The fields of the plan for a reader of this schema.
-    pub(super) fn new(schema: &Schema, plan: &Plan, found: &Description) -> Result<Self> {
-        let inner = schema.fields().len();
-        let (mut fields, mut same, mut passed) = (Vec::new(), Vec::new(), vec![None; inner]);
+    /// The fields of the plan for a data set of this schema.
+    pub(super) fn new(schema: &Spec, plan: &Plan, found: &Description) -> Result<Self> {
+        let count = schema.fields().len();
+        let (mut fields, mut same, mut passed) = (Vec::new(), Vec::new(), vec![None; count]);
         let (mut needed, mut cuts) = (Vec::new(), Vec::new());
         for (index, (field, cut)) in plan.fields.iter().zip(&plan.cuts).enumerate() {
             let columns = match field {
-                Field::Copied(_, column) | Field::Present(_, column) => std::slice::from_ref(column),
-                Field::Listed(.., column) => std::slice::from_ref(column),
-                Field::Made(.., columns) => columns,
+                Output::Copied(_, column) | Output::Present(_, column) => std::slice::from_ref(column),
+                Output::Listed(.., column) => std::slice::from_ref(column),
+                Output::Made(.., columns) => columns,
             };
             let first = &plan.columns[columns[0]];
             let rule = match field {
-                Field::Copied(..) if first.present.is_none() => Rule::Pass,
-                Field::Copied(..) => Rule::Fill(Cell::new(first, DType::U8, found)?),
-                Field::Present(..) => Rule::Present(first.present),
-                Field::Listed(_, dtype, _) => match first.items {
+                Output::Copied(..) if first.present.is_none() => Rule::Pass,
+                Output::Copied(..) => Rule::Fill(Cell::new(first, DType::U8, found)?),
+                Output::Present(..) => Rule::Present(first.present),
+                Output::Listed(_, dtype, _) => match first.items {
                     Some(items) => Rule::Listed(Cell::new(first, *dtype, found)?, items),
                     None => Rule::Pass,
                 },
-                Field::Made(_, dtype, columns) => {
+                Output::Made(_, dtype, columns) => {
                     let cell = |&column: &usize| Cell::new(&plan.columns[column], *dtype, found);
                     Rule::Numbers(columns.iter().map(cell).collect::<Result<_>>()?)
                 }
             };
             let is_passed = matches!(rule, Rule::Pass);
             let own = field.schema();
-            let item_bytes = own.shape.iter().flatten().product::<usize>() * own.element.size();
+            let item_bytes = own.dims().iter().flatten().product::<usize>() * own.element().size();
             cuts.push(cut.map(|cut| Kept { cut, item_bytes }));
             // A cut list does not have the same bytes.
             same.push((is_passed && cut.is_none()).then_some(first.field));
@@ -179,13 +183,13 @@ impl Made {
         let classes = plan.columns.iter().filter(|column| column.category.is_some()).filter_map(|column| {
             Some((column.name.clone(), found.columns.get(&column.name)?.classes.clone()?))
         });
-        let (kept, classes) = (kept(needed, inner), classes.collect());
-        // A field with other bytes than a column of the reader is something else, too.
+        let (kept, classes) = (kept(needed, count), classes.collect());
+        // A field with other bytes than a column of the inner set is something else, too.
         let made = plan.schema();
         let of_made = made.fields().iter().zip(&same).map(|(field, of): (_, &Option<usize>)| {
-            field.clone().meaning(of.map_or(Meaning::Plain, |of| schema.fields()[of].meaning))
+            field.clone().with_meaning(of.map_or(Meaning::Plain, |of| schema.fields()[of].meaning()))
         });
-        let schema = Schema::new(of_made);
+        let schema = Spec::of_fields(of_made);
         Ok(Self { schema, kept, passed, fields, cuts, same: same.into(), classes })
     }
 }
@@ -197,27 +201,27 @@ impl Made {
     }
 }
 
-impl TableReader {
-    /// The rows of `reader` with the rules `made`. The fingerprint covers `text`, the saved description.
-    pub(super) fn new(reader: Box<dyn Reader>, made: Made, text: &str) -> Result<Self> {
-        let of_reader = Fingerprint::checked(|| reader.fingerprint())?;
+impl TableRows {
+    /// The rows of `inner` with the rules `made`. The fingerprint covers `text`, the saved description.
+    pub(super) fn new(inner: Arc<dyn Dataset>, made: Made, text: &str) -> Result<Self> {
+        let of_reader = Fingerprint::checked(|| inner.fingerprint())?;
         let fingerprint = Fingerprint::new().number(of_reader).bytes(text.as_bytes()).value();
         let left_out = made.cuts.iter().map(|_| OnceLock::new()).collect();
-        Ok(Self { reader, made: made.into(), left_out, fingerprint })
+        Ok(Self { inner, made: made.into(), left_out, fingerprint })
     }
 
     /// The items that the list `field` is cut by, of all rows. Of a row that cannot be read, there are none.
     fn find_left_out(&self, field: usize, kept: Kept) -> LeftOut {
         let mut left_out = LeftOut { ends: Vec::new(), bytes: Vec::new() };
-        let (mut buffers, mut scratch) = (Buffers::default(), Scratch::default());
-        for row in 0..self.reader.len() {
+        let (mut context, mut scratch) = (Context::new(0, 0), Scratch::default());
+        for row in 0..self.inner.len() {
             let mut add = |of: usize, value: &[u8], _: Option<&[usize]>| {
                 if of == field {
                     left_out.bytes.extend_from_slice(kept.parts_of(value).1);
                 }
                 Ok(())
             };
-            let _ = self.visit_whole(row, &mut scratch, &mut Sink::new(&mut add), &mut buffers);
+            let _ = self.visit_whole(row, &mut scratch, &mut add, &mut context);
             left_out.ends.push(left_out.bytes.len());
         }
         left_out
@@ -228,8 +232,8 @@ impl TableReader {
         &self,
         sample: u64,
         Scratch { parts, numbers }: &mut Scratch,
-        row: &mut Sink<'_>,
-        buffers: &mut Buffers,
+        put: &mut Put<'_>,
+        context: &mut Context,
     ) -> Result<()> {
         let mut pass = |field: usize, bytes: &[u8], shape: Option<&[usize]>| match self
             .made
@@ -238,15 +242,16 @@ impl TableReader {
             .copied()
             .flatten()
         {
-            Some(passed) => row.pass_on(passed, bytes, shape),
+            Some(passed) => put(passed, bytes, shape),
             None => Ok(()),
         };
-        parts.read((&*self.reader, &self.made.kept), sample, &mut Sink::new(&mut pass), buffers)?;
+        parts.read((&*self.inner, &self.made.kept), sample, &mut pass, context)?;
+        let mut put = |index: usize, bytes: &[u8]| put(index, bytes, None);
         for (index, rule) in self.made.fields.iter().enumerate() {
             match rule {
                 Rule::Pass => {}
                 Rule::Fill(cell) if parts.is_there(cell.present) => {
-                    row.put(index, parts.value(cell.field))?;
+                    put(index, parts.value(cell.field))?;
                 }
                 Rule::Listed(cell, items) => {
                     numbers.clear();
@@ -255,12 +260,12 @@ impl TableReader {
                     } else if cell.fill.is_none() {
                         return Err(missing(&cell.name, sample));
                     }
-                    row.put(index, numbers)?;
+                    put(index, numbers)?;
                 }
                 Rule::Fill(cell) => {
-                    row.put(index, cell.fill.as_deref().ok_or_else(|| missing(&cell.name, sample))?)?;
+                    put(index, cell.fill.as_deref().ok_or_else(|| missing(&cell.name, sample))?)?;
                 }
-                Rule::Present(present) => row.put(index, &[parts.is_there(*present).into()])?,
+                Rule::Present(present) => put(index, &[parts.is_there(*present).into()])?,
                 Rule::Numbers(cells) => {
                     numbers.clear();
                     for cell in cells {
@@ -269,7 +274,7 @@ impl TableReader {
                         let value = parts.is_there(cell.present).then(|| parts.value(cell.field));
                         cell.write(sample, value, &mut numbers[start..])?;
                     }
-                    row.put(index, numbers)?;
+                    put(index, numbers)?;
                 }
             }
         }
@@ -383,36 +388,32 @@ struct Scratch {
     numbers: Vec<u8>,
 }
 
-thread_local! {
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
-}
-
-impl Reader for TableReader {
-    fn schema(&self) -> &Schema {
+impl Dataset for TableRows {
+    fn spec(&self) -> &Spec {
         &self.made.schema
     }
 
     fn len(&self) -> u64 {
-        self.reader.len()
+        self.inner.len()
     }
 
-    fn visit(&self, sample: u64, row: &mut Sink<'_>, buffers: &mut Buffers) -> Result<()> {
-        // Take the scratch memory out: the reader may be a table too, and use it.
-        let mut scratch = SCRATCH.take();
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
         let mut cut = |field: usize, value: &[u8], shape: Option<&[usize]>| {
-            row.pass_on(field, self.made.cut(field, value), shape)
+            row.put_shaped(field, self.made.cut(field, value), shape)
         };
-        let visited = self.visit_whole(sample, &mut scratch, &mut Sink::new(&mut cut), buffers);
-        SCRATCH.set(scratch);
-        visited.map_err(|error| {
+        // The inner set may be a table too, with a scratch memory of its own.
+        let visited = context.scoped_scratch(|scratch: &mut Scratch, context| {
+            self.visit_whole(sample, scratch, &mut cut, context)
+        });
+        Ok(visited.map_err(|error| {
             let error = if error.sample().is_some() { error } else { error.at_sample(sample) };
             at_file(self, sample, error)
-        })
+        })?)
     }
 
-    /// The classes are those of the only category. If there is no category, the reader's classes.
+    /// The classes are those of the only category. If there is no category, the inner set's classes.
     fn about(&self) -> About<'_> {
-        let (about, categories) = (self.reader.about(), &*self.made.classes);
+        let (about, categories) = (self.inner.about(), &*self.made.classes);
         let classes = match categories {
             [] => about.classes,
             [(_, classes)] => Some(&classes[..]),
@@ -426,25 +427,31 @@ impl Reader for TableReader {
     }
 
     fn path(&self, sample: u64) -> Option<&Path> {
-        self.reader.path(sample)
+        self.inner.path(sample)
     }
 
-    /// Covers the reader, the steps, and the results of the fitting pass.
+    /// Covers the inner set, the steps, and the results of the fitting pass.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
     }
 }
 
-impl Storage for TableReader {
+impl Storage for TableRows {
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
-        self.reader.storage().column((*self.made.same.get(field)?)?)
+        self.inner.storage().column((*self.made.same.get(field)?)?)
     }
 
     fn slice(&self, sample: u64, field: usize) -> Option<&[u8]> {
-        self.reader.storage().slice(sample, (*self.made.same.get(field)?)?)
+        self.inner.storage().slice(sample, (*self.made.same.get(field)?)?)
     }
 
-    fn left_out(&self, sample: u64, field: usize, to: &mut dyn FnMut(&[u8])) {
+    fn left_out(
+        &self,
+        sample: u64,
+        field: usize,
+        epoch: u64,
+        to: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), ReadError> {
         if let Some(&Some(kept)) = self.made.cuts.get(field) {
             let LeftOut { ends, bytes } =
                 self.left_out[field].get_or_init(|| self.find_left_out(field, kept));
@@ -453,27 +460,28 @@ impl Storage for TableReader {
                 to(&bytes[row.checked_sub(1).map_or(0, |before| ends[before])..end]);
             }
         }
-        // The reader may be a table too.
-        if let Some(of) = self.made.passed.iter().position(|&passed| passed == Some(field)) {
-            self.reader.storage().left_out(sample, of, to);
+        // The inner set may be a table too.
+        match self.made.passed.iter().position(|&passed| passed == Some(field)) {
+            Some(of) => self.inner.storage().left_out(sample, of, epoch, to),
+            None => Ok(()),
         }
     }
 
-    fn prefetch(&self, samples: &[u64]) -> Prefetched {
-        self.reader.storage().prefetch(samples)
+    fn prefetch(&self, samples: &[u64], context: &mut Context) -> Prefetched {
+        self.inner.storage().prefetch(samples, context)
     }
 
     fn decoded(&self, sample: u64) -> Result<Option<Decoded>> {
-        let rows = self.reader.storage().decoded(sample)?;
+        let rows = self.inner.storage().decoded(sample)?;
         Ok(rows
             .map(|rows| Decoded::new(rows.samples(), Arc::new(MadeRows { rows, made: self.made.clone() }))))
     }
 
     fn group(&self, sample: u64) -> Range<u64> {
-        self.reader.storage().group(sample)
+        self.inner.storage().group(sample)
     }
 
     fn forget(&self, sample: u64) {
-        self.reader.storage().forget(sample);
+        self.inner.storage().forget(sample);
     }
 }

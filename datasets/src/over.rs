@@ -1,0 +1,70 @@
+//! What sets over another set have in common.
+
+#[cfg(any(feature = "images", feature = "audio"))]
+use std::path::Path;
+
+use feedline_core::{About, Dataset};
+#[cfg(any(feature = "images", feature = "audio"))]
+use feedline_core::{Context, Random};
+
+/// What `inner` says of itself, and the plain shuffle of its samples, which depends only on its files.
+pub(crate) fn about(inner: &dyn Dataset) -> About<'_> {
+    let about = inner.about();
+    About { plain_shuffle: about.groups.and_then(|groups| groups.plain_shuffle(inner.len())), ..about }
+}
+
+/// Runs `work` with the random numbers of this set, and with a context for reads of the inner set, which
+/// draws numbers of its own.
+#[cfg(any(feature = "images", feature = "audio"))]
+pub(crate) fn draw_beside<R>(context: &mut Context, work: impl FnOnce(&mut Random, &mut Context) -> R) -> R {
+    let mut random = context.random().clone();
+    let result = context.with_stream(0, |context| work(&mut random, context));
+    *context.random() = random;
+    result
+}
+
+/// Implements the methods of `Dataset` for a set with a field `inner`, a method `self.write` that writes a
+/// sample, with the memory of a worker; `$is_random` says whether its pictures are turned at random.
+macro_rules! samples_over {
+    ($self:ident => $is_random:expr) => {
+        fn len(&self) -> u64 {
+            self.inner.len()
+        }
+
+        fn spec(&self) -> &feedline_core::Spec {
+            &self.spec
+        }
+
+        fn read(
+            &self,
+            id: u64,
+            row: &mut feedline_core::Row<'_, '_>,
+            context: &mut feedline_core::Context,
+        ) -> Result<(), feedline_core::ReadError> {
+            let written = context.scoped_scratch(|memory, context| self.write(id, row, memory, context));
+            written.map_err(|error| $crate::error::at_file(&*self.inner, id, error.at_sample(id)).into())
+        }
+
+        fn about(&$self) -> feedline_core::About<'_> {
+            feedline_core::About {
+                has_random_geometry: $is_random,
+                ..$crate::over::about(&*$self.inner)
+            }
+        }
+
+        fn storage(&self) -> &dyn feedline_core::Storage {
+            self
+        }
+
+        fn path(&self, id: u64) -> Option<&std::path::Path> {
+            self.inner.path(id)
+        }
+    };
+}
+pub(crate) use samples_over;
+
+/// The file that holds field `field` of sample `id`.
+#[cfg(any(feature = "images", feature = "audio"))]
+pub(crate) fn field_path(inner: &dyn Dataset, id: u64, field: usize) -> Option<&Path> {
+    inner.storage().field_path(id, field).or_else(|| inner.path(id))
+}

@@ -8,7 +8,7 @@ seconds="${1:?usage: ci/fuzz.sh SECONDS}"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/../target}/fuzz"
 targets=(idx_bytes cursor_bytes spec_layout sampler_params
     npy_bytes npz_bytes safetensors_bytes tar_bytes cifar_bytes open_bytes token_bytes index_bytes template_bytes
-    tfrecord_bytes mds_bytes csv_bytes jsonl_bytes arrow_bytes parquet_bytes
+    tfrecord_bytes mds_bytes csv_bytes jsonl_bytes arrow_bytes parquet_bytes zarr_bytes
     coco_bytes voc_bytes yolo_bytes
     jpeg_bytes png_bytes webp_bytes bmp_bytes gif_bytes
     sound_bytes)

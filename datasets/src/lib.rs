@@ -18,6 +18,7 @@
 //! | `TableWindows` | windows of time of a table, group by group (feature `tabular`) |
 //! | `ArrowFile`, `ParquetFile` | columns in batches and row groups (features `arrow`, `parquet`) |
 //! | `mds` | MosaicML Streaming's shards (feature `mds`) |
+//! | `Zarr` | arrays in chunks, in the folder of a store (feature `zarr`) |
 //! | `Pictures` | encoded pictures of any data set: one, its views, or its parts (feature `images`) |
 //! | `SoundDataset`, `open_sounds` | sounds: crops, resampling, mel spectrograms (feature `audio`) |
 //! | [`Manifest`], `open_pictures` | the files that a column of a table names |
@@ -87,6 +88,8 @@ pub use formats::tar::WebDataset;
 pub use formats::text::Lines;
 #[cfg(feature = "tfrecord")]
 pub use formats::tfrecord::TfRecord;
+#[cfg(feature = "zarr")]
+pub use formats::zarr::Zarr;
 pub(crate) use io::buffers::Buffers;
 pub use io::bytes::{MEMORY_LIMIT, MappedFile};
 #[cfg(feature = "object-store")]

@@ -32,6 +32,8 @@ use ahead::Ahead;
 pub(crate) use ahead::{Opening, Wanted};
 use blocks::{Blocks, Delivery, Key};
 use disk_cache::DiskCache;
+#[cfg(feature = "zarr")]
+pub(crate) use fetch::is_missing;
 pub(crate) use fetch::may_be_folder;
 use fetch::{Failure, FailureKind, Fetch};
 use kept::Kept;

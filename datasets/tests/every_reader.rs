@@ -115,6 +115,19 @@ fn documents(dir: &Path) -> PathBuf {
     write(dir, "pair.bin", &Vec::from_iter((0..start(SAMPLES) / 2).flat_map(|id| (id as u16).to_le_bytes())))
 }
 
+/// An array in chunks of 32 x 20, compressed by zlib.
+fn zarr(dir: &Path) -> PathBuf {
+    let array = r#"{"zarr_format": 2, "shape": [200, 50], "chunks": [32, 20], "dtype": "<u2", "fill_value": 7,
+        "compressor": {"id": "gzip"}, "filters": null, "order": "C"}"#;
+    write(dir, "a.zarr/.zarray", array.as_bytes());
+    // The chunks of the third column are missing.
+    for chunk in 0..14u16 {
+        let values = Vec::from_iter((0..32 * 20).flat_map(|at| (chunk * 640 + at).to_le_bytes()));
+        write(dir, &format!("a.zarr/{}.{}", chunk / 2, chunk % 2), &gz(&values));
+    }
+    dir.join("a.zarr")
+}
+
 /// Conversations of numbers.
 fn chats(dir: &Path) -> Chats {
     let message =
@@ -215,6 +228,7 @@ fn readers(dir: &Path) -> Vec<(&'static str, &'static str, Arc<dyn Dataset>)> {
         ("TfRecord", "", of(write(dir, "a.tfrecord", &records))),
         ("Tokens", "", Arc::new(tokens)),
         ("WebDataset", "", of(write(dir, "a.tar", &made::tar(&tar)))),
+        ("Zarr", "", of(zarr(dir))),
         ("Zipped", "", of(dir.join("zipped"))),
     ]
 }

@@ -17,6 +17,7 @@
 //! | [`template_bytes`] | a chat template, and the messages for it |
 //! | [`tfrecord_bytes`] | the bytes of a TFRecord file |
 //! | [`mds_bytes`] | the bytes of an MDS shard |
+//! | [`zarr_bytes`] | the metadata of a Zarr array, and its chunks |
 //! | [`arrow_bytes`] | the bytes of an Arrow file or stream |
 //! | [`parquet_bytes`] | the bytes of a Parquet file |
 //! | [`csv_bytes`] | the bytes of a table of comma-separated values |
@@ -55,6 +56,7 @@ pub mod tfrecord_bytes;
 pub mod token_bytes;
 pub mod voc_bytes;
 pub mod yolo_bytes;
+pub mod zarr_bytes;
 
 // One check serves all formats; each format has a target, with seeds of its own.
 pub use picture as bmp_bytes;
@@ -71,7 +73,7 @@ pub const SENTINEL: &str = "FEEDLINE_FUZZ_SENTINEL";
 pub type Check = fn(&[u8]);
 
 /// Every target by its name.
-pub const TARGETS: [(&str, Check); 28] = [
+pub const TARGETS: [(&str, Check); 29] = [
     ("idx_bytes", idx_bytes::check),
     ("cursor_bytes", cursor_bytes::check),
     ("spec_layout", spec_layout::check),
@@ -100,6 +102,7 @@ pub const TARGETS: [(&str, Check); 28] = [
     ("bmp_bytes", bmp_bytes::check),
     ("gif_bytes", gif_bytes::check),
     ("sound_bytes", sound_bytes::check),
+    ("zarr_bytes", zarr_bytes::check),
 ];
 
 /// Runs the target `name` once.

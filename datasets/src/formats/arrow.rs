@@ -10,13 +10,13 @@ use arrow_ipc::MetadataVersion;
 use arrow_ipc::reader::RecordBatchDecoder;
 use arrow_schema::SchemaRef;
 use feedline_core::{
-    About, Context, Dataset, Decoded, Error, Fingerprint, Groups, Prefetched, ReadError, Result, Row,
-    Storage, StridedColumn,
+    About, Context, Dataset, Decoded, Error, Fingerprint, Prefetched, ReadError, Result, Row, Storage,
+    StridedColumn,
 };
 
 use crate::error::{data, inside};
 use crate::io::bytes::Content;
-use crate::io::cache::Cache;
+use crate::io::decoded_groups::DecodedGroups;
 use crate::io::disk::DiskFile;
 use crate::io::of_one_file;
 use crate::io::panics::catch_panics;
@@ -81,12 +81,9 @@ pub struct ArrowFile {
     layout: Layout,
     decoder: Decoder,
     batches: Vec<Stored>,
-    /// Cumulative row counts of the batches.
-    ends: Vec<u64>,
+    groups: DecodedGroups<Batch>,
     /// All batches, if they are read in place.
     ready: Vec<Batch>,
-    cache_bytes: u64,
-    decoded: Cache<Batch>,
     metadata: HashMap<String, String>,
     fingerprint: u64,
 }
@@ -165,21 +162,17 @@ impl ArrowFile {
         content.check_unchanged()?;
         let state = Fingerprint::new().number(end).number(decoder.columns.len() as u64);
         let state = content.fingerprint_sampled(state)?;
-        let decoded = Cache::new(index.batches.len(), options.cache_bytes);
         let (path, batches, metadata) = (path.to_path_buf(), index.batches, index.metadata);
-        let (cache_bytes, fingerprint) = (options.cache_bytes, state.value());
         let file = Self {
             path,
             content,
             layout,
             decoder,
             batches,
-            ends,
+            groups: DecodedGroups::new(ends, options.cache_bytes),
             ready,
-            cache_bytes,
-            decoded,
             metadata,
-            fingerprint,
+            fingerprint: state.value(),
         };
         // A remote file is not fetched as a whole just to compare its checksum.
         if file.content.len() <= VERIFIED && !file.content.is_remote() {
@@ -229,22 +222,6 @@ impl ArrowFile {
         Ok(())
     }
 
-    /// The batch of a sample, and the index of its row in the batch.
-    fn find(&self, sample: u64) -> (usize, usize) {
-        let batch = self.ends.partition_point(|&end| end <= sample);
-        (batch, (sample - self.first(batch)) as usize)
-    }
-
-    /// The first sample of a batch.
-    fn first(&self, batch: usize) -> u64 {
-        if batch == 0 { 0 } else { self.ends[batch - 1] }
-    }
-
-    /// Batch `number`, decoded.
-    fn batch(&self, number: usize) -> Result<Arc<Batch>> {
-        self.decoded.get(number, || self.decode(number))
-    }
-
     fn decode(&self, number: usize) -> Result<(Batch, u64)> {
         let decode = || self.decoder.batch(&self.content, &self.batches[number], &self.layout);
         let batch = catch_panics("a record batch", decode)?;
@@ -292,26 +269,26 @@ impl Dataset for ArrowFile {
     }
 
     fn len(&self) -> u64 {
-        self.ends.last().copied().unwrap_or_default()
+        self.groups.samples()
     }
 
     fn read(&self, sample: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
         let buffers = context.scratch::<Buffers>();
         inside(sample, self.len(), &self.path)?;
         let at = |error: Error| error.at_path(&self.path).at_sample(sample);
-        let ((batch, place), value) = (self.find(sample), &mut buffers.value);
-        if let Some(batch) = self.ready.get(batch) {
-            return Ok(self.layout.put((batch, place, sample), value, row).map_err(at)?);
+        let value = &mut buffers.value;
+        if !self.ready.is_empty() {
+            let (batch, place) = self.groups.find(sample);
+            return Ok(self.layout.put((&self.ready[batch], place, sample), value, row).map_err(at)?);
         }
-        let batch = self.batch(batch).map_err(at)?;
+        let (batch, place) = self.groups.get(sample, |batch| self.decode(batch)).map_err(at)?;
         Ok(self.layout.put((&batch, place, sample), value, row).map_err(at)?)
     }
 
     fn about(&self) -> About<'_> {
-        let largest = self.batches.iter().map(|batch| batch.rows as u64).max();
-        let groups = largest.filter(|_| self.ready.is_empty()).map(|largest| Groups { largest, bytes: 0 });
-        let classes = self.layout.classes.as_deref();
-        About { format: "arrow", classes, groups, row_memory: self.cache_bytes, ..About::default() }
+        let about = self.groups.about("arrow", 0);
+        let groups = about.groups.filter(|_| self.ready.is_empty());
+        About { classes: self.layout.classes.as_deref(), groups, ..about }
     }
 
     fn storage(&self) -> &dyn Storage {
@@ -331,7 +308,7 @@ impl Storage for ArrowFile {
     }
 
     fn slice(&self, sample: u64, field: usize) -> Option<&[u8]> {
-        let (batch, row) = self.find(sample);
+        let (batch, row) = self.groups.find(sample);
         let (rows, width) = self.ready.get(batch)?.ready(field)?;
         rows.get(row * width..)?.get(..width)
     }
@@ -341,27 +318,22 @@ impl Storage for ArrowFile {
         if !self.ready.is_empty() {
             return Ok(None);
         }
-        let (number, _) = self.find(sample);
-        let batch = self.batch(number).map_err(|error| error.at_path(&self.path).at_sample(sample))?;
-        Ok(Some(Decoded::new(self.first(number)..self.ends[number], batch)))
+        let decoded = self.groups.decoded(sample, |batch| self.decode(batch));
+        decoded.map_err(|error| error.at_path(&self.path).at_sample(sample))
     }
 
     fn prefetch(&self, samples: &[u64], _: &mut Context) -> Prefetched {
         if !self.ready.is_empty() {
             return Prefetched::Never;
         }
-        self.decoded.prefetch(samples.iter().map(|&sample| self.find(sample).0), |number| self.decode(number))
+        self.groups.prefetch(samples, |batch| self.decode(batch))
     }
 
     fn group(&self, sample: u64) -> Range<u64> {
-        if sample >= self.len() {
-            return sample..sample;
-        }
-        let (batch, _) = self.find(sample);
-        self.first(batch)..self.ends[batch]
+        self.groups.group_of(sample)
     }
 
     fn forget(&self, sample: u64) {
-        self.decoded.forget(self.find(sample).0);
+        self.groups.forget(sample);
     }
 }

@@ -31,3 +31,5 @@ pub(crate) mod tar;
 pub(crate) mod text;
 #[cfg(feature = "tfrecord")]
 pub(crate) mod tfrecord;
+#[cfg(feature = "zarr")]
+pub(crate) mod zarr;

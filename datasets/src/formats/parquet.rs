@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Fields, Schema as ArrowSchema};
 use feedline_core::{
-    About, Context, Dataset, Decoded, DecodedRows, Fingerprint, Groups, Prefetched, ReadError, Result, Row,
-    Storage,
+    About, Context, Dataset, Decoded, DecodedRows, Fingerprint, Prefetched, ReadError, Result, Row, Storage,
 };
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
@@ -23,7 +22,7 @@ use parquet::file::metadata::{
 use crate::Buffers;
 use crate::error::{data, inside, one_line};
 use crate::io::bytes::Content;
-use crate::io::cache::Cache;
+use crate::io::decoded_groups::DecodedGroups;
 use crate::io::disk::DiskFile;
 use crate::io::of_one_file;
 use crate::io::panics::catch_panics;
@@ -64,12 +63,9 @@ pub struct ParquetFile {
     columns: Vec<usize>,
     /// The columns of 96-bit times, with their units per second.
     times: Vec<(usize, i128)>,
-    /// Cumulative row counts of the row groups.
-    ends: Vec<u64>,
     /// Bytes of the decoded columns.
     bytes: u64,
-    cache_bytes: u64,
-    groups: Cache<Group>,
+    groups: DecodedGroups<Group>,
     fingerprint: u64,
 }
 
@@ -168,7 +164,6 @@ impl ParquetFile {
         }
         content.check_unchanged()?;
         let fingerprint = content.fingerprint_sampled(Fingerprint::new().number(end))?.value();
-        let groups = Cache::new(ends.len(), options.cache_bytes);
         let stored = metadata.metadata().row_groups();
         let bytes = stored.iter().map(|group| bounds::decoded_bytes(group, &columns));
         let bytes = bytes.fold(0, u64::saturating_add);
@@ -181,17 +176,15 @@ impl ParquetFile {
             projection,
             columns,
             times,
-            ends,
+            groups: DecodedGroups::new(ends, options.cache_bytes),
             bytes,
-            cache_bytes: options.cache_bytes,
-            groups,
             fingerprint,
         })
     }
 
     /// Number of row groups.
     pub fn row_groups(&self) -> usize {
-        self.ends.len()
+        self.groups.count()
     }
 
     /// The samples of row group `group`.
@@ -199,22 +192,7 @@ impl ParquetFile {
     /// # Panics
     /// If there is no such group.
     pub fn row_group(&self, group: usize) -> std::ops::Range<u64> {
-        let first = if group == 0 { 0 } else { self.ends[group - 1] };
-        first..self.ends[group]
-    }
-
-    /// The decoded row group of a sample, and the number of the group.
-    fn group_of(&self, sample: u64) -> Result<(usize, Arc<Group>)> {
-        inside(sample, self.len(), &self.path)?;
-        let number = self.number(sample);
-        let group = self.groups.get(number, || self.decode_caught(number));
-        let group = group.map_err(|error| error.at_path(&self.path).at_sample(sample))?;
-        Ok((number, group))
-    }
-
-    /// The row group of a sample.
-    fn number(&self, sample: u64) -> usize {
-        self.ends.partition_point(|&end| end <= sample)
+        self.groups.group(group)
     }
 
     fn decode_caught(&self, group: usize) -> Result<(Group, u64)> {
@@ -355,13 +333,14 @@ impl Dataset for ParquetFile {
     }
 
     fn len(&self) -> u64 {
-        self.ends.last().copied().unwrap_or_default()
+        self.groups.samples()
     }
 
     fn read(&self, sample: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
         let buffers = context.scratch::<Buffers>();
-        let (number, group) = self.group_of(sample)?;
-        let place = (sample - self.row_group(number).start) as usize;
+        inside(sample, self.len(), &self.path)?;
+        let found = self.groups.get(sample, |group| self.decode_caught(group));
+        let (group, place) = found.map_err(|error| error.at_path(&self.path).at_sample(sample))?;
         if let Some(column) = group.too_large.get(&place) {
             let why = format!(
                 "column \"{}\" has a time in row {sample} that 64 bits cannot hold",
@@ -376,17 +355,8 @@ impl Dataset for ParquetFile {
     }
 
     fn about(&self) -> About<'_> {
-        let (number, cache_bytes) = (self.ends.len(), self.cache_bytes);
-        let largest = (0..number).map(|group| self.row_group(group)).map(|rows| rows.end - rows.start).max();
-        let groups = largest.map(|largest| Groups { largest, bytes: self.bytes });
-        About {
-            format: "parquet",
-            classes: self.layout.classes.as_deref(),
-            block_shuffle: groups.and_then(|groups| groups.block_shuffle(number as u64, cache_bytes)),
-            groups,
-            row_memory: cache_bytes,
-            ..About::default()
-        }
+        let classes = self.layout.classes.as_deref();
+        About { classes, ..self.groups.about("parquet", self.bytes) }
     }
 
     fn storage(&self) -> &dyn Storage {
@@ -396,20 +366,20 @@ impl Dataset for ParquetFile {
 
 impl Storage for ParquetFile {
     fn decoded(&self, sample: u64) -> Result<Option<Decoded>> {
-        let (number, group) = self.group_of(sample)?;
-        Ok(Some(Decoded::new(self.row_group(number), group)))
+        inside(sample, self.len(), &self.path)?;
+        let decoded = self.groups.decoded(sample, |group| self.decode_caught(group));
+        decoded.map_err(|error| error.at_path(&self.path).at_sample(sample))
     }
 
     fn group(&self, sample: u64) -> Range<u64> {
-        if sample < self.len() { self.row_group(self.number(sample)) } else { sample..sample }
+        self.groups.group_of(sample)
     }
 
     fn forget(&self, sample: u64) {
-        self.groups.forget(self.number(sample));
+        self.groups.forget(sample);
     }
 
     fn prefetch(&self, samples: &[u64], _: &mut Context) -> Prefetched {
-        self.groups
-            .prefetch(samples.iter().map(|&sample| self.number(sample)), |group| self.decode_caught(group))
+        self.groups.prefetch(samples, |group| self.decode_caught(group))
     }
 }

@@ -220,7 +220,7 @@ impl<T> Cache<T> {
     }
 
     /// Drops part `index`, unless a thread decodes it.
-    #[cfg(feature = "table")]
+    #[cfg(any(feature = "table", feature = "zarr"))]
     pub(crate) fn forget(&self, index: usize) {
         let Some(part) = self.parts.get(index) else { return };
         let Ok(mut place) = part.value.try_write() else { return };

@@ -2,7 +2,7 @@
 
 use feedline_core::{Dataset, Decoded, ReadError};
 
-#[cfg(all(test, any(feature = "table", feature = "mds")))]
+#[cfg(all(test, any(feature = "mds", feature = "table", feature = "zarr")))]
 mod tests;
 
 /// Max parts that a worker holds at a time. Shuffled blocks often span two.

@@ -48,6 +48,13 @@ impl IndexedFolder {
         }
     }
 
+    /// The path of the folder, or its URL without what may be secret.
+    #[cfg(feature = "zarr")]
+    pub(crate) fn root(&self) -> PathBuf {
+        let path = self.path("").to_string_lossy().into_owned();
+        path.trim_end_matches('/').into()
+    }
+
     /// The path of the file `name`, or its URL without what may be secret.
     #[allow(dead_code)] // used by features
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -72,6 +79,20 @@ impl IndexedFolder {
             Place::Store(remote, url) => {
                 remote.file(&crate::remote::in_folder(url, self.index, name)).map(Content::Remote)
             }
+        }
+    }
+
+    /// Opens the file `name`, as [`open`](Self::open) does, if there is one.
+    #[cfg(feature = "zarr")]
+    pub(crate) fn find(&self, name: &str) -> Result<Option<Content>> {
+        let is_missing = |error: &feedline_core::Error| match &self.place {
+            Place::Disk(folder) => !folder.join(name).is_symlink() && !folder.join(name).exists(),
+            #[cfg(feature = "object-store")]
+            Place::Store(..) => crate::remote::is_missing(error),
+        };
+        match self.open(name) {
+            Err(error) if is_missing(&error) => Ok(None),
+            opened => opened.map(Some),
         }
     }
 }

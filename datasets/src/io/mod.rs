@@ -4,9 +4,11 @@
 pub(crate) mod at_once;
 pub(crate) mod buffers;
 pub(crate) mod bytes;
-#[cfg(any(feature = "table", feature = "mds"))]
+#[cfg(any(feature = "mds", feature = "table", feature = "zarr"))]
 pub(crate) mod cache;
 pub(crate) mod decoded;
+#[cfg(any(feature = "arrow", feature = "parquet", feature = "zarr"))]
+pub(crate) mod decoded_groups;
 pub(crate) mod disk;
 pub(crate) mod gzip;
 pub(crate) mod indexed_folder;

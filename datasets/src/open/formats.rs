@@ -166,6 +166,7 @@ formats! {
     }
     "mds" mds_folder(folder: &IndexedFolder, _options) crate::mds::of_folder(folder)?
     "arrow" packed(folder: &IndexedFolder, options) crate::pack::of_folder(folder, &options.table())?
+    "zarr" zarr(folder: &IndexedFolder, _options) crate::Zarr::of_folder(folder)?
 }
 
 /// Opens a picture. Decodes it if this build can. Otherwise returns its bytes.

@@ -167,7 +167,13 @@ fn in_folder_of(path: &Path, index: &'static str) -> IndexedFolder {
 
 /// What opens a folder with an index of this name.
 type OpenFolder = fn(&IndexedFolder, &OpenOptions) -> Result<Arc<dyn Dataset>>;
-const INDICES: [(&str, OpenFolder); 2] = [("index.json", formats::mds_folder), (PACK_INDEX, formats::packed)];
+const INDICES: [(&str, OpenFolder); 5] = [
+    ("index.json", formats::mds_folder),
+    (PACK_INDEX, formats::packed),
+    ("zarr.json", formats::zarr),
+    (".zgroup", formats::zarr),
+    (".zarray", formats::zarr),
+];
 
 /// Whether a file is a `.bin` of token ids with its index beside it.
 fn has_index(path: &Path) -> Result<bool> {

@@ -45,9 +45,10 @@ pub(crate) const SCHEMES: [&str; 9] = ["http", "https", "s3", "s3a", "gs", "az",
 /// URL of a web server is percent-encoded.
 ///
 /// A URL may name a folder, with or without a slash at its end. If the folder has an `index.json`, its files
-/// are MDS shards. If it has an `_index.json`, they are files of `pack`. The objects of any other folder in a
-/// store are shards of one format, or pictures, or one folder of pictures per class, as
-/// [`Folder`](crate::Folder) reads them.
+/// are MDS shards. If it has an `_index.json`, they are files of `pack`. If `.zarr` is in its path and it has
+/// a `zarr.json`, `.zgroup` or `.zarray`, they are a Zarr store. The objects of any other folder in a store
+/// are shards of one format, or pictures, or one folder of pictures per class, as [`Folder`](crate::Folder)
+/// reads them.
 ///
 /// `Records::open_remote` reads records. For several files, use one [`Remote`](crate::Remote). Its
 /// documentation describes which bytes it fetches, and when.
@@ -123,7 +124,7 @@ impl Remote {
             file => file?,
         };
         // A server without ranges may answer with the page of a folder, of any type.
-        if file.is_whole() && !name_of(url).contains('.') {
+        if file.is_whole() && !name_of(url).trim_end_matches(".zarr").contains('.') {
             match self.folder(url, options) {
                 Err(index) if crate::remote::may_be_folder(&index) => {}
                 opened => return opened,
@@ -154,7 +155,9 @@ impl Remote {
         let is_missing = |opened: &Result<_>| opened.as_ref().is_err_and(crate::remote::may_be_folder);
         let one = || not_listed(options).and_then(|()| super::one_set(options, "a folder of one set"));
         let mut opened = Vec::new();
-        for (index, open) in INDICES {
+        // Each index is a request. So only folders that are called so are taken for Zarr stores.
+        let indices = if without_query(url).contains(".zarr") { &INDICES[..] } else { &INDICES[..2] };
+        for &(index, open) in indices {
             let folder = open(&IndexedFolder::in_store(self, url, index), options);
             if !is_missing(&folder) {
                 return one().and(folder);

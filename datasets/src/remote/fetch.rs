@@ -243,6 +243,12 @@ pub(crate) fn may_be_folder(error: &Error) -> bool {
     [NO_OBJECT, PAGE].contains(&error.message())
 }
 
+/// Whether `error` means that there is no such object.
+#[cfg(feature = "zarr")]
+pub(crate) fn is_missing(error: &Error) -> bool {
+    error.message() == NO_OBJECT
+}
+
 /// Describes an error. Omits text from the URL, a header or a body, which may be secret.
 pub(super) fn failure(error: &StoreError) -> Failure {
     match error {

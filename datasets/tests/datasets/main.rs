@@ -115,3 +115,5 @@ mod whole_numbers;
 mod wide_tables;
 #[cfg(all(feature = "arrow", feature = "csv", feature = "jsonl", feature = "parquet"))]
 mod windows;
+#[cfg(feature = "zarr")]
+mod zarr;

@@ -193,6 +193,60 @@ fn a_packed_folder_is_read_by_url_as_from_disk() {
     });
 }
 
+#[test]
+fn zarr_stores_are_read_by_url_as_from_disk() {
+    with_watchdog(LIMIT, || {
+        let (server, root) = (Server::start(), golden().join("zarr"));
+        let mut folders = vec![root.clone()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                    continue;
+                }
+                let bytes = fs::read(&path).unwrap();
+                if !bytes.is_empty() {
+                    let name = path.strip_prefix(&root).unwrap().to_string_lossy().replace('\\', "/");
+                    server.put(&name, Served::new(bytes));
+                }
+            }
+        }
+        for name in ["two.zarr", "three.zarr", "one.zarr", "two.zarr/label"] {
+            let local = open(root.join(name)).unwrap();
+            for url in [server.url(name), server.url(name) + "/", server.url(name) + "/?token=hunter2"] {
+                let remote = open_url(&url, options()).unwrap();
+                assert_eq!((remote.about().format, describe(&*remote)), ("zarr", describe(&*local)), "{url}");
+                for sample in 0..local.len() {
+                    assert_eq!(made::read(&*remote, sample), made::read(&*local, sample), "{url}: {sample}");
+                }
+            }
+        }
+        // A chunk that cannot be fetched is no missing chunk.
+        let reader = open_url(&server.url("two.zarr"), RemoteOptions { attempts: 2, ..options() }).unwrap();
+        server.fail_always(Some(Fault::Cut));
+        let error = feedline_core::Values::new().read(&*reader, 4).unwrap_err().to_string();
+        assert!(error.contains("2 attempts") && error.contains(&server.url("two.zarr/")), "{error}");
+        server.fail_always(None);
+        // Neither is a web page, as of a login, which servers without ranges send.
+        let page = Served { headers: "Content-Type: text/html\r\n".into(), bytes: b"<html>".to_vec().into() };
+        server.put("two.zarr/sparse/1.0", page);
+        server.fail_always(Some(Fault::NoRange));
+        let reader = open_url(&server.url("two.zarr/"), options()).unwrap();
+        let error = feedline_core::Values::new().read(&*reader, 4).unwrap_err().to_string();
+        assert!(error.contains("a web page in place of a file"), "{error}");
+        server.fail_always(None);
+        // A server does not list the arrays of a group.
+        server.remove("two.zarr/.zmetadata");
+        let error = open_url(&server.url("two.zarr"), options()).unwrap_err();
+        assert!(error.message().contains("run zarr.consolidate_metadata"), "{error}");
+        // Servers without ranges may answer with a page for a folder.
+        server.put("three.zarr", Served::new("<html>"));
+        server.fail_always(Some(Fault::NoRange));
+        assert_eq!(open_url(&server.url("three.zarr"), options()).unwrap().len(), 7);
+    });
+}
+
 /// A folder of an MDS shard that is compressed by gzip, with a name that has to be escaped; returns its
 /// files.
 pub(crate) fn mds(dir: &Path) -> Vec<(String, Vec<u8>)> {

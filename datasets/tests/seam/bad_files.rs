@@ -109,6 +109,9 @@ fn by_content() -> Vec<(&'static str, Vec<u8>)> {
                 .to_vec(),
         ),
         ("packed/_index.json", b"{}".to_vec()),
+        ("json.zarr/zarr.json", b"{".to_vec()),
+        ("none.zarr/.zgroup", br#"{"zarr_format": 2}"#.to_vec()),
+        ("array.zarr/.zarray", br#"{"zarr_format": 2}"#.to_vec()),
         ("saved/state.json", br#"{"_data_files": [{"filename": "gone.arrow"}]}"#.to_vec()),
         ("bytes", (128..=255).collect()),
     ]
@@ -153,10 +156,9 @@ pub(crate) fn errors(found: &mut Found) {
     let dir = found.dir.join("bad");
     for (name, bytes) in by_content() {
         let path = write(&dir, name, &bytes);
-        let path = match path
-            .file_name()
-            .is_some_and(|name| name.to_string_lossy().ends_with("index.json") || name == "state.json")
-        {
+        let name_of = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_index = name_of.ends_with("index.json") || name_of == "state.json" || name.contains(".zarr/");
+        let path = match is_index {
             true => path.parent().unwrap().to_path_buf(),
             false => path,
         };

@@ -211,6 +211,11 @@ fn records(readers: &mut Readers<'_>) {
     write(dir, "mds/index.json", index.as_bytes());
     readers.add("mds folder", open(dir.join("mds")));
     readers.add("mds compressed", open(zipped(dir, 2)));
+    for name in ["two", "three", "one"] {
+        let store = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/zarr/{name}.zarr"));
+        copy(&store, &dir.join(format!("zarr/{name}.zarr")));
+        readers.add(&format!("zarr {name}"), open(dir.join(format!("zarr/{name}.zarr"))));
+    }
     let spec =
         Spec::new().field("id", DType::U32, []).and_then(|spec| spec.field("x", DType::I16, [2])).unwrap();
     let path = write(dir, "records", &Vec::from_iter((0..2 * SAMPLES as u32).flat_map(u32::to_le_bytes)));
@@ -246,6 +251,19 @@ fn texts_and_tokens(readers: &mut Readers<'_>) {
     let path = readers.file("llm.c", "llm_c.bin", &llm_c(1));
     readers.add("tokens of llm.c", of(&[(path, 1.0)], TokenOptions::stated(3)));
     readers.file("npy of ids", "ids.npy", &array_of("<u2", false, "(9,)", &llm_c(1)[1024..]));
+}
+
+/// Copies a folder.
+fn copy(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let (from, to) = entry.map(|entry| (entry.path(), to.join(entry.file_name()))).unwrap();
+        if from.is_dir() {
+            copy(&from, &to);
+        } else {
+            std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+            std::fs::copy(from, to).unwrap();
+        }
+    }
 }
 
 /// A folder of each class.

@@ -51,6 +51,7 @@ fn kinds(dir: &Path) -> Vec<(&'static str, Opens)> {
         ("tfrecord", "a.tfrecord"),
         ("mds", "a.mds"),
         ("mds folder", "mds"),
+        ("zarr", "zarr/two.zarr"),
         ("cifar10", "cifar"),
         ("picture", "a.bmp"),
         ("megatron", "megatron.bin"),

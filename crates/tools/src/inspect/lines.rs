@@ -141,6 +141,7 @@ fn feature(format: &str) -> Option<&'static str> {
         ("tfrecord", "tfrecord"),
         ("webdataset", "tar"),
         ("tar", "tar"),
+        ("zarr", "zarr"),
     ];
     all.into_iter().find(|(name, _)| *name == format).map(|(_, feature)| feature)
 }

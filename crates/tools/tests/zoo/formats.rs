@@ -59,6 +59,7 @@ pub fn formats(root: &Path, dir: &Path) -> Vec<Entry> {
         Entry::new("TfRecord TfRecord", opened(records(dir))),
         Entry::new("Mds Mds", opened(write(dir, "a.mds", &shard()))),
         Entry::new("Zipped MdsIndex", opened(shards(dir).join("index.json"))),
+        Entry::new("Zarr of a folder", opened(zarr(dir))),
         Entry::new("ImageFile Image", picture(dir)),
         Entry::new("Pictures of a folder", pictures(dir)),
         Entry::new("SoundDataset of a folder", sounds(dir)),
@@ -187,6 +188,20 @@ fn lines(line: impl Fn(u64) -> String) -> Vec<u8> {
 /// An array of five bytes per sample.
 fn array() -> Vec<u8> {
     npy("|u1", false, &format!("({LEN}, 5)"), &Vec::from_iter((0..5 * LEN as usize).map(|at| (at * 7) as u8)))
+}
+
+/// An array in chunks of four samples.
+fn zarr(dir: &Path) -> PathBuf {
+    let array = format!(
+        r#"{{"zarr_format": 2, "shape": [{LEN}], "chunks": [4], "dtype": "<i4", "fill_value": 0,
+        "compressor": null, "filters": null, "order": "C"}}"#
+    );
+    write(dir, "a.zarr/.zarray", array.as_bytes());
+    for chunk in 0..(LEN as i32).div_ceil(4) {
+        let numbers = Vec::from_iter((4 * chunk..4 * chunk + 4).flat_map(|id| (id * id).to_le_bytes()));
+        write(dir, &format!("a.zarr/{chunk}"), &numbers);
+    }
+    dir.join("a.zarr")
 }
 
 fn tensors(dir: &Path) -> PathBuf {

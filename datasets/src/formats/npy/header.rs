@@ -142,7 +142,7 @@ impl Header {
 }
 
 /// Parses NumPy's `descr`. Returns the element type, its encoding, and its bytes in the file.
-fn element(descr: &str) -> Result<(ElementType, Coding, usize)> {
+pub(crate) fn element(descr: &str) -> Result<(ElementType, Coding, usize)> {
     let unknown = |why: &str| data(format!("the array is of type \"{}\": {why}", one_line(descr)));
     let (big_endian, rest) = match descr.as_bytes().first() {
         Some(b'>') => (true, &descr[1..]),

@@ -1,0 +1,3 @@
+#![no_main]
+
+feedline_fuzz::target!(zarr_bytes);

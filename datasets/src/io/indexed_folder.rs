@@ -85,14 +85,20 @@ impl IndexedFolder {
     /// Opens the file `name`, as [`open`](Self::open) does, if there is one.
     #[cfg(feature = "zarr")]
     pub(crate) fn find(&self, name: &str) -> Result<Option<Content>> {
-        let is_missing = |error: &feedline_core::Error| match &self.place {
-            Place::Disk(folder) => !folder.join(name).is_symlink() && !folder.join(name).exists(),
-            #[cfg(feature = "object-store")]
-            Place::Store(..) => crate::remote::is_missing(error),
-        };
         match self.open(name) {
-            Err(error) if is_missing(&error) => Ok(None),
+            Err(error) if self.is_missing(name, &error) => Ok(None),
             opened => opened.map(Some),
+        }
+    }
+
+    /// Whether the file could not be opened because there is none.
+    #[cfg(feature = "zarr")]
+    fn is_missing(&self, name: &str, _error: &feedline_core::Error) -> bool {
+        match &self.place {
+            Place::Disk(folder) => std::fs::symlink_metadata(folder.join(name))
+                .is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound),
+            #[cfg(feature = "object-store")]
+            Place::Store(..) => crate::remote::is_missing(_error),
         }
     }
 }

@@ -197,7 +197,7 @@ fn zarr(dir: &Path) -> PathBuf {
         "compressor": null, "filters": null, "order": "C"}}"#
     );
     write(dir, "a.zarr/.zarray", array.as_bytes());
-    for chunk in 0..(LEN as i32).div_ceil(4) {
+    for chunk in 0..LEN.div_ceil(4) as i32 {
         let numbers = Vec::from_iter((4 * chunk..4 * chunk + 4).flat_map(|id| (id * id).to_le_bytes()));
         write(dir, &format!("a.zarr/{chunk}"), &numbers);
     }

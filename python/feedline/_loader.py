@@ -247,16 +247,23 @@ class Loader:
         is_shuffled, seed = _options.order(shuffle, seed, sampler)
         shuffle_buffer = _options.maybe("shuffle_buffer", shuffle_buffer)
         split_shards, skips = _options.flag("split_shards", split_shards), _options.skip(skip)
-        is_source = isinstance(self.data, Source)
+        source = self.data if isinstance(self.data, Source) else None
         _options.word("transfer_mode", transfer_mode, "auto", "staged", "zero_copy", "resident")
-        _options.of_the_kind(is_source, shuffle_buffer, split_shards, skips, transfer_mode)
-        is_one_shard = isinstance(self.data, Source) and self.data.shards == 1
+        _options.of_the_kind(source is not None, shuffle_buffer, split_shards, skips, transfer_mode)
+        is_one_shard = source is not None and source.shards == 1
         if is_one_shard and is_shuffled and shuffle_buffer is None:
             raise ConfigError(
                 "shuffle orders the shards of a source, and this one has 1: give shuffle_buffer=64 << 20, or "
                 "more shards"
             )
         self.batch_size, self.device = _options.whole("batch_size", batch_size, 1), str(device)
+        ranks = _world(world)
+        #: The shards of a source that is read once.
+        self._once = None if source is None else source._once
+        if self._once is not None:
+            orders = {"shuffle": is_shuffled and not is_one_shard, "sampler": sampler is not None}
+            epochs = _options.of_one_pass(epochs, split_shards, orders)
+            self._once.look(*ranks)
         gpu = _gpu(self.device)
         decodes_on_lanes = _decodes_on_lanes(self.data, gpu)
         if decodes_on_lanes:
@@ -304,7 +311,7 @@ class Loader:
                 "threads": self._reads.threads,
                 "threads_per_worker": self._reads.threads_per_worker,
                 "prefetch": _options.maybe("prefetch", prefetch),
-                "world": _world(world),
+                "world": ranks,
                 "epochs": _options.maybe("epochs", epochs),
                 "pad": padding,
                 "max_per_batch": [
@@ -320,7 +327,7 @@ class Loader:
                 "worker_stack": _options.maybe("worker_stack", worker_stack),
                 "held_timeout": _options.number("held_timeout", held_timeout),
                 "drop_timeout": _options.number("drop_timeout", drop_timeout),
-                "is_under_one_lock": self._reads.is_under_one_lock or (is_source and has_lock()),
+                "is_under_one_lock": self._reads.is_under_one_lock or (source is not None and has_lock()),
                 "decodes_on_lanes": decodes_on_lanes,
                 "map_batch": None if mapping is None else mapping.map,
                 "waited": self._lines,
@@ -367,16 +374,22 @@ class Loader:
         if self._is_resumed and self._current is not None and epoch == self._current.epoch:
             run = _Run(epoch, self._current.steps, self._current.first)
         else:
-            self._leave_epoch()
-            steps = self._inner.begin(_options.whole("epoch", epoch))
+            epoch = _options.whole("epoch", epoch)
+            with self._pass(epoch):
+                self._leave_epoch()
+                steps = self._inner.begin(epoch)
             self._is_resumed, self._has_delivered = False, False
             run = _Run(epoch, steps)
         # The end of a source is known only once it is reached.
-        run.goes_on = goes_on and self._is_resumed and run.steps is None
+        run.goes_on = goes_on and self._is_resumed and run.steps is None and self._once is None
         self._current, self._set_epoch = run, None
         begun = Epoch(self, run)
         run.iterator = weakref.ref(begun)
         return begun
+
+    def _pass(self, epoch: int, *at: Any) -> contextlib.AbstractContextManager[None]:
+        """Around the begin of an epoch: a source that is read once has one."""
+        return contextlib.nullcontext() if self._once is None else self._once.begins(epoch, *at)
 
     def _refuse_other_thread(self, call: str) -> None:
         if self._current is not None and self._current.is_used_elsewhere():
@@ -426,8 +439,9 @@ class Loader:
             # Lightning makes its iterator before it sets the epoch.
             with self._begins:
                 self._refuse_other_thread("set_epoch")
-                self._leave_epoch()
-                current.epoch, current.steps, current.first = epoch, self._inner.begin(epoch), 0
+                with self._pass(epoch):
+                    self._leave_epoch()
+                    current.epoch, current.steps, current.first = epoch, self._inner.begin(epoch), 0
                 self._set_epoch = None
         else:
             self._set_epoch = epoch
@@ -466,6 +480,8 @@ class Loader:
                     "batch %d, row %d: unreadable %s; sample %d instead", batch.step, row, told, substitute
                 )
         self._is_resumed = False
+        if self._once is not None:
+            self._once.count(batch.ids)
         if self.data._nest is not None and not isinstance(batch, Mapped):
             return nested(self.data._nest, batch)
         return tuple(batch.values()) if self.data._is_tuple else batch
@@ -483,10 +499,12 @@ class Loader:
         """The position after the batches delivered so far: plain numbers and strings.
 
         Save it with the model, after the step on the last batch. It counts no batch that was only read ahead.
+        For a source that is read once, ``delivered`` and ``taken`` are lists of the samples of each shard: those of the
+        batches so far, and those that have left it. The difference is on its way.
         """
         position = self._position()
         cursor, epoch, step, samples = position.cursor
-        return {
+        state = {
             "feedline": 1,
             "cursor": cursor.hex(),
             "epoch": epoch,
@@ -494,6 +512,9 @@ class Loader:
             "samples": samples,
             "bad_samples": position.bad_samples,
         }
+        if self._once is not None:
+            state |= {"delivered": list(self._once.delivered), "taken": list(self._once.taken)}
+        return state
 
     def _position(self) -> Position:
         """The position of the loop, which may be behind that of the loader."""
@@ -518,12 +539,14 @@ class Loader:
             bad_samples = state.get("bad_samples")
             if not isinstance(bad_samples, (str, type(None))):
                 raise TypeError(f"bad_samples is {shown(bad_samples)}")
+            counts = [[_options.whole(name, one) for one in state.get(name, ())] for name in ("delivered", "taken")]
         except (KeyError, TypeError, ValueError) as error:
             raise StateError(f"the state is damaged: {error!r}; load another one") from None
         with self._begins:
             self._refuse_other_thread("load_state_dict")
-            self._leave_epoch()
-            steps = self._inner.resume(cursor, epoch, step, bad_samples)
+            with self._pass(epoch, step, counts):
+                self._leave_epoch()
+                steps = self._inner.resume(cursor, epoch, step, bad_samples)
             self._is_resumed, self._has_delivered = True, False
             self._set_epoch = self._epochs_ahead = None
             if self._current is None:
@@ -715,10 +738,10 @@ def _load_nvjpeg() -> None:
             return
 
 
-def _world(world: str | tuple[int, int] | None) -> tuple[int, int] | None:
-    """Rank and size; ``None`` for those of the environment."""
+def _world(world: str | tuple[int, int] | None) -> tuple[int, int]:
+    """Rank and size."""
     if world == "env":
-        return None
+        return _feedline.world_of_env()
     if world is None:
         return 0, 1
     if world == "torch":

@@ -143,6 +143,23 @@ def of_the_kind(
         )
 
 
+def of_one_pass(epochs: Any, split_shards: bool, orders: Mapping[str, bool]) -> int:
+    """The number of epochs of a source that is read once: 1. Refuses what it does not have: orders of its shards, and
+    ranks that read all of them."""
+    of = "and a source with once=True has one epoch"
+    if maybe("epochs", epochs) not in (None, 1):
+        raise ConfigError(f"epochs is {epochs}, {of}: leave it out")
+    for name, is_given in orders.items():
+        if is_given:
+            raise ConfigError(f"{name} orders the shards anew in each epoch, {of}: give shuffle_buffer= for the samples")
+    if split_shards:
+        raise ConfigError(
+            "split_shards lets each rank read all shards, and with once=True they would take samples from each other: "
+            "give a shard for each rank"
+        )
+    return 1
+
+
 def seed(name: str, value: Any) -> int:
     """A seed."""
     try:

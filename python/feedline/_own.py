@@ -11,15 +11,13 @@ import contextlib
 import copy
 import hashlib
 import threading
-import weakref
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from . import _feedline
 from ._columns import AreRight, Columns, Misfit, Packed, Place, Shared
 from ._errors import ConfigError
 from ._memory import Beside, Found, Kept, Look, by_field, frozen, is_at, same, sharing
@@ -32,7 +30,7 @@ _LOCKED = 0.002
 #: Max seconds of a quick sample, and max quick samples between two checks of the clock.
 _QUICK, _STEP = 20e-6, 16
 #: Max samples that are read to find the type of a field that is an empty list in the first one.
-_LOOKED_AT = 100
+LOOKED_AT = 100
 
 
 #: The number of samples read, the rows of each field, the exception of the next sample, whether the samples
@@ -85,7 +83,7 @@ def others(
     """Some samples from number ``first`` on, without those that cannot be read. The generators keep their state."""
     before = States(own)
     try:
-        for number in range(first, min(end, first + _LOOKED_AT)):
+        for number in range(first, min(end, first + LOOKED_AT)):
             try:
                 sample = read(number)
             except Exception:  # noqa: BLE001, S112
@@ -330,101 +328,6 @@ class Reader:
         except Misfit as misfit:
             good = samples[: misfit.position]
             return good, self.columns.rows(good), misfit
-
-
-class Shards:
-    """Opens the shards of a source: iterables, or functions that return iterators."""
-
-    def __init__(self, shards: Sequence[Any], max_length: Mapping[str, int]) -> None:
-        self._shards = shards
-        #: The numbers of the shards that have given a sample.
-        self._known: set[int] = set()
-        #: The last iterators of shards that are functions.
-        self._last: dict[int, weakref.ref[Any]] = {}
-        for number, shard in enumerate(shards):
-            if isinstance(shard, Iterator):
-                raise ConfigError(
-                    f"shard {number} is {type(shard).__name__}, which can be read once, so it has no second "
-                    "epoch and cannot be resumed: give the function that makes it, or an object whose "
-                    "__iter__ begins anew"
-                )
-            if not callable(shard) and not hasattr(shard, "__iter__"):
-                raise ConfigError(
-                    f"shard {number} is {type(shard).__name__}: give an object with __iter__, or a function "
-                    "that returns an iterator"
-                )
-        every = (sample for number, shard in enumerate(shards) for sample in self._begun(number, shard))
-        first = next(every, self)
-        if first is self:
-            raise ConfigError("the source has no samples: give some")
-        self._columns = Columns(first, max_length, lambda: others(lambda _: next(every), 1, _LOOKED_AT))
-        self.is_tuple, self.fields = self._columns.is_tuple, self._columns.fields
-        self.places = self._columns.places
-
-    @property
-    def fingerprint(self) -> int | None:
-        """A number that identifies the shards, if they all have one."""
-        numbers = [fingerprint_of(shard) for shard in self._shards]
-        return None if None in numbers else fingerprint_of(_Fingerprint(repr(numbers)))
-
-    def open(self, epoch: int, shard: int, offset: int) -> Iterator[list[bytes | tuple[bytes, list[int]]]]:
-        """The bytes of the samples of a shard from number ``offset`` on."""
-        samples = self._shards[shard]
-        # Torch's distributed samplers and Hugging Face's iterable data sets have it.
-        if hasattr(samples, "set_epoch"):
-            samples.set_epoch(epoch)
-        # Hugging Face's method: it may seek.
-        if offset and hasattr(samples, "skip"):
-            samples, offset = samples.skip(offset), 0
-        opened = iter(self._begun(shard, samples))
-        for number in range(offset):
-            if _feedline.is_closing():
-                raise RuntimeError("the Python interpreter is shutting down")
-            if next(opened, self) is self:
-                raise ValueError(
-                    f"shard {shard} has {number} samples, and the saved state is after {offset}: a shard "
-                    "must give the same samples each time"
-                )
-        has_epochs = hasattr(samples, "set_epoch")
-        return self._packed(opened, None if offset or has_epochs else shard)
-
-    def _begun(self, shard: int, samples: Any) -> Iterable[Any]:
-        """The samples of a shard from its beginning, or of the rest of it."""
-        if hasattr(samples, "__iter__"):
-            return samples  # type: ignore[no-any-return]
-        begun: Iterable[Any] = samples()
-        last = self._last.get(shard)
-        if last is not None and last() is begun and isinstance(begun, Iterator):
-            raise ValueError(
-                f"shard {shard} gives the same {type(begun).__name__} each time, which can be read once: give a "
-                "function that makes a new iterator"
-            )
-        # Iterators that are not written in Python have no weak references.
-        with contextlib.suppress(TypeError):
-            self._last[shard] = weakref.ref(begun)
-        return begun
-
-    def _packed(
-        self, opened: Iterator[Any], shard: int | None
-    ) -> Iterator[list[bytes | tuple[bytes, list[int]]]]:
-        """The bytes of samples: those of a whole ``shard``, if its number is given."""
-        for sample in opened:
-            if shard is not None:
-                self._known.add(shard)
-            yield self._columns.pack([sample])
-            break
-        else:
-            if shard in self._known:
-                raise ValueError(
-                    f"shard {shard} has no samples now, and had some before: a shard must give the same samples "
-                    "each time, so it cannot be a stream that is read once"
-                )
-        for sample in opened:
-            yield self._columns.pack([sample])
-
-
-class _Fingerprint(NamedTuple):
-    fingerprint: str
 
 
 class Hook:

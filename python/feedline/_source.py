@@ -8,10 +8,12 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from . import _feedline, _options, _own
+from . import _feedline, _options
+from ._columns import Place
 from ._data import Field, fields_at
 from ._errors import ConfigError
 from ._packing import ADDED, packing
+from ._shards import Once, Shards
 from ._values import check_no_table
 
 
@@ -34,20 +36,64 @@ class Source:
     >>> source = feedline.Source(lines(0), lines(100))
     >>> [batch["x"].tolist() for batch in feedline.Loader(source, 4, framework="numpy")]
     [[0, 1, 2, 100], [101, 102]]
+
+    ``once=True`` is for shards that give each sample once: queues, consumers of a broker, and generators, which may then be
+    shards themselves. Every sample is delivered, from the first one on, which has the fields and for which the loader
+    waits. There is one pass: it ends where the iterators end, nothing is read after it, and a second one is an error.
+
+    A thread of its own reads such a shard, and the iterator may wait in it as long as it likes: no time limit counts that,
+    and neither the end of the loader nor that of the program waits for a sample to come. It reads ahead of the loop, and
+    what it has taken is lost if the loop is left: :meth:`Loader.state_dict` counts what was ``delivered`` and what was
+    ``taken``. A run is resumed only in shards with ``skip(n)``, counted from the first sample of the first run. Each rank
+    opens its own shards only.
+
+    >>> import queue
+    >>> messages = queue.Queue()
+    >>> for message in ({"x": 5}, {"x": 6}, {"x": 7}, None):
+    ...     messages.put(message)
+    >>> source = feedline.Source(iter(messages.get, None), once=True)
+    >>> [batch["x"].tolist() for batch in feedline.Loader(source, 2, framework="numpy")]
+    [[5, 6], [7]]
     """
 
     _nest: Any = None
     _signed: frozenset[str] = frozenset()
+    #: The source whose documents are packed, and how.
+    _of: tuple[Source, dict[str, Any]] | None = None
 
-    def __init__(self, *shards: Any, max_length: Mapping[str, int] | None = None) -> None:
+    def __init__(self, *shards: Any, max_length: Mapping[str, int] | None = None, once: bool = False) -> None:
         if not shards:
             raise ConfigError("a source needs a shard: give an object with __iter__")
         for number, shard in enumerate(shards):
-            _refuse_stream(number, shard)
+            if not _options.flag("once", once):
+                _refuse_stream(number, shard)
             check_no_table(shard)
-        opened = _own.Shards(shards, max_length or {})
-        self._shards, self._is_tuple, self._places = len(shards), opened.is_tuple, opened.places
-        self._set = _feedline.Source(opened, len(shards), opened.fields, opened.fingerprint)
+        self._opens = (Once if once else Shards)(shards, max_length or {})
+        self._shards = len(shards)
+        if not once:
+            self._opens.look()
+
+    @functools.cached_property
+    def _set(self) -> _feedline.Source:
+        if self._of is not None:
+            source, how = self._of
+            return source._set.packed(how)
+        if self._once is not None:
+            self._once.look()
+        return _feedline.Source(self._opens, self._shards, self._opens.fields, self._opens.fingerprint)
+
+    @property
+    def _once(self) -> Once | None:
+        """The shards, if they are read once."""
+        return self._opens if isinstance(self._opens, Once) else None
+
+    @property
+    def _is_tuple(self) -> bool:
+        return self._of is None and self._opens.is_tuple
+
+    @property
+    def _places(self) -> Sequence[Place]:
+        return self._opens.places if self._of is None else ()
 
     @property
     def shards(self) -> int:
@@ -56,8 +102,10 @@ class Source:
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """The fields of a sample."""
-        return fields_at(self._places, self._set.fields(), self._signed)
+        """The fields of a sample. With ``once=True`` and before there is a loader, this reads the first sample of the first
+        shard, and waits for it."""
+        inner = self._set.fields()
+        return fields_at(self._places, inner, self._signed)
 
     @property
     def fate(self) -> str | None:
@@ -91,8 +139,9 @@ class Source:
         """
         given = dict(locals()) | {"within": _options.whole("within", within, 1)}
         made = object.__new__(Source)
-        made._set = self._set.packed(packing(given))
-        made._shards, made._is_tuple, made._places, made._signed = self._shards, False, [], ADDED
+        made._opens, made._shards, made._of, made._signed = self._opens, self._shards, (self, packing(given)), ADDED
+        if self._once is None:
+            made._set = self._set.packed(made._of[1])
         return made
 
     @property
@@ -106,8 +155,9 @@ class Source:
         return None
 
     def __repr__(self) -> str:
-        names = ", ".join(field.name for field in self.fields)
-        return f"Source({self._shards} shard{'s' if self._shards > 1 else ''}: {names})"
+        # The fields of one that is read once may have to be waited for.
+        of = ", read once" if self._once is not None else ": " + ", ".join(field.name for field in self.fields)
+        return f"Source({self._shards} shard{'s' if self._shards > 1 else ''}{of})"
 
     def __reduce__(self) -> Any:
         raise TypeError("a Source cannot be pickled: make it again where you need it")
@@ -122,14 +172,13 @@ _FILLS = {"put", "put_nowait", "send"}
 
 
 def _refuse_stream(number: int, shard: Any) -> None:
-    """Refuses a shard that can be read once. Its first sample is read for the fields, and a loader asks for the
-    next epoch before the loop does: a message would be lost, and a wait for the next one never end."""
+    """Refuses a shard that can be read once, if ``once`` is not given. Its first sample would be read for the fields and
+    lost, and a loader, which begins the next epoch before the loop does, would take messages for it, or wait for one."""
     name, stream = _stream(shard.__iter__ if hasattr(shard, "__iter__") else shard)
     if stream is not None:
         raise ConfigError(
             f"shard {number} takes its samples from {name}, a {type(stream).__name__}, which gives each one once: "
-            "a shard must give the same samples each time it begins. Write the messages to files, and read these "
-            "as shards"
+            "give Source(..., once=True) for one pass over them; or write them to files, and read these as shards"
         )
 
 

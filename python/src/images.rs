@@ -132,7 +132,6 @@ fn opened(
     on_lanes: Option<(Decode, Form)>,
 ) -> feedline::Result<DataSet> {
     // The reader is opened only once, because opening it lists the folder of a store and opens its objects.
-    let reader: Arc<dyn Dataset> = reader.into();
     let encoded = on_lanes.map(|(decode, form)| Encoded::new(&reader, form, decode)).transpose()?;
     let set = match field {
         Some(field) => Pictures::with_field(Arc::new(reader.clone()), &field, form)?,

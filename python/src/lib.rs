@@ -90,6 +90,7 @@ fn _feedline(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(text::render_chat, module)?)?;
     module.add_function(wrap_pyfunction!(text::unpadded, module)?)?;
     module.add_function(wrap_pyfunction!(commands::command, module)?)?;
+    module.add_function(wrap_pyfunction!(loader::world_of_env, module)?)?;
     module.add_function(wrap_pyfunction!(interpreter::leave, module)?)?;
     module.add_function(wrap_pyfunction!(interpreter::is_closing, module)?)?;
     module.add_function(wrap_pyfunction!(interpreter::forget_workers, module)?)?;

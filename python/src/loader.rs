@@ -60,11 +60,7 @@ struct About {
 impl Loader {
     #[new]
     fn new(py: Python<'_>, data: Samples<'_>, options: Options) -> PyResult<Self> {
-        let world = match options.world {
-            Some((rank, size)) => World::new(rank, size),
-            None => World::from_env(),
-        };
-        let world = world.map_err(raise)?;
+        let world = World::new(options.world.0, options.world.1).map_err(raise)?;
         let held_timeout = seconds("held_timeout", options.held_timeout).map_err(raise)?;
         let drop_timeout = seconds("drop_timeout", options.drop_timeout).map_err(raise)?;
         let (gpu, record) = (options.gpu, options.record.clone());
@@ -402,6 +398,12 @@ fn while_waiting<T>(py: Python<'_>, work: impl FnOnce() -> PyResult<T>) -> PyRes
     // Without the interpreter's lock, which a sample needs to end.
     detached(py, || if is_done { drop(waits) } else { waits.give_up() });
     done
+}
+
+/// Rank and size, from the environment of a launcher.
+#[pyfunction]
+pub(crate) fn world_of_env() -> PyResult<(u32, u32)> {
+    World::from_env().map(|world| (world.rank(), world.size())).map_err(raise)
 }
 
 fn mode_of(loader: &feedline::Loader) -> &'static str {

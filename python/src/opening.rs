@@ -156,7 +156,7 @@ fn check_no_json(reader: &dyn Dataset, tokenized: Option<&str>) -> feedline::Res
     if reader.about().format != "jsonl" {
         return Ok(());
     }
-    let is_json = |field: &&Field| field.meaning() == Meaning::Json && tokenized != Some(&field.name());
+    let is_json = |field: &&Field| field.meaning() == Meaning::Json && tokenized != Some(field.name());
     let Some(field) = reader.spec().fields().iter().find(is_json) else { return Ok(()) };
     let name = &field.name();
     let why = format!(

@@ -40,8 +40,8 @@ pub(crate) struct Options {
     /// The threads that ask one worker process; 1 without processes.
     pub(crate) threads_per_worker: usize,
     pub(crate) prefetch: Option<usize>,
-    /// Rank and size; `None` to use those of the environment.
-    pub(crate) world: Option<(u32, u32)>,
+    /// Rank and size.
+    pub(crate) world: (u32, u32),
     pub(crate) epochs: Option<u64>,
     /// For each padded field: its name, the multiple for its width, and the bytes of one padding element.
     pub(crate) pad: Vec<(String, usize, Option<Vec<u8>>)>,

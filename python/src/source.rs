@@ -69,7 +69,7 @@ impl feedline::source::Source for AnySource {
 
 #[pymethods]
 impl Source {
-    /// Creates a source from a `_own.Shards`, which opens its shards.
+    /// Creates a source from a `_shards.Shards`, which opens its shards.
     #[new]
     fn new(shards: Py<PyAny>, count: u64, fields: Vec<FieldOf>, fingerprint: Option<u64>) -> PyResult<Self> {
         let spec = spec(&fields).map_err(raise)?;
@@ -171,7 +171,7 @@ enum Value {
     Ragged(PyBackedBytes, #[expect(dead_code, reason = "the bytes say it")] Vec<usize>),
 }
 
-/// An open iterator of `_own.Shards.open`.
+/// An open iterator of `_shards.Shards.open`.
 struct OpenShard {
     /// `None` only in `drop`.
     samples: Option<Py<PyIterator>>,
@@ -189,7 +189,9 @@ impl Shard for OpenShard {
         let next = attach(|py| {
             let raised = |error| -> ReadError { Raised::new(py, error).into() };
             let Some(sample) = samples.bind(py).clone().next() else { return Ok(Next::End) };
-            let sample: Vec<Value> = sample.and_then(|sample| sample.extract()).map_err(raised)?;
+            let sample: Option<Vec<Value>> = sample.and_then(|sample| sample.extract()).map_err(raised)?;
+            // Of a shard that is read once and has none yet.
+            let Some(sample) = sample else { return Ok(Next::Later) };
             for value in &sample {
                 let bytes = match value {
                     Value::Fixed(bytes) => bytes,

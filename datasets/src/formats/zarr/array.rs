@@ -173,8 +173,8 @@ impl Array {
         Ok(to)
     }
 
-    /// Copies what the part `from` of a chunk and the part `to` of the samples share. The parts have one place
-    /// in the dimensions before `axis`, and all of the others.
+    /// Copies what the part `from` of a chunk and the part `to` of the samples share. The parts have one
+    /// place in the dimensions before `axis`, and all of the others.
     fn copy(&self, axis: usize, place: &[usize], rows: &Range<usize>, from: &[u8], to: &mut [u8]) {
         let chunk = self.chunk[axis];
         let begin = place[axis] * chunk;

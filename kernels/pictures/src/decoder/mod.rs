@@ -33,9 +33,9 @@ pub enum Decode {
     /// Both. While a batch waits for the GPU, the CPU decodes its pictures from the end, and the GPU decodes
     /// the rest. Reading comes first, so the CPU helps only while the workers are ahead of the lanes. The
     /// training step needs the CPU too, so the CPU does not help while the lanes are ahead of the step.
-    /// Timing decides which processor decodes a picture. This may change its pixels by a few levels, and those
-    /// of a damaged picture altogether (see [`PictureDecoder`]). Order and random numbers do not change. Without
-    /// nvJPEG, the CPU decodes alone.
+    /// Timing decides which processor decodes a picture. This may change its pixels by a few levels, and
+    /// those of a damaged picture altogether (see [`PictureDecoder`]). Order and random numbers do not
+    /// change. Without nvJPEG, the CPU decodes alone.
     #[default]
     Auto,
 }

@@ -39,9 +39,9 @@ def open(
     """Opens a file, a folder or a URL, whatever its format.
 
     Formats: NumPy (.npy, .npz), Parquet, Arrow, CSV, JSON Lines, text, safetensors, TFRecord, tar
-    (WebDataset), MosaicML's shards, Megatron's ``.bin`` with the ``.idx`` beside it, llm.c's files, MNIST's
-    and CIFAR's files, folders of these, and folders of one file per sample. Encoded pictures are bytes here:
-    :func:`feedline.images` decodes them.
+    (WebDataset), MosaicML's shards, Zarr stores without Blosc, Megatron's ``.bin`` with the ``.idx`` beside it,
+    llm.c's files, MNIST's and CIFAR's files, folders of these, and folders of one file per sample. Encoded
+    pictures are bytes here: :func:`feedline.images` decodes them.
 
     A name may have a range, a list or stars: ``train-{000..099}.tar``, ``{a,b}.csv``, ``p/*/*.jpg``. Files
     come in the order of the braces; the matches of a star are sorted by name, folder by folder. ``**`` is any

@@ -208,9 +208,25 @@ def tar_gz(folder: Path) -> Written:
     return folder / "x.tar.gz", [{"n": np.frombuffer(struct.pack("<i", n), np.uint8)} for n in range(SAMPLES)]
 
 
+def zarr(folder: Path) -> Written:
+    """Chunks of 7 samples and 2 columns, compressed by gzip; those beyond the array are padding."""
+    array = chance().integers(-9, 9, (SAMPLES, 3), np.int32)
+    about = {"zarr_format": 2, "shape": [SAMPLES, 3], "chunks": [7, 2], "dtype": "<i4", "order": "C",
+             "compressor": {"id": "gzip"}, "filters": None, "fill_value": 0}  # fmt: skip
+    store = folder / "x.zarr"
+    store.mkdir()
+    (store / ".zarray").write_text(json.dumps(about))
+    padded = np.pad(array, ((0, -SAMPLES % 7), (0, 1)))
+    for row in range(0, SAMPLES, 7):
+        for column in (0, 2):
+            chunk = gzip.compress(padded[row : row + 7, column : column + 2].tobytes())
+            (store / f"{row // 7}.{column // 2}").write_bytes(chunk)
+    return store, [{"array": row} for row in array]
+
+
 WRITERS: list[Callable[[Path], Written]] = [
     npy, npz, half_floats, parquet, arrow_file, arrow_stream, comma, json_lines, text, safetensors,
-    webdataset, mosaic, mnist, cifar, classes, tar_gz,
+    webdataset, mosaic, mnist, cifar, classes, tar_gz, zarr,
 ]  # fmt: skip
 
 

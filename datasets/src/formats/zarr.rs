@@ -1,4 +1,4 @@
-//! Zarr stores: arrays in chunks, each a file of a folder. Versions 2 and 3.
+//! Zarr stores: arrays in chunks, each a file of a folder. Versions 2 and 3 of the format.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -134,7 +134,8 @@ impl Zarr {
 
 impl Dataset for Zarr {
     of_one_file! { self => self.spec, self.path;
-        /// Covers the metadata, and size and last write time of the first and the last chunk of each array.
+        /// Covers the number of samples, the fields, and name, size and last write time of the first and the
+        /// last chunk of each array.
     }
 
     fn len(&self) -> u64 {

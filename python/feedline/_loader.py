@@ -759,10 +759,15 @@ def _padding(data: Data | Source, name: str, given: Any) -> tuple[int, bytes | N
     value, multiple = given if isinstance(given, tuple) and len(given) == 2 else (given, 1)
     multiple = _options.whole(f"pad[{name!r}]", multiple, 1)
     # A missing field is refused later.
-    dtype = next((field.dtype for field in data.fields if field.name == name), None)
-    if value is None or dtype is None:
+    field = next((field for field in data.fields if field.name == name), None)
+    if field is not None and field.max_length is None:
+        raise ConfigError(
+            f'field "{name}" has the shape {field.shape} in every sample, so there is nothing to pad: leave it out of pad; '
+            f'if samples of your own vary in length, give max_length={{"{name}": ...}} to Data or Source'
+        )
+    if value is None or field is None:
         return multiple, None
-    return multiple, _values.one(name, value, _values.numpy_dtype(dtype), "pad")
+    return multiple, _values.one(name, value, _values.numpy_dtype(field.dtype), "pad")
 
 
 def _mapping(function: Callable[[dict[str, Any]], Any], data: Data | Source, rows: int) -> BatchMap:

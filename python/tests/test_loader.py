@@ -191,7 +191,7 @@ def test_options_are_checked() -> None:
         ({"transfer_mode": "fast"}, "transfer_mode"),
         ({"device": "cuda", "framework": "numpy"}, "NumPy has no arrays on a GPU"),
         ({"held_timeout": -1}, "held_timeout"),
-        ({"pad": {"x": 0}}, "not ragged"),
+        ({"pad": {"x": 0}}, "nothing to pad"),
         ({"prefetch": 0}, "prefetch is 0"),
         ({"shuffle": 3, "seed": 4}, "two seeds"),
         ({"bad_samples": 1.5}, "from 0.0 to 1.0"),

@@ -49,8 +49,7 @@ const COMMANDS: [Command; 9] = [
 pub fn run(arguments: Vec<OsString>) -> Result<Outcome, Box<dyn Error>> {
     let mut parser = lexopt::Parser::from_args(arguments.iter());
     let name = match parser.next()? {
-        None => return Err("no command: see feedline --help".into()),
-        Some(Long("help") | Short('h')) => return Ok(Outcome::done(help())),
+        None | Some(Long("help") | Short('h')) => return Ok(Outcome::done(help())),
         Some(Long("version")) => {
             return Ok(Outcome::done(concat!("feedline ", env!("CARGO_PKG_VERSION"), "\n").into()));
         }

@@ -264,8 +264,8 @@ impl Decoder {
 
 impl Dataset for ArrowFile {
     of_one_file! { self => self.layout.schema, self.path;
-        /// Covers the content of a file in memory. Of another file, covers its name, size and last write
-        /// time.
+        /// Covers the content of a file in memory. Of another file, covers its length and a sample of its
+        /// content.
     }
 
     fn len(&self) -> u64 {

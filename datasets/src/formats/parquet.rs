@@ -329,7 +329,7 @@ fn view(kind: &DataType) -> DataType {
 
 impl Dataset for ParquetFile {
     of_one_file! { self => self.layout.schema, self.path;
-        /// Covers name, size and last write time.
+        /// Covers the number of samples, the length, and a sample of the content.
     }
 
     fn len(&self) -> u64 {

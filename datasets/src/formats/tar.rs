@@ -285,8 +285,8 @@ fn split(name: &str) -> Option<(&str, &str)> {
 
 impl Dataset for WebDataset {
     of_one_file! { self => self.schema, self.path;
-        /// Covers the content of a gzip archive. Of a plain archive, covers its name, size and last write
-        /// time.
+        /// Covers the content of a gzip archive. Of a plain archive, covers its length and a sample of its
+        /// content.
     }
 
     fn len(&self) -> u64 {

@@ -323,7 +323,7 @@ fn checked(body: &[u8], start: u64) -> Result<&[u8]> {
 
 impl Dataset for TfRecord {
     of_one_file! { self => self.schema, self.path;
-        /// Covers the content of a gzip file. Of a plain file, covers its name, size and last write time.
+        /// Covers the content of a gzip file. Of a plain file, covers its length and a sample of its content.
     }
 
     fn len(&self) -> u64 {

@@ -134,8 +134,8 @@ impl Zarr {
 
 impl Dataset for Zarr {
     of_one_file! { self => self.spec, self.path;
-        /// Covers the number of samples, the fields, and name, size and last write time of the first and the
-        /// last chunk of each array.
+        /// Covers the number of samples, the fields, and length and a sample of the content of the first and
+        /// the last chunk of each array.
     }
 
     fn len(&self) -> u64 {

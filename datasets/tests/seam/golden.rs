@@ -110,5 +110,9 @@ pub(crate) fn compare(part: &str, found: &Found) {
         }
     }
     print!("{lines}");
-    assert!(lines.is_empty(), "{} facts differ from tests/golden/seam.json", lines.lines().count());
+    assert!(
+        lines.is_empty(),
+        "{} facts differ from tests/golden/seam.json, listed above: FEEDLINE_GOLDEN=write writes them",
+        lines.lines().count()
+    );
 }

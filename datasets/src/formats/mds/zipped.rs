@@ -171,7 +171,7 @@ impl Zipped {
 
 impl Dataset for Zipped {
     of_one_file! { self => self.schema, self.zip.path;
-        /// Covers name, size and last write time.
+        /// Covers the number of samples, the length, and a sample of the content.
     }
 
     fn len(&self) -> u64 {

@@ -64,8 +64,9 @@ class Source:
     def __init__(self, *shards: Any, max_length: Mapping[str, int] | None = None, once: bool = False) -> None:
         if not shards:
             raise ConfigError("a source needs a shard: give an object with __iter__")
+        once = _options.flag("once", once)
         for number, shard in enumerate(shards):
-            if not _options.flag("once", once):
+            if not once:
                 _refuse_stream(number, shard)
             check_no_table(shard)
         self._opens = (Once if once else Shards)(shards, max_length or {})
@@ -104,7 +105,7 @@ class Source:
     def fields(self) -> tuple[Field, ...]:
         """The fields of a sample. With ``once=True`` and before there is a loader, this reads the first sample of the first
         shard, and waits for it."""
-        inner = self._set.fields()
+        inner = self._set.fields()  # It looks at the first sample, which has the places.
         return fields_at(self._places, inner, self._signed)
 
     @property

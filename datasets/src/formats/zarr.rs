@@ -12,6 +12,7 @@ use feedline_core::{
 use serde_json::Value as Json;
 
 use crate::error::{data, inside, one_line};
+use crate::io::bytes::Content;
 use crate::io::decoded_groups::DecodedGroups;
 use crate::io::indexed_folder::IndexedFolder;
 use crate::io::of_one_file;
@@ -19,9 +20,6 @@ use crate::io::of_one_file;
 mod array;
 
 use array::Array;
-
-/// The files that make a folder a store: of version 3, and a group or an array of version 2.
-pub(crate) const INDICES: [&str; 3] = ["zarr.json", ".zgroup", ".zarray"];
 
 /// Max bytes of a chunk, of a sample, and of the samples that are decoded together.
 const MOST: u64 = 1 << 30;
@@ -76,8 +74,9 @@ impl Zarr {
     /// file, or the folder and the array.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self> {
         let folder = folder.as_ref();
-        let index = INDICES.into_iter().find(|index| folder.join(index).is_file());
-        Self::of_folder(&IndexedFolder::on_disk(folder, index.unwrap_or(INDICES[0])))
+        let index =
+            ["zarr.json", ".zgroup", ".zarray"].into_iter().find(|index| folder.join(index).is_file());
+        Self::of_folder(&IndexedFolder::on_disk(folder, index.unwrap_or("zarr.json")))
     }
 
     pub(crate) fn of_folder(folder: &IndexedFolder) -> Result<Self> {
@@ -185,14 +184,15 @@ impl Storage for Zarr {
 /// The metadata of the arrays of a group by name, or of the one array of the folder, without a name.
 fn arrays_of(folder: &IndexedFolder) -> Result<BTreeMap<String, Json>> {
     let index = folder.index();
-    let own = json_of(folder, index)?.map_or_else(|| folder.open(index).map(|_| Json::Null), Ok)?;
-    let is_array = |json: &Json| index != INDICES[0] || json["node_type"] == "array";
-    if index != INDICES[1] && is_array(&own) {
+    let own = json(folder, index, &folder.open(index)?)?;
+    let if_any = |name: &str| folder.find(name)?.map(|file| json(folder, name, &file)).transpose();
+    let is_array = |json: &Json| index != "zarr.json" || json["node_type"] == "array";
+    if index != ".zgroup" && is_array(&own) {
         return Ok([(String::new(), own)].into());
     }
     let (all, ending, index) = match index {
-        ".zgroup" => (json_of(folder, ".zmetadata")?.unwrap_or_default(), "/.zarray", INDICES[2]),
-        _ => (own["consolidated_metadata"].clone(), "", INDICES[0]),
+        ".zgroup" => (if_any(".zmetadata")?.unwrap_or_default(), "/.zarray", ".zarray"),
+        _ => (own["consolidated_metadata"].clone(), "", "zarr.json"),
     };
     let mut arrays = BTreeMap::new();
     match (&all["metadata"], folder.disk()) {
@@ -203,7 +203,7 @@ fn arrays_of(folder: &IndexedFolder) -> Result<BTreeMap<String, Json>> {
         (_, Some(disk)) => {
             let names = names(disk).map_err(|error| data("cannot list the folder").with_source(error));
             for name in names.map_err(|error| error.at_path(disk))? {
-                let json = json_of(folder, &format!("{name}/{index}"))?;
+                let json = if_any(&format!("{name}/{index}"))?;
                 arrays.extend(json.map(|json| (name, json)));
             }
         }
@@ -225,12 +225,9 @@ fn names(folder: &Path) -> io::Result<Vec<String>> {
     Ok(folders.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect())
 }
 
-/// The metadata in the file `name`, if there is one.
-fn json_of(folder: &IndexedFolder, name: &str) -> Result<Option<Json>> {
-    let damaged = |error| {
-        let why = data("this is no JSON: write the metadata again").with_source(one_line(error));
-        why.at_path(folder.path(name))
-    };
-    let text = array::file(folder, name)?;
-    text.map(|text| serde_json::from_slice(&text).map_err(damaged)).transpose()
+/// The metadata in the file `name`.
+fn json(folder: &IndexedFolder, name: &str, file: &Content) -> Result<Json> {
+    let damaged = |error| data("this is no JSON: write the metadata again").with_source(one_line(error));
+    let json = array::bytes(file).and_then(|text| serde_json::from_slice(&text).map_err(damaged));
+    json.map_err(|error| error.at_path(folder.path(name)))
 }

@@ -12,6 +12,8 @@ use crate::io::cache::Cache;
 pub(crate) struct DecodedGroups<T> {
     /// The end of each group. The first one begins at 0.
     ends: Vec<u64>,
+    /// Samples of the largest group; `None` without groups.
+    largest: Option<u64>,
     cache: Cache<T>,
     cache_bytes: u64,
 }
@@ -19,7 +21,9 @@ pub(crate) struct DecodedGroups<T> {
 impl<T: DecodedRows + 'static> DecodedGroups<T> {
     /// Groups with these ends. The cache takes some 50 bytes for each group, and holds up to `cache_bytes`.
     pub(crate) fn new(ends: Vec<u64>, cache_bytes: u64) -> Self {
-        Self { cache: Cache::new(ends.len(), cache_bytes), ends, cache_bytes }
+        let starts = std::iter::once(&0).chain(&ends);
+        let largest = ends.iter().zip(starts).map(|(end, start)| end - start).max();
+        Self { cache: Cache::new(ends.len(), cache_bytes), ends, largest, cache_bytes }
     }
 
     /// The number of samples.
@@ -34,8 +38,12 @@ impl<T: DecodedRows + 'static> DecodedGroups<T> {
 
     /// The samples of a group.
     pub(crate) fn group(&self, number: usize) -> Range<u64> {
-        let first = if number == 0 { 0 } else { self.ends[number - 1] };
-        first..self.ends[number]
+        self.first(number)..self.ends[number]
+    }
+
+    /// The first sample of a group, or of the one that would follow the last.
+    fn first(&self, number: usize) -> u64 {
+        if number == 0 { 0 } else { self.ends[number - 1] }
     }
 
     /// The number of the group of a sample.
@@ -46,8 +54,7 @@ impl<T: DecodedRows + 'static> DecodedGroups<T> {
     /// The number of the group of a sample, and the sample's row in it.
     pub(crate) fn find(&self, sample: u64) -> (usize, usize) {
         let number = self.number(sample);
-        let first = if number == 0 { 0 } else { self.ends[number - 1] };
-        (number, (sample - first) as usize)
+        (number, (sample - self.first(number)) as usize)
     }
 
     /// The samples that are decoded together with `sample`; none if there is no such sample.
@@ -75,8 +82,9 @@ impl<T: DecodedRows + 'static> DecodedGroups<T> {
         sample: u64,
         decode: impl FnOnce(usize) -> Result<(T, u64)>,
     ) -> Result<Option<Decoded>> {
-        let (group, _) = self.get(sample, decode)?;
-        Ok(Some(Decoded::new(self.group_of(sample), group)))
+        let number = self.number(sample);
+        let group = self.cache.get(number, || decode(number))?;
+        Ok(Some(Decoded::new(self.group(number), group)))
     }
 
     /// Decodes the group of one of `samples`; see [`Cache::prefetch`].
@@ -95,8 +103,7 @@ impl<T: DecodedRows + 'static> DecodedGroups<T> {
 
     /// What a set of this format says of itself, if its groups have `bytes` bytes when decoded.
     pub(crate) fn about(&self, format: &'static str, bytes: u64) -> About<'static> {
-        let sizes = (0..self.count()).map(|number| self.group(number)).map(|group| group.end - group.start);
-        let groups = sizes.max().map(|largest| Groups { largest, bytes });
+        let groups = self.largest.map(|largest| Groups { largest, bytes });
         let block_shuffle =
             groups.and_then(|groups| groups.block_shuffle(self.count() as u64, self.cache_bytes));
         About { format, groups, block_shuffle, row_memory: self.cache_bytes, ..About::default() }

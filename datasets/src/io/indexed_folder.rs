@@ -85,20 +85,16 @@ impl IndexedFolder {
     /// Opens the file `name`, as [`open`](Self::open) does, if there is one.
     #[cfg(feature = "zarr")]
     pub(crate) fn find(&self, name: &str) -> Result<Option<Content>> {
-        match self.open(name) {
-            Err(error) if self.is_missing(name, &error) => Ok(None),
-            opened => opened.map(Some),
-        }
-    }
-
-    /// Whether the file could not be opened because there is none.
-    #[cfg(feature = "zarr")]
-    fn is_missing(&self, name: &str, _error: &feedline_core::Error) -> bool {
-        match &self.place {
+        let error = match self.open(name) {
+            Ok(content) => return Ok(Some(content)),
+            Err(error) => error,
+        };
+        let is_missing = match &self.place {
             Place::Disk(folder) => std::fs::symlink_metadata(folder.join(name))
                 .is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound),
             #[cfg(feature = "object-store")]
-            Place::Store(..) => crate::remote::is_missing(_error),
-        }
+            Place::Store(..) => crate::remote::is_missing(&error),
+        };
+        if is_missing { Ok(None) } else { Err(error) }
     }
 }

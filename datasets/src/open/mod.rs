@@ -165,14 +165,15 @@ fn in_folder_of(path: &Path, index: &'static str) -> IndexedFolder {
     IndexedFolder::on_disk(path.parent().unwrap_or(path), index)
 }
 
-/// What opens a folder with an index of this name.
+/// What opens a folder with an index of this name, and what the URL of such a folder contains: an index is a
+/// request.
 type OpenFolder = fn(&IndexedFolder, &OpenOptions) -> Result<Arc<dyn Dataset>>;
-const INDICES: [(&str, OpenFolder); 5] = [
-    ("index.json", formats::mds_folder),
-    (PACK_INDEX, formats::packed),
-    ("zarr.json", formats::zarr),
-    (".zgroup", formats::zarr),
-    (".zarray", formats::zarr),
+const INDICES: [(&str, OpenFolder, &str); 5] = [
+    ("index.json", formats::mds_folder, ""),
+    (PACK_INDEX, formats::packed, ""),
+    ("zarr.json", formats::zarr, ".zarr"),
+    (".zgroup", formats::zarr, ".zarr"),
+    (".zarray", formats::zarr, ".zarr"),
 ];
 
 /// Whether a file is a `.bin` of token ids with its index beside it.
@@ -222,7 +223,7 @@ fn folder(path: &Path, options: &OpenOptions) -> Result<Arc<dyn Dataset>> {
     if idx::names::has_set(path)? {
         return Ok(Arc::new(idx::arrays::of_folder(path, options.split.unwrap_or(Split::Train), limit)?));
     }
-    for (index, open) in INDICES {
+    for (index, open, _) in INDICES {
         if path.join(index).is_file() {
             one_set(options, "a folder of one set")?;
             return open(&IndexedFolder::on_disk(path, index), options);

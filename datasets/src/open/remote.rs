@@ -155,9 +155,7 @@ impl Remote {
         let is_missing = |opened: &Result<_>| opened.as_ref().is_err_and(crate::remote::may_be_folder);
         let one = || not_listed(options).and_then(|()| super::one_set(options, "a folder of one set"));
         let mut opened = Vec::new();
-        // Each index is a request. So only folders that are called so are taken for Zarr stores.
-        let indices = if without_query(url).contains(".zarr") { &INDICES[..] } else { &INDICES[..2] };
-        for &(index, open) in indices {
+        for (index, open, _) in INDICES.into_iter().filter(|(.., part)| without_query(url).contains(part)) {
             let folder = open(&IndexedFolder::in_store(self, url, index), options);
             if !is_missing(&folder) {
                 return one().and(folder);

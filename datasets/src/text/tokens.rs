@@ -425,8 +425,8 @@ impl Dataset for Tokens {
         self.find(id).ok().map(|(stream, _)| stream.path.as_path())
     }
 
-    /// Covers the options, and every byte of the files in memory. Of other files it covers the
-    /// length and a sample of the content.
+    /// Covers the options, and every byte of the files in memory. Of other files it covers the length and a
+    /// sample of the content.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
     }

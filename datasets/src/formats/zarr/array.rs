@@ -13,6 +13,7 @@ use super::MOST;
 use crate::error::{data, one_line};
 use crate::formats::arrays::{Coding, array_bytes};
 use crate::formats::npy::header::element;
+use crate::io::bytes::Content;
 use crate::io::gzip::most_inflated;
 use crate::io::indexed_folder::IndexedFolder;
 
@@ -194,13 +195,14 @@ impl Array {
     /// The elements of the chunk in the file `name`, little-endian.
     fn chunk(&self, folder: &IndexedFolder, name: &str) -> Result<Vec<u8>> {
         let damaged = |why: String| data("the chunk is damaged: fetch the store again").with_source(why);
-        let Some(mut bytes) = file(folder, name)? else {
+        let Some(file) = folder.find(name)? else {
             let lacks = || data("the chunk is missing, and its array has no fill value: restore it");
             let fill = self.fill.as_ref().ok_or_else(lacks)?;
             let mut bytes = zeroed(self.chunk_bytes)?;
             bytes.chunks_exact_mut(fill.len()).for_each(|element| element.copy_from_slice(fill));
             return Ok(bytes);
         };
+        let mut bytes = bytes(&file)?;
         for (before, codec) in self.codecs.iter().enumerate().rev() {
             // Only checksums come before a compressor.
             let len = self.chunk_bytes + 4 * before;
@@ -224,16 +226,12 @@ impl Array {
     }
 }
 
-/// The bytes of the file `name`, if there is one. Errors name it.
-pub(super) fn file(folder: &IndexedFolder, name: &str) -> Result<Option<Vec<u8>>> {
-    let read = || {
-        let Some(content) = folder.find(name)? else { return Ok(None) };
-        let mut bytes = zeroed(usize::try_from(content.len()).unwrap_or(usize::MAX))?;
-        content.read_at(0, &mut bytes)?;
-        content.check_unchanged()?;
-        Ok(Some(bytes))
-    };
-    read().map_err(|error: feedline_core::Error| error.at_path(folder.path(name)))
+/// All bytes of a file.
+pub(super) fn bytes(file: &Content) -> Result<Vec<u8>> {
+    let mut bytes = zeroed(usize::try_from(file.len()).unwrap_or(usize::MAX))?;
+    file.read_at(0, &mut bytes)?;
+    file.check_unchanged()?;
+    Ok(bytes)
 }
 
 /// Memory of as many bytes as a file or its metadata claims.

@@ -2,6 +2,8 @@
 
 use std::process::Command;
 
+use feedline_testkit::OtherWork;
+
 use crate::program::example;
 
 /// The lines that an example prints, on the host.
@@ -78,6 +80,7 @@ fn check_my_loop_finds_the_missing_wait_and_nothing_else() {
 #[test]
 fn branches_on_own_streams_overlap_and_give_the_same_weights() {
     // The times belong to the last step, during which other processes may have had the cores.
+    let other_work = OtherWork::watch();
     let overlapped = (0..20).any(|_| {
         let lines = run_with("branches", &["--steps", "5"]);
         assert!(lines.last().unwrap().ends_with("the same weights: true"), "{lines:?}");
@@ -88,6 +91,9 @@ fn branches_on_own_streams_overlap_and_give_the_same_weights() {
         assert!(one <= 1.01, "{text}");
         own > 1.1
     });
+    if !overlapped && other_work.not_run("branches that overlap") {
+        return;
+    }
     assert!(overlapped, "the branches ran one after the other in 20 runs");
 }
 

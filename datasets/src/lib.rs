@@ -30,14 +30,13 @@
 //! | [`TokenDocuments`] | token ids in documents, as Megatron and llm.c write them |
 //! | `Tokenized` | texts of any data set as token ids (feature `tokenizers`) |
 //! | `Chats`, `ChatTemplate` | conversations as ids and labels, by a chat template (feature `tokenizers`) |
-//! | [`Shards`] | several files of one format |
+//! | [`shards`] | several files of one format |
 //! | [`records`] | records of one size in a plain file, without a header: [`Records`] |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // There is one exception, in `bytes`: mapping a file needs a promise that only the caller can make.
 #![deny(unsafe_code)]
 
 mod bounded;
-mod concat;
 mod error;
 mod formats;
 mod io;
@@ -50,13 +49,13 @@ mod pictures;
 mod remote;
 #[cfg(feature = "arrow")]
 mod rows;
+mod shards;
 #[cfg(feature = "audio")]
 mod sounds;
 mod tables;
 mod text;
 
 pub use bounded::Bounded;
-pub use concat::Shards;
 pub use feedline_core::{Decoded, DecodedRows, FieldStream, Groups, Value, Values};
 #[cfg(feature = "tokenizers")]
 pub use feedline_template::ChatTemplate;
@@ -104,7 +103,7 @@ pub use pictures::images::{Form, Paired, Parts, Pictures, Views};
 pub use pictures::labelled;
 #[cfg(feature = "object-store")]
 pub use remote::{Remote, RemoteCache, RemoteOptions, RemoteStats};
-
+pub use shards::shards;
 #[cfg(feature = "audio")]
 pub use sounds::{SoundDataset, open_sounds};
 pub use tables::manifest::{Manifest, ManifestOptions, open_pictures};

@@ -23,10 +23,10 @@ pub(crate) fn draw_beside<R>(context: &mut Context, work: impl FnOnce(&mut Rando
     result
 }
 
-/// Implements the methods of `Dataset` for a set with a field `inner`, a method `self.write` that writes a
-/// sample, with the memory of a worker; `$is_random` says whether its pictures are turned at random.
-macro_rules! samples_over {
-    ($self:ident => $is_random:expr) => {
+/// Implements the methods of `Dataset` but `read` for a set over `inner`, with the fields `spec`; `$about` is
+/// what it says of itself.
+macro_rules! set_over {
+    ($self:ident => $about:expr) => {
         fn len(&self) -> u64 {
             self.inner.len()
         }
@@ -34,6 +34,26 @@ macro_rules! samples_over {
         fn spec(&self) -> &feedline_core::Spec {
             &self.spec
         }
+
+        fn about(&$self) -> feedline_core::About<'_> {
+            $about
+        }
+
+        fn storage(&self) -> &dyn feedline_core::Storage {
+            self
+        }
+
+        fn path(&self, id: u64) -> Option<&std::path::Path> {
+            self.inner.path(id)
+        }
+    };
+}
+pub(crate) use set_over;
+
+/// Implements `read` too, by a method `write` that writes a sample, with the memory of a worker.
+macro_rules! samples_over {
+    ($self:ident => $about:expr) => {
+        $crate::over::set_over!($self => $about);
 
         fn read(
             &self,
@@ -43,21 +63,6 @@ macro_rules! samples_over {
         ) -> Result<(), feedline_core::ReadError> {
             let written = context.scoped_scratch(|memory, context| self.write(id, row, memory, context));
             written.map_err(|error| $crate::error::at_file(&*self.inner, id, error.at_sample(id)).into())
-        }
-
-        fn about(&$self) -> feedline_core::About<'_> {
-            feedline_core::About {
-                has_random_geometry: $is_random,
-                ..$crate::over::about(&*$self.inner)
-            }
-        }
-
-        fn storage(&self) -> &dyn feedline_core::Storage {
-            self
-        }
-
-        fn path(&self, id: u64) -> Option<&std::path::Path> {
-            self.inner.path(id)
         }
     };
 }

@@ -8,11 +8,12 @@
 use std::fs;
 use std::path::Path;
 
+use feedline_core::compose::Concat;
 use feedline_core::{Dataset, Error, ErrorKind, Result};
 
+use crate::TableOptions;
 use crate::error::{check_names, data};
 use crate::io::indexed_folder::IndexedFolder;
-use crate::{Shards, TableOptions};
 
 mod classes;
 mod columns;
@@ -110,7 +111,7 @@ pub fn pack(
 }
 
 /// Opens a folder of shards by its index.
-pub(crate) fn of_folder(folder: &IndexedFolder, options: &TableOptions) -> Result<Shards> {
+pub(crate) fn of_folder(folder: &IndexedFolder, options: &TableOptions) -> Result<Concat> {
     let opened = Index::read(folder)?.open(folder, options);
     opened.map_err(|error| if error.path().is_some() { error } else { error.at_path(folder.path(INDEX)) })
 }

@@ -8,11 +8,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use feedline_core::compose::Concat;
 use feedline_core::{
     About, Context, DType, Dataset, ElementType, Field, Fingerprint, ReadError, Result, Row, Spec,
 };
 use serde_json::Value as Json;
 
+use crate::Buffers;
 use crate::error::{check_names, data, inside, one_line};
 use crate::formats::text::without_mark;
 use crate::io::bytes::Content;
@@ -20,7 +22,6 @@ use crate::io::cache::Cache;
 use crate::io::disk::DiskFile;
 use crate::io::indexed_folder::IndexedFolder;
 use crate::io::of_one_file;
-use crate::{Buffers, Shards};
 
 mod index;
 mod zipped;
@@ -46,7 +47,7 @@ const KEPT: u64 = 512 << 20;
 /// # Errors
 /// `Data` if the index or a shard cannot be read, or is not in the form that [`Mds::open`] reads. The error
 /// names the file.
-pub fn open_folder(folder: impl AsRef<Path>) -> Result<Shards> {
+pub fn open_folder(folder: impl AsRef<Path>) -> Result<Concat> {
     of_folder(&IndexedFolder::on_disk(folder.as_ref(), INDEX))
 }
 
@@ -56,11 +57,11 @@ pub fn open_folder(folder: impl AsRef<Path>) -> Result<Shards> {
 /// # Errors
 /// As [`open_folder`], and those of [`Remote`](crate::Remote).
 #[cfg(feature = "object-store")]
-pub fn open_remote(remote: &crate::Remote, url: &str) -> Result<Shards> {
+pub fn open_remote(remote: &crate::Remote, url: &str) -> Result<Concat> {
     of_folder(&IndexedFolder::in_store(remote, url, INDEX))
 }
 
-pub(crate) fn of_folder(folder: &IndexedFolder) -> Result<Shards> {
+pub(crate) fn of_folder(folder: &IndexedFolder) -> Result<Concat> {
     let path = folder.path(INDEX);
     let shards = index(&folder.open(INDEX)?).map_err(|error| error.at_path(&path))?;
     let inflated = Arc::new(Cache::new(shards.len(), KEPT));
@@ -92,7 +93,7 @@ pub(crate) fn of_folder(folder: &IndexedFolder) -> Result<Shards> {
         );
         return Err(data(why).at_path(path));
     }
-    Shards::new(readers).map_err(|error| error.at_path(&path))
+    crate::shards(readers).map_err(|error| error.at_path(&path))
 }
 
 /// The JSON object in `content`, from byte `start` to `end`.

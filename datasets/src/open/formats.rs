@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use feedline_core::compose::Concat;
 use feedline_core::{Dataset, Result};
 
 use super::kind::Kind;
@@ -13,7 +14,7 @@ use crate::io::disk::DiskFile;
 use crate::io::indexed_folder::IndexedFolder;
 #[cfg(feature = "object-store")]
 use crate::remote::RemoteFile;
-use crate::{Folder, Lines, OpenOptions, Shards, TokenDocuments};
+use crate::{Folder, Lines, OpenOptions, TokenDocuments};
 
 type Opened = Result<Arc<dyn Dataset>>;
 
@@ -210,24 +211,24 @@ pub(super) fn is_table(_: &Content) -> Result<bool> {
 
 /// Opens the CSV files of one set.
 #[cfg(feature = "csv")]
-pub(super) fn csv_shards(shards: Vec<(PathBuf, Content)>, options: &OpenOptions) -> Result<Shards> {
+pub(super) fn csv_shards(shards: Vec<(PathBuf, Content)>, options: &OpenOptions) -> Result<Concat> {
     let shards = crate::Csv::of_shards(shards, &options.csv())?;
-    Shards::new(shards.into_iter().map(|shard| Arc::new(shard) as Arc<dyn Dataset>).collect())
+    crate::shards(shards.into_iter().map(|shard| Arc::new(shard) as Arc<dyn Dataset>).collect())
 }
 
 #[cfg(not(feature = "csv"))]
-pub(super) fn csv_shards(_: Vec<(PathBuf, Content)>, _: &OpenOptions) -> Result<Shards> {
+pub(super) fn csv_shards(_: Vec<(PathBuf, Content)>, _: &OpenOptions) -> Result<Concat> {
     Err(super::needs("csv"))
 }
 
 /// Opens the JSON Lines files of one set.
 #[cfg(feature = "jsonl")]
-pub(super) fn jsonl_shards(shards: Vec<(PathBuf, Content)>, options: &OpenOptions) -> Result<Shards> {
+pub(super) fn jsonl_shards(shards: Vec<(PathBuf, Content)>, options: &OpenOptions) -> Result<Concat> {
     let shards = crate::JsonLines::of_shards(shards, &options.jsonl())?;
-    Shards::new(shards.into_iter().map(|shard| Arc::new(shard) as Arc<dyn Dataset>).collect())
+    crate::shards(shards.into_iter().map(|shard| Arc::new(shard) as Arc<dyn Dataset>).collect())
 }
 
 #[cfg(not(feature = "jsonl"))]
-pub(super) fn jsonl_shards(_: Vec<(PathBuf, Content)>, _: &OpenOptions) -> Result<Shards> {
+pub(super) fn jsonl_shards(_: Vec<(PathBuf, Content)>, _: &OpenOptions) -> Result<Concat> {
     Err(super::needs("jsonl"))
 }

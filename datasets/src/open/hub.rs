@@ -61,9 +61,9 @@ fn is_about(file: &Path) -> bool {
 mod files {
     use super::super::{open_with, split};
     use super::*;
-    use crate::Shards;
     use crate::error::{data, one_line};
     use crate::rows::Rows;
+    use crate::shards;
     use feedline_core::Values;
     use serde_json::Value as Json;
 
@@ -104,9 +104,7 @@ mod files {
         }
         let open = |names: Vec<String>, options: &OpenOptions| {
             let files = names.iter().map(|name| open_with(path.join(name), options));
-            Ok::<Arc<dyn Dataset>, feedline_core::Error>(Arc::new(Shards::new(
-                files.collect::<Result<_>>()?,
-            )?))
+            Ok::<Arc<dyn Dataset>, feedline_core::Error>(Arc::new(shards(files.collect::<Result<_>>()?)?))
         };
         let rows = open(names, options)?;
         let Some(list) =

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use feedline_core::compose::Concat;
 use feedline_core::{Dataset, Error, Result, named};
 
 use crate::error::{data, one_line};
@@ -11,7 +12,7 @@ use crate::io::bytes::Content;
 use crate::io::disk::DiskFile;
 use crate::io::indexed_folder::IndexedFolder;
 use crate::text::token_files::index::is_index;
-use crate::{Folder, Shards, TokenDocuments, formats::cifar, formats::idx};
+use crate::{Folder, TokenDocuments, formats::cifar, formats::idx};
 
 mod formats;
 mod hub;
@@ -250,7 +251,7 @@ fn folder(path: &Path, options: &OpenOptions) -> Result<Arc<dyn Dataset>> {
 }
 
 /// Opens the shards of one set. For CSV and JSON Lines, the types fit the values of all shards.
-fn shards(files: &[PathBuf], options: &OpenOptions) -> Result<Shards> {
+fn shards(files: &[PathBuf], options: &OpenOptions) -> Result<Concat> {
     let all = |is: fn(&Path, Kind) -> Result<bool>| {
         files.iter().try_fold(true, |all, file| Ok(all && is(file, Start::read(file)?.kind)?))
     };
@@ -269,7 +270,7 @@ fn shards(files: &[PathBuf], options: &OpenOptions) -> Result<Shards> {
     } else if all(|_, kind| Ok(kind == Kind::JsonLines))? {
         formats::jsonl_shards(contents()?, options)
     } else {
-        Shards::new(files.iter().map(|file| open_with(file, options)).collect::<Result<_>>()?)
+        crate::shards(files.iter().map(|file| open_with(file, options)).collect::<Result<_>>()?)
     }
 }
 

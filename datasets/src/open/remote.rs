@@ -14,7 +14,7 @@ use crate::OpenOptions;
 #[cfg(feature = "object-store")]
 use crate::text::token_files::index::{Index, is_index};
 #[cfg(feature = "object-store")]
-use crate::{Folder, Shards, TokenDocuments};
+use crate::{Folder, TokenDocuments, shards};
 
 #[cfg(feature = "object-store")]
 use super::formats::{self, File, Place};
@@ -290,7 +290,7 @@ impl Remote {
                 Some(object) => self.of_object(&url, object, options),
                 None => self.open_one(&url, options),
             })?;
-            return Ok(Arc::new(Shards::new(opened)?));
+            return Ok(Arc::new(shards(opened)?));
         };
         let contents = objects.into_iter().filter_map(|(_, object)| object);
         Ok(Arc::new(open_all(contents.map(|object| (object.path, object.content)).collect(), options)?))

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::{Component, Path};
 use std::sync::Arc;
 
+use feedline_core::compose::Concat;
 use feedline_core::{Dataset, Fingerprint, Result};
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +15,8 @@ use super::{cannot, data, refuse};
 use crate::error::one_line;
 use crate::io::bytes::Content;
 use crate::io::indexed_folder::IndexedFolder;
-use crate::{ArrowFile, Shards, TableOptions};
+use crate::shards::of_classes;
+use crate::{ArrowFile, TableOptions};
 
 /// Name of the index. Programs that read a folder as one table skip names with a leading underscore.
 pub(super) const INDEX: &str = "_index.json";
@@ -153,7 +155,7 @@ impl Index {
     }
 
     /// Opens the shards as one set.
-    pub(super) fn open(&self, folder: &IndexedFolder, options: &TableOptions) -> Result<Shards> {
+    pub(super) fn open(&self, folder: &IndexedFolder, options: &TableOptions) -> Result<Concat> {
         let mut readers = Vec::<Arc<dyn Dataset>>::new();
         for shard in &self.shards {
             let path = folder.path(&shard.name);
@@ -165,10 +167,11 @@ impl Index {
             shard.check(&file).map_err(at)?;
             readers.push(Arc::new(file));
         }
-        let shards = Shards::new(readers)?;
-        let Some(classes) = self.classes else { return Ok(shards) };
-        let names = classes.read(&folder.open(CLASSES)?);
-        Ok(shards.with_classes(names.map_err(|error| error.at_path(folder.path(CLASSES)))?))
+        let names = |classes: Classes| {
+            let names = classes.read(&folder.open(CLASSES)?);
+            names.map_err(|error| error.at_path(folder.path(CLASSES)))
+        };
+        of_classes(readers, self.classes.map(names).transpose()?)
     }
 
     pub(super) fn save_progress(&self, folder: &Path) -> Result<()> {

@@ -5,12 +5,12 @@
 use std::sync::Arc;
 
 use feedline_core::{
-    Context, DType, Dataset, ElementType, Error, ErrorKind, Field, Fingerprint, Prefetched, Result, Row,
-    Spec, Storage, StridedColumn, Value,
+    About, Context, DType, Dataset, ElementType, Error, ErrorKind, Field, Fingerprint, Prefetched, Result,
+    Row, Spec, Storage, StridedColumn, Value,
 };
 
 use crate::error::at_file;
-use crate::over::samples_over;
+use crate::over::{about, samples_over};
 
 mod pictures;
 mod sets;
@@ -139,7 +139,7 @@ impl Labelled {
 }
 
 impl Dataset for Labelled {
-    samples_over!(self => false);
+    samples_over!(self => About { has_random_geometry: false, ..about(&*self.inner) });
 
     fn fingerprint(&self) -> u64 {
         let fields = [self.input.0, self.label].map(|field| field as u64);

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use feedline_audio::{Scratch, SoundField, SoundFile, Sounds};
 use feedline_core::{
-    Context, Dataset, Error, ErrorKind, Fingerprint, Prefetched, Result, Row, Sink, Spec, Storage,
+    About, Context, Dataset, Error, ErrorKind, Fingerprint, Prefetched, Result, Row, Sink, Spec, Storage,
 };
 
 use super::lengths;
 use crate::error::{at_file, check_not_empty};
-use crate::over::{draw_beside, field_path, samples_over};
+use crate::over::{about, draw_beside, field_path, samples_over};
 use crate::pictures::others::{Others, file_field, find_files};
 
 /// Names of fields with encoded sounds. The first field in the schema with such a name is decoded.
@@ -261,7 +261,7 @@ fn with_sound<T>(
 }
 
 impl Dataset for SoundDataset {
-    samples_over!(self => self.field.is_random());
+    samples_over!(self => About { has_random_geometry: self.field.is_random(), ..about(&*self.inner) });
 
     fn fingerprint(&self) -> u64 {
         Fingerprint::new().spec(&self.spec).number(self.len()).number(self.inner.fingerprint()).value()

@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use feedline_core::{
     About, Context, DType, Dataset, ElementType, Error, ErrorKind, Field, Fingerprint, Meaning, Prefetched,
-    ReadError, Result, Row, Spec, Storage, named,
+    ReadError, Result, Row, Spec, Storage, Value, named,
 };
 
 use self::sequences::Sequence;
 use crate::error::{at_file, one_line};
 use crate::open::{check_used, open_any};
+use crate::over::set_over;
 use crate::text::tokenized::{Checked, load};
 use crate::{Buffers, ChatTemplate, Nulls, OpenOptions};
 use feedline_template::{folder_of, parsed};
@@ -151,7 +152,7 @@ pub struct Chats {
     tokenizer: Arc<Checked>,
     template: ChatTemplate,
     options: ChatOptions,
-    schema: Spec,
+    spec: Spec,
     /// Whether prompts are texts that get special tokens.
     has_special_tokens: bool,
     tokenizer_path: PathBuf,
@@ -324,7 +325,7 @@ impl Chats {
             })?;
         }
         let number = ElementType::Number(DType::I64);
-        let schema = Spec::of_fields(ids.iter().enumerate().map(|(index, name)| {
+        let spec = Spec::of_fields(ids.iter().enumerate().map(|(index, name)| {
             let meaning = if index % 2 == 1 { Meaning::Labels } else { Meaning::Plain };
             Field::variable(*name, number).with_meaning(meaning)
         }));
@@ -336,7 +337,7 @@ impl Chats {
             tokenizer,
             template,
             options,
-            schema,
+            spec,
             has_special_tokens: false,
             tokenizer_path: path,
             content,
@@ -385,18 +386,11 @@ pub fn open_chats(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Arc<d
 }
 
 impl Dataset for Chats {
-    fn spec(&self) -> &Spec {
-        &self.schema
-    }
-
-    fn len(&self) -> u64 {
-        self.inner.len()
-    }
+    set_over!(self => About { classes: None, categories: &[], row_memory: 0, ..self.inner.about() });
 
     fn read(&self, sample: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
-        let sequences = context.scoped_scratch(|values: &mut Vec<feedline_core::Value>, context| {
-            self.sequences(sample, values, context)
-        });
+        let sequences = context
+            .scoped_scratch(|values: &mut Vec<Value>, context| self.sequences(sample, values, context));
         let sequences = sequences.map_err(|error| at_file(&*self.inner, sample, error).at_sample(sample))?;
         let buffers = context.scratch::<Buffers>();
         let max = self.options.max_tokens.unwrap_or(usize::MAX);
@@ -411,18 +405,6 @@ impl Dataset for Chats {
             row.put(field + 1, &buffers.value)?;
         }
         Ok(())
-    }
-
-    fn about(&self) -> About<'_> {
-        About { classes: None, categories: &[], row_memory: 0, ..self.inner.about() }
-    }
-
-    fn storage(&self) -> &dyn Storage {
-        self
-    }
-
-    fn path(&self, sample: u64) -> Option<&Path> {
-        self.inner.path(sample)
     }
 
     /// Covers the inner set, every byte of the tokenizer's file, the template and the options.

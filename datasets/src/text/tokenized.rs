@@ -10,8 +10,9 @@ use feedline_core::{
 };
 use tokenizers::{PostProcessor, TruncationParams};
 
-use crate::error::{check_names, data, one_line};
+use crate::error::{at_file, check_names, data, one_line};
 use crate::io::panics::catch_panics;
+use crate::over::set_over;
 
 mod checked;
 mod source;
@@ -67,7 +68,7 @@ pub struct Tokenized {
     special_tokens: bool,
     /// Max tokens of a text.
     max: Option<usize>,
-    schema: Spec,
+    spec: Spec,
     /// The hash of the tokenizer's file.
     content: u64,
 }
@@ -92,14 +93,14 @@ impl Tokenized {
             return refuse(format!("no field \"{field}\" that holds text, in {}", inner.spec()));
         };
         fields[at] = Field::variable(IDS, ElementType::Number(DType::I64));
-        let schema = Spec::of_fields(fields);
-        if check_names(&schema).is_err() {
+        let spec = Spec::of_fields(fields);
+        if check_names(&spec).is_err() {
             return refuse(format!("there is a field \"{IDS}\" beside \"{field}\": leave it out"));
         }
         let path = tokenizer.as_ref().to_path_buf();
         let (tokenizer, content) = load(&path)?;
         let (special_tokens, max) = (false, None);
-        Ok(Self { inner, field: at, tokenizer, path, special_tokens, max, schema, content })
+        Ok(Self { inner, field: at, tokenizer, path, special_tokens, max, spec, content })
     }
 
     /// Adds the special tokens that the tokenizer has for a single text, such as `[CLS]` and `[SEP]`, or the
@@ -163,20 +164,16 @@ impl Tokenized {
     }
 
     /// The ids of a text as bytes of `i64`.
-    fn encode(&self, sample: u64, text: &[u8]) -> Result<Vec<u8>> {
-        let at = |error: Error| {
-            let error = error.at_sample(sample);
-            self.inner.path(sample).map_or(error.clone(), |path| error.at_path(path))
-        };
+    fn encode(&self, text: &[u8]) -> Result<Vec<u8>> {
         let name = &self.inner.spec().fields()[self.field].name();
         let text = std::str::from_utf8(text).map_err(|error| {
             let why = format!("field \"{name}\" is not UTF-8 from its byte {} on", error.valid_up_to());
-            at(data(why + ": convert it first"))
+            data(why + ": convert it first")
         })?;
         self.check_room()?;
         let ids = encode(&self.tokenizer, text, self.special_tokens).map_err(|error| {
             let why = format!("field \"{name}\" cannot be tokenized by {}", self.path.display());
-            at(Error::new(ErrorKind::Sample, one_line(why)).with_source(one_line(error)))
+            Error::new(ErrorKind::Sample, one_line(why)).with_source(one_line(error))
         })?;
         let ids = ids.into_iter().take(self.max.unwrap_or(usize::MAX));
         Ok(ids.flat_map(|id| i64::from(id).to_le_bytes()).collect())
@@ -205,34 +202,21 @@ pub(crate) fn load(path: &Path) -> Result<(Checked, u64)> {
 }
 
 impl Dataset for Tokenized {
-    fn spec(&self) -> &Spec {
-        &self.schema
-    }
-
-    fn len(&self) -> u64 {
-        self.inner.len()
-    }
+    set_over!(self => About { categories: &[], row_memory: 0, ..self.inner.about() });
 
     fn read(&self, sample: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
         let (texts, wants_ids) = (self.field, row.wants(self.field));
         let mut encoded = |field: usize, bytes: &[u8], shape: Option<&[usize]>| match field == texts {
-            true if wants_ids => row.put(field, &self.encode(sample, bytes)?),
+            true if wants_ids => {
+                let ids = self
+                    .encode(bytes)
+                    .map_err(|error| at_file(&*self.inner, sample, error.at_sample(sample)));
+                row.put(field, &ids?)
+            }
             true => Ok(()),
             false => row.put_shaped(field, bytes, shape),
         };
         Ok(self.inner.visit(sample, &mut Sink::new(&mut encoded), context)?)
-    }
-
-    fn about(&self) -> About<'_> {
-        About { categories: &[], row_memory: 0, ..self.inner.about() }
-    }
-
-    fn storage(&self) -> &dyn Storage {
-        self
-    }
-
-    fn path(&self, sample: u64) -> Option<&Path> {
-        self.inner.path(sample)
     }
 
     /// Covers the inner set, every byte of the tokenizer's file, and the options.

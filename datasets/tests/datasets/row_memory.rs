@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::made::write;
 use arrow_array::{ArrayRef, Float32Array, Int64Array, RecordBatch, StringArray};
 use feedline_core::{Context, DType, Dataset, Layout, Prefetched, Random};
-use feedline_datasets::{Bounded, Missing, Nulls, OpenOptions, Shards, Table, open, open_with};
+use feedline_datasets::{Bounded, Missing, Nulls, OpenOptions, Table, open, open_with, shards};
 use parquet::file::properties::WriterProperties;
 use tempfile::{TempDir, tempdir};
 
@@ -198,9 +198,8 @@ fn shards_in_memory_have_their_values() {
         let of = |path: &Path, cache_bytes| {
             open_with(path, &OpenOptions { columns: columns.clone(), ..options(cache_bytes) }).unwrap()
         };
-        let set = |bytes| {
-            Bounded::new(Arc::new(Shards::new(vec![of(one, bytes), of(two, bytes)]).unwrap())).unwrap()
-        };
+        let set =
+            |bytes| Bounded::new(Arc::new(shards(vec![of(one, bytes), of(two, bytes)]).unwrap())).unwrap();
         let ids: Vec<u64> = (0..200).map(|at| (at * 7717) % (2 * ROWS as u64)).collect();
         assert_eq!(batch(&set(1 << 30), &ids).unwrap(), batch(&set(0), &ids).unwrap(), "{}", one.display());
     }

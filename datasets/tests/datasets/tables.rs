@@ -9,8 +9,8 @@ use crate::made::{read, write};
 use feedline_core::{Dataset, Values};
 use feedline_datasets::labelled::{Labelled, LabelledOptions};
 use feedline_datasets::{
-    ArrowFile, Bounded, Missing, Nulls, OpenOptions, ParquetFile, Shards, Split, Table, TableOptions, open,
-    open_with,
+    ArrowFile, Bounded, Missing, Nulls, OpenOptions, ParquetFile, Split, Table, TableOptions, open,
+    open_with, shards,
 };
 use proptest::prelude::*;
 use serde_json::Value as Json;
@@ -100,7 +100,7 @@ fn a_file_that_does_not_fit_its_cache_says_how_to_shuffle_it() {
     assert_eq!(open(1).about().block_shuffle, Some((40, 40)));
     let decoded = (1..100_000).find(|&bytes| open(bytes).about().block_shuffle.is_none()).unwrap();
     assert_eq!(open(decoded - 1).about().block_shuffle, Some((40, 40)));
-    let set = Shards::new(vec![Arc::new(open(u64::MAX)), Arc::new(open(1))]).unwrap();
+    let set = shards(vec![Arc::new(open(u64::MAX)), Arc::new(open(1))]).unwrap();
     assert_eq!(Bounded::limited(Arc::new(set), 100).unwrap().about().block_shuffle, Some((40, 40)));
     let table = Table::new(Arc::new(open(1))).select(["f16"]).missing("f16", Missing::Number(0.0));
     assert!(table.build().unwrap_err().to_string().contains("no field \"f16.present\""));

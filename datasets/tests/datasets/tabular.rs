@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::made::{read, write};
 use feedline_core::{Context, DType, Dataset, ElementType, ErrorKind, Layout, Rows, Values};
-use feedline_datasets::{Bounded, Csv, CsvOptions, Missing, OpenOptions, Shards, Table, open, open_with};
+use feedline_datasets::{Bounded, Csv, CsvOptions, Missing, OpenOptions, Table, open, open_with, shards};
 use tempfile::tempdir;
 
 /// All rows, in one batch: the bytes of each field.
@@ -78,12 +78,12 @@ fn shards_agree_only_on_types_that_lose_nothing() {
     // Readers that were opened one by one have types of their own, and the error says how they agree.
     let open = |path| Arc::new(Csv::open(path).unwrap()) as Arc<dyn Dataset>;
     let three = write(dir.path(), "3.csv", b"a,b\n1,2.5\n");
-    let error = Shards::new(vec![open(&one), open(&three)]).unwrap_err();
+    let error = shards(vec![open(&one), open(&three)]).unwrap_err();
     assert!(error.to_string().contains("open the folder as one set, or state the types"), "{error}");
     let types = vec![("b".into(), ElementType::Number(DType::F64))];
     let open =
         |path| Csv::open_with(path, CsvOptions { types: types.clone(), ..Default::default() }).unwrap();
-    let set = Shards::new(vec![Arc::new(open(&one)), Arc::new(open(&three))]).unwrap();
+    let set = shards(vec![Arc::new(open(&one)), Arc::new(open(&three))]).unwrap();
     assert_eq!(read(&set, 0)[1], 2f64.to_le_bytes());
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use feedline_core::{DType, Dataset, Result, Spec};
 use feedline_datasets::{
-    Annotated, Folder, Manifest, ManifestOptions, Nulls, OpenOptions, PackOptions, Paired, Records, Shards,
-    Split, TokenOptions, Tokens, cifar, npy, open, open_with, pack,
+    Annotated, Folder, Manifest, ManifestOptions, Nulls, OpenOptions, PackOptions, Paired, Records, Split,
+    TokenOptions, Tokens, cifar, npy, open, open_with, pack, shards,
 };
 
 use crate::files::{
@@ -88,7 +88,7 @@ fn arrays(readers: &mut Readers<'_>) {
         ["shards/0.npy", "shards/1.npy"].map(|part| npy::open(dir.join(part)).map(|part| Arc::new(part) as _))
     };
     let parts = parts().into_iter().collect::<Result<Vec<_>>>();
-    readers.add("Shards", parts.and_then(Shards::new).map(|shards| Arc::new(shards) as _));
+    readers.add("Shards", parts.and_then(shards).map(|shards| Arc::new(shards) as _));
 }
 
 fn untyped_tables(readers: &mut Readers<'_>) {

@@ -10,7 +10,7 @@ use feedline_core::{
     About, Context, DType, Dataset, ElementType, Field, Groups, ReadError, Result, Row, Spec, Storage,
 };
 use feedline_datasets::labelled::{Labelled, LabelledOptions};
-use feedline_datasets::{Bounded, Parts, Pictures, Shards, SoundDataset, Table, Tokenized, Views};
+use feedline_datasets::{Bounded, Parts, Pictures, SoundDataset, Table, Tokenized, Views, shards};
 use feedline_images::Transforms;
 
 use crate::files::{bitmap, wav};
@@ -102,7 +102,7 @@ pub(crate) fn values(found: &mut Found) {
     found.set("large, Fixed", &numbers());
     found.set("large, Ragged", &texts());
     found.set("large, Ragged, measured", &Bounded::measured(Large::texts()).unwrap());
-    let shards = || Arc::new(Shards::new(vec![Large::texts(), Large::texts()]).unwrap());
+    let shards = || Arc::new(shards(vec![Large::texts(), Large::texts()]).unwrap());
     found.set("large, Shards", &Bounded::limited(shards(), 100).unwrap());
     let tokenized = Tokenized::new(Large::texts(), "text", tokenizer(&found.dir)).unwrap();
     found.set("large, Tokenized", &Bounded::limited(Arc::new(tokenized), 100).unwrap());

@@ -8,7 +8,7 @@ use feedline_core::{
     About, Context, DType, Dataset, ElementType, Error, ErrorKind, Field, InMemory, Pad, ReadError, Result,
     Row, Spec, from_fn, lengths,
 };
-use feedline_datasets::{Bounded, OpenOptions, PackOptions, Shards, open, open_with, pack};
+use feedline_datasets::{Bounded, OpenOptions, PackOptions, open, open_with, pack};
 
 use crate::facts::read;
 use crate::golden::Found;
@@ -331,7 +331,7 @@ fn nested(found: &mut Found) {
 /// Several files that are not one set.
 fn shards(found: &mut Found) {
     let dir = found.dir.join("unlike");
-    found.refused("Shards of nothing", Shards::new(Vec::new()));
+    found.refused("Shards of nothing", feedline_datasets::shards(Vec::new()));
     let of = |field: Field| Made::new([bytes("a", &[]), field]).boxed();
     let first = || of(bytes("b", &[None]));
     for (name, other) in [
@@ -342,7 +342,7 @@ fn shards(found: &mut Found) {
         ("more fields", Made::new([bytes("a", &[]), bytes("b", &[None]), bytes("d", &[])]).boxed()),
         ("another format", open(found.dir.join("a.npy")).unwrap()),
     ] {
-        found.refused(&format!("Shards of {name}"), Shards::new(vec![first(), other]));
+        found.refused(&format!("Shards of {name}"), feedline_datasets::shards(vec![first(), other]));
     }
     write(&dir, "0.csv", b"a,b\n1,2\n");
     write(&dir, "1.csv", b"a,c\n1,2\n");

@@ -345,7 +345,7 @@ impl Dataset for Mix {
     }
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
-        self.parts().read(self.existing(context.epoch(), id)?, row, context)
+        self.parts().read(id, self.existing(context.epoch(), id)?, row, context)
     }
 
     fn read_many(

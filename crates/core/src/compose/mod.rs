@@ -47,6 +47,7 @@ mod zip;
 
 pub use cache::{CacheStats, Cached};
 pub use concat::Concat;
+use concat::Files;
 pub use from_fn::{FromFn, from_fn};
 pub use in_memory::InMemory;
 pub use map::Map;
@@ -77,6 +78,8 @@ struct Parts<'a> {
     sets: &'a [StableDataset],
     /// Whether errors name the file, because [`Dataset::path`] of the composed set cannot.
     names_file: bool,
+    /// What is known if the sets are the files of one set. Errors then name the sample of that.
+    files: Option<&'a Files>,
 }
 
 /// A part, and a sample of it.
@@ -103,7 +106,7 @@ macro_rules! reads_parts {
             row: &mut crate::Row<'_, '_>,
             context: &mut crate::Context,
         ) -> Result<(), crate::ReadError> {
-            self.parts().read(self.existing(id)?, row, context)
+            self.parts().read(id, self.existing(id)?, row, context)
         }
 
         fn read_many(
@@ -116,7 +119,7 @@ macro_rules! reads_parts {
         }
 
         fn about(&self) -> crate::About<'_> {
-            crate::compose::about_parts(self.parts().sets)
+            self.parts().about()
         }
 
         fn storage(&self) -> &dyn crate::Storage {
@@ -142,7 +145,7 @@ macro_rules! stores_parts {
         fn stream(&self, id: u64, field: usize) -> crate::Result<Option<crate::FieldStream<'_>>> {
             // The read of a missing sample finds the error.
             let Ok((part, inner)) = self.existing(id) else { return Ok(None) };
-            self.parts().sets[part].storage().stream(inner, field)
+            self.parts().sets[part].storage().stream(inner, field).map_err(|error| error.at_sample(id))
         }
 
         fn left_out(
@@ -170,25 +173,33 @@ use stores_parts;
 
 impl<'a> Parts<'a> {
     fn new(name: &'static str, sets: &'a [StableDataset]) -> Self {
-        Self { name, sets, names_file: false }
+        Self { name, sets, names_file: false, files: None }
     }
 
-    /// Reads the sample at `place`.
+    fn about(&self) -> About<'a> {
+        match self.files {
+            Some(files) => files.about(self.sets),
+            None => about_parts(self.sets),
+        }
+    }
+
+    /// Reads sample `id`, which is at `place`.
     fn read(
         &self,
+        id: u64,
         (part, inner): Place,
         row: &mut Row<'_, '_>,
         context: &mut Context,
     ) -> Result<(), ReadError> {
         let set = &self.sets[part];
-        let read = if self.sets.len() == 1 {
+        let read = if self.sets.len() == 1 || self.files.is_some() {
             row.read_by(|row| set.read(inner, row, context))
         } else {
             let mut rows = row.as_rows_mut();
             let mut rows = of_part(&mut rows, set);
             rows.row(0).read_by(|row| set.read(inner, row, context))
         };
-        read.map_err(|error| self.locate((part, inner), error))
+        read.map_err(|error| self.locate(id, (part, inner), error))
     }
 
     /// Reads `ids`, each from its `place`. Consecutive samples of one part are read by one call.
@@ -229,7 +240,7 @@ impl<'a> Parts<'a> {
                 });
                 read.map_err(|(index, error)| {
                     let error = match inner.get(index) {
-                        Some(&sample) => self.locate((part, sample), error),
+                        Some(&sample) => self.locate(ids[first + index], (part, sample), error),
                         None => error,
                     };
                     (first + index, error)
@@ -261,8 +272,11 @@ impl<'a> Parts<'a> {
         })
     }
 
-    /// Adds the part's sample to an error.
-    fn locate(&self, (part, inner): Place, error: ReadError) -> ReadError {
+    /// Adds the part's sample to the error of sample `id`.
+    fn locate(&self, id: u64, (part, inner): Place, error: ReadError) -> ReadError {
+        if self.files.is_some() {
+            return Error::of_read(error).at_sample(id).into();
+        }
         let what = match self.sets.len() {
             1 => format!("below the {}", self.name),
             _ => format!("in part {part} of the {}", self.name),

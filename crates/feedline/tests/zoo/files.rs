@@ -7,7 +7,7 @@ use feedline::{DType, Loader, Spec};
 use feedline_core::Dataset;
 use feedline_datasets::labelled::{Labelled, LabelledOptions};
 use feedline_datasets::{
-    Bounded, Folder, Idx, Lines, Records, Shards, TokenDocuments, TokenOptions, Tokens, WebDataset, open,
+    Bounded, Folder, Idx, Lines, Records, TokenDocuments, TokenOptions, Tokens, WebDataset, open, shards,
 };
 
 use crate::entry::{Entry, LEN};
@@ -44,7 +44,7 @@ pub fn formats(dir: &Path) -> Vec<Entry> {
         of("Folder", |dir| Arc::new(Folder::open(folder(dir)).unwrap())),
         of("Lines", |dir| Arc::new(Lines::open(text(dir)).unwrap())),
         of("Shards", |dir| {
-            Arc::new(Shards::new(vec![array(dir, "first", 9), array(dir, "then", LEN as u8 - 9)]).unwrap())
+            Arc::new(shards(vec![array(dir, "first", 9), array(dir, "then", LEN as u8 - 9)]).unwrap())
         }),
         of("TokenDocuments", |dir| Arc::new(documents(dir))),
         of("WebDataset", |dir| Arc::new(WebDataset::open(archive(dir)).unwrap())),

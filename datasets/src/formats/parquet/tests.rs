@@ -15,7 +15,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
 use super::*;
-use crate::{Bounded, Nulls, Shards};
+use crate::{Bounded, Nulls};
 
 /// Bytes of a row.
 const ROW: usize = 1000;
@@ -70,7 +70,7 @@ fn batches_of_any_order_are_the_samples_that_are_read_one_by_one() {
                 let options = TableOptions { nulls, cache_bytes: 1, ..TableOptions::default() };
                 Arc::new(ParquetFile::open_with(path, options).unwrap())
             };
-            Bounded::new(Arc::new(Shards::new(shards.iter().map(shard).collect()).unwrap())).unwrap()
+            Bounded::new(Arc::new(crate::shards(shards.iter().map(shard).collect()).unwrap())).unwrap()
         };
         let data = open(Nulls::Fill);
         let layout = Layout::new(data.spec(), 16).unwrap();

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use feedline_core::{Context, Dataset, Fingerprint, Prefetched, Result, Row, Sink, Spec, Storage, Value};
+use feedline_core::{
+    About, Context, Dataset, Fingerprint, Prefetched, Result, Row, Sink, Spec, Storage, Value,
+};
 use feedline_images::{Decoder, Scratch, Transforms};
 
 use super::Form;
@@ -10,7 +12,7 @@ use super::encoded::{Encoded, one_picture};
 use super::joint::{Joint, PartsMemory};
 use super::views::SharedDecode;
 use crate::error::check_not_empty;
-use crate::over::{draw_beside, samples_over};
+use crate::over::{about, draw_beside, samples_over};
 use crate::pictures::others::{Others, file_field, find_files};
 
 /// Names of fields with encoded pictures. The first field in the schema with such a name is decoded.
@@ -265,7 +267,7 @@ pub(super) fn picture_field(inner: &dyn Dataset) -> Result<String> {
 }
 
 impl Dataset for Pictures {
-    samples_over!(self => self.has_random_geometry());
+    samples_over!(self => About { has_random_geometry: self.has_random_geometry(), ..about(&*self.inner) });
 
     fn fingerprint(&self) -> u64 {
         Fingerprint::new().spec(&self.spec).number(self.len()).number(self.inner.fingerprint()).value()

@@ -279,7 +279,10 @@ MODULES = [
     "feedline",
     *(
         f"feedline.{name}"
-        for name in ("_compose", "_data", "_errors", "_loader", "_open", "_source", "_table", "transforms")
+        for name in (
+            *("_compare", "_compose", "_data", "_errors", "_loader", "_open", "_source", "_table", "_windows"),
+            "transforms",
+        )
     ),
 ]
 

@@ -96,8 +96,8 @@ def compare(
     first: Any, second: Any, *, batches: int = 100, seconds: float = 2.0, passes: int = 3
 ) -> Comparison:
     """Compares two loaders, such as a ``DataLoader`` of torch and a :class:`Loader`: the samples, their order, the
-    speed and the memory. Each is an iterable of batches. Blocks for about ``2 * (passes + 1) * seconds``, and for the batches
-    that are compared.
+    speed and the memory. Each is an iterable of batches. Blocks for about ``2 * (passes + 1) * seconds``, and for the
+    batches that are compared.
 
     Values are compared without a tolerance, on the host; -0.0 is 0.0, and NaN is NaN. If one of the two shuffles, the
     orders differ by design, and the samples are compared as sets: for that both epochs must have at most ``batches``
@@ -106,8 +106,8 @@ def compare(
 
     The loaders take turns at the passes. A pass goes on to the next epoch until its time is over, asks for every field,
     and ends when a GPU is done. The samples/s leave out the first batch of each epoch, which ``first_batch`` has.
-    Memory is measured in a pass of its own, the second loader after the first, whose freed memory it may use again; on Linux
-    only. An iterator can be read once: its values are compared, and it is timed only if it goes on.
+    Memory is measured in a pass of its own, the second loader after the first, whose freed memory it may use again; on
+    Linux only. An iterator can be read once: its values are compared, and it is timed only if it goes on.
 
     The global random generators keep their states, and so do those of a loader and its data set; a :class:`Loader`
     keeps its place. An error of a loader is the ``__cause__`` of the :class:`Error`, which names the loader.

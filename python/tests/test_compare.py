@@ -52,7 +52,7 @@ def test_an_epoch_of_exactly_the_max_batches_is_whole() -> None:
     with loader(shuffle=7) as ours:
         for batches, order in ((10, "other"), (9, "unknown")):
             result = compare(batches_of(numbers()), ours, batches=batches, seconds=0)
-            assert (result.order, result.first.is_whole, result.second.is_whole) == (order, batches == 10, batches == 10)
+            assert result.order == order and result.first.is_whole == result.second.is_whole == (batches == 10)
 
 
 def test_batches_of_other_sizes_have_the_same_samples() -> None:

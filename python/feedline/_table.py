@@ -12,11 +12,13 @@ import numpy as np
 from . import _feedline, _options, _times, _values
 from ._data import Data, of_set
 from ._errors import ConfigError, shown
+from ._made import keeps_its_call
 from ._open import opening
 
 _Names = Union[str, Iterable[str]]
 
 
+@keeps_its_call
 def table(
     path: str | os.PathLike[str],
     *,

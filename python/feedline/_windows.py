@@ -8,6 +8,7 @@ from typing import Any, Literal
 from . import _feedline, _options, _times
 from ._data import Data
 from ._errors import ConfigError
+from ._made import keeps_its_call
 from ._open import opening
 from ._table import DEFAULTS, _Names, names, steps, units
 
@@ -18,6 +19,7 @@ class Windows(Data):
     #: The column of times, and its unit if it is known.
     _times: tuple[str, _times.Unit | None]
 
+    @keeps_its_call
     def targets_in(self, start: Any = None, stop: Any = None) -> Data:
         """The windows whose targets all have times of at least ``start`` and below ``stop``; for windows
         without targets, all rows. So windows of ``stop=90`` have no row from 90 on, and inputs of
@@ -35,6 +37,7 @@ class Windows(Data):
         return self._new(self._set.targets_in(start, stop))
 
 
+@keeps_its_call
 def windows(
     path: str | os.PathLike[str],
     inputs: int,

@@ -72,6 +72,11 @@ class Data:
     Threads read samples that draw from the global ones while the loop waits for a batch; processes read ahead.
     ``seed_generators=False`` leaves them unseeded.
 
+    ``pickle`` keeps the call that made the data, so another process opens the files again, and refuses data of another
+    :attr:`fingerprint`. Arrays are pickled as they are at that time: leave them unchanged. A function or an object of
+    yours that cannot be pickled is an error that names it; cloudpickle, as in Ray, takes more of them. ``copy`` returns
+    the data itself, which does not change.
+
     ``collate_fn`` is called with the list of the samples of a batch, as by torch's ``DataLoader``, where they
     are read. It returns an array or a tensor with a row per sample, or dicts, tuples and lists of these, and
     a batch is the same; fields have the keys as names, ``"inputs.ids"`` within another dict. It is called for

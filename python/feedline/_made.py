@@ -33,8 +33,8 @@ class Made(NamedTuple):
         made = self.function(*self.arguments, **self.options)
         if fingerprint is not None and made.fingerprint != fingerprint:
             raise DataError(
-                f"{made!r} is not the data that was pickled, because its files or arrays have changed since it was opened: "
-                "open it again, and leave them as they are"
+                f"{made!r} is not the data that was pickled, because its files or arrays have changed since it was "
+                "opened: open it again, and leave them as they are"
             )
         return made
 
@@ -92,14 +92,14 @@ def check(made: Made) -> None:
             place, culprit = _culprit(piece, f"{name} of {of}", set())
             raise ConfigError(
                 f"the data cannot be pickled: {place} is {_described(culprit)} ({one_line(str(error), 200)}): give a "
-                "function or an object of a class of a module, whose attributes can be pickled, or open the data in the "
-                "process that needs it"
+                "function or an object of a class of a module, whose attributes can be pickled, or open the data in "
+                "the process that needs it"
             ) from error
 
 
 def _refusal(piece: Any) -> Exception | None:
-    """Why a piece cannot be pickled; ``None`` if it can be. Data and arrays are left to their own pickling, so that they
-    are not pickled twice."""
+    """Why a piece cannot be pickled; ``None`` if it can be. Data and arrays are left to their own pickling, so that
+    they are not pickled twice."""
     try:
         for one in _leaves(piece):
             # Out of band, so that buffers are not copied.

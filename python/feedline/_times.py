@@ -25,7 +25,8 @@ class Unit(NamedTuple):
     is_float: bool = False
 
 
-_PER_SECOND = {"day": Fraction(1, 86_400)} | {unit: Fraction(1_000**at) for at, unit in enumerate(("s", "ms", "us", "ns"))}
+_PER_SECOND = {"day": Fraction(1, 86_400), "s": Fraction(1), "ms": Fraction(1_000)}
+_PER_SECOND |= {"us": Fraction(1_000_000), "ns": Fraction(1_000_000_000)}
 #: What the steps ``days`` and ``seconds`` of a table make.
 DAYS, SECONDS = Unit("days", Fraction(1, 86_400)), Unit("s", Fraction(1), True)
 

@@ -114,18 +114,20 @@ def files(at: str) -> dict[str, feedline.Data]:
         "split": feedline.open(at + "mnist", split="test"),
         "images": feedline.images(at + "pictures/train", [crop, flip]),
         "views": feedline.images(at + "pictures/train", views=[(2, [crop]), (1, [crop, flip])]),
-        "coco": feedline.images(at + "photographs", [T.Resize((8, 8)), flip], annotations=at + "instances.json", max_boxes=3),
+        "coco": feedline.images(at + "photographs", [T.Resize((8, 8)), flip], annotations=at + "instances.json",
+                                max_boxes=3),
         "sounds": feedline.sounds(at + "words", rate=8000, crop=0.1, mel=speech),
-        "table": feedline.table(at + "train.csv", stack={"x": ["age", "income"]}, category=["city"], fill_mean=["age", "income"],
+        "table": feedline.table(at + "train.csv", stack={"x": ["age", "income"]}, category=["city"], fill_mean=["x"],
                                 fill={"city": "Rome"}),
-        "saved": feedline.table(at + "train.csv", select=["age"], fill_mean="age", standardize="age", saved=at + "age.json"),
+        "saved": feedline.table(at + "train.csv", select=["age"], fill_mean="age", saved=at + "age.json"),
         "windows": sales,
         "targets": sales.targets_in(stop=6),
-        "tokens": feedline.tokens([at + "books.bin", (at + "code.bin", 2)], 4, dtype=np.uint16, separator=0, skip_short=True),
+        "tokens": feedline.tokens([at + "books.bin", (at + "code.bin", 2)], 4, dtype=np.uint16, separator=0,
+                                  skip_short=True),
         "chats": feedline.chats(at + "chats.jsonl", at + "tokenizer/tokenizer.json").packed("ids", 16, labels="labels"),
         "packed": ids.packed(["ids"], 4, shuffle=3),
         "unpadded": ids.unpadded("ids"),
-        "negatives": feedline.open(at + "sales.csv", types={"shop": "text"}, max_length=1).negatives("day", 2, 90, seed=5),
+        "negatives": feedline.open(at + "sales.csv", max_length=1).negatives("day", 2, 90, seed=5),
         "cached": feedline.open(at + "xy.npz").cached(1 << 20, at + "cache.bin"),
     }
 
@@ -195,7 +197,8 @@ def test_batches_of_pickled_data_are_the_same() -> None:
     for data in (feedline.Data(own_sets.Numbers(), collate_fn=own_sets.in_nest), feedline.Data(own_sets.Noise())):
         again = pickle.loads(pickle.dumps(data))
         loaders = [feedline.Loader(one, 10, shuffle=3, framework="numpy") for one in (data, again)]
-        found = [[repr(dict(batch) if isinstance(batch, feedline.Batch) else batch) for batch in one] for one in loaders]
+        found = [[repr(dict(batch) if isinstance(batch, feedline.Batch) else batch) for batch in one]
+                 for one in loaders]
         assert found[0] == found[1] and len(found[0]) == 10
 
 
@@ -246,7 +249,7 @@ def test_a_piece_that_cannot_be_pickled_is_named() -> None:
         (data.map(lambda sample: sample), "function of Data.map is a lambda"),
         (data.map(lambda sample: sample).subset([1]).repeat(2), "function of Data.map is a lambda"),
         (feedline.Data(held), r"samples of Data\.lock is _thread.lock"),
-        (feedline.Data([{"id": 1}], collate_fn=lambda part: {"id": np.zeros(len(part))}), "collate_fn of Data is a lambda"),
+        (feedline.Data([{"id": 1}], collate_fn=lambda some: {"id": np.ones(len(some))}), "collate_fn of Data is a"),
         (feedline.concat(data, data.map(lambda sample: sample)), "function of Data.map is a lambda"),
     ):
         with pytest.raises(feedline.ConfigError, match=f"cannot be pickled: {why}.*: give .* of a module"):
@@ -503,40 +506,79 @@ def test_the_programs_of_the_readme_run(tmp_path: Path) -> None:
         assert done.returncode == 0, f"{program}\n{done.stderr}"
 
 
-@pytest.mark.parametrize("checker", ["mypy", "pyright"])
-def test_types(checker: str, tmp_path: Path) -> None:
+def checked(checker: str, folder: Path, program: str) -> str:
+    """What a checker of types says of a program without an error, where torch is not imported."""
     found = shutil.which(
         checker, path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     )
     if found is None:
         pytest.skip(f"not run: {checker} is not installed")
-    use = tmp_path / "use.py"
-    use.write_text(
-        "import feedline\n"
-        "from feedline import transforms as T\n"
-        "data = feedline.open('x.parquet', max_length={'text': 3})\n"
-        "photos = feedline.images('photos', [T.Resize(8), T.Normalize()])\n"
-        "loader = feedline.Loader(data, 8, shuffle=7, device='cuda:0')\n"
-        "state: dict[str, object] = loader.state_dict()\n"
-        "for batch in loader.epoch(0):\n"
-        "    print(batch['x'].sum(), batch.ids.shape)\n"
-        "steps: int = len(loader.epoch(1))\n"
-        "first, second = data.split(0.5, 0.5)\n"
-        "table = feedline.table('x.csv', stack={'x': ['a', 'b']}, category='c', cast={'x': 'float64'})\n"
-        "names: list[str] = table.categories['c']\n"
-        "source = feedline.Source(lambda: iter([1, 2]), max_length={'text': 3})\n"
-        "streamed = feedline.Loader(source, 8, shuffle=7, shuffle_buffer=1 << 20, split_shards=True)\n"
-        "photos = feedline.images('photos', [T.Resize(8)], decode='auto')\n"
-        "mel = feedline.MelSpectrogram(n_mels=80, log='10')\n"
-        "speech = feedline.sounds('speech', rate=16_000, crop=1.5, mel=mel, beside=['text'])\n"
-    )
+    use = folder / "use.py"
+    use.write_text(program)
     strict = ["--strict"] if checker == "mypy" else []
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "MYPYPATH": str(PACKAGE)}
     python = (
         ["--python-executable", sys.executable] if checker == "mypy" else ["--pythonpath", sys.executable]
     )
     command = [found, *strict, *python, str(use)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder)
     if checker == "pyright" and done.returncode not in (0, 1):
         pytest.skip(f"not run: pyright (its program cannot be fetched): {done.stderr[-200:]}")
     assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+def test_types(checker: str, tmp_path: Path) -> None:
+    checked(
+        checker,
+        tmp_path,
+            "import feedline\n"
+            "from feedline import transforms as T\n"
+            "data = feedline.open('x.parquet', max_length={'text': 3})\n"
+            "photos = feedline.images('photos', [T.Resize(8), T.Normalize()])\n"
+            "loader = feedline.Loader(data, 8, shuffle=7, device='cuda:0')\n"
+            "state: dict[str, object] = loader.state_dict()\n"
+            "for batch in loader.epoch(0):\n"
+            "    print(batch['x'].sum(), batch.ids.shape)\n"
+            "steps: int = len(loader.epoch(1))\n"
+            "first, second = data.split(0.5, 0.5)\n"
+            "table = feedline.table('x.csv', stack={'x': ['a', 'b']}, category='c', cast={'x': 'float64'})\n"
+            "names: list[str] = table.categories['c']\n"
+            "source = feedline.Source(lambda: iter([1, 2]), max_length={'text': 3})\n"
+            "streamed = feedline.Loader(source, 8, shuffle=7, shuffle_buffer=1 << 20, split_shards=True)\n"
+            "photos = feedline.images('photos', [T.Resize(8)], decode='auto')\n"
+            "mel = feedline.MelSpectrogram(n_mels=80, log='10')\n"
+            "speech = feedline.sounds('speech', rate=16_000, crop=1.5, mel=mel, beside=['text'])\n"
+    )
+
+
+@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+def test_a_field_of_a_batch_has_a_type_and_is_taken_for_a_tensor_or_an_array(checker: str, tmp_path: Path) -> None:
+    program = """
+import feedline
+import numpy as np
+
+class Tensor: ...
+
+def step(batch: feedline.Batch, model: "Model") -> None:
+    x = batch["x"]
+    reveal_type(x)
+    reveal_type(x.shape)
+    reveal_type(x[0] * 2)
+    for name, value in batch.items():
+        reveal_type(value)
+    model.takes(x, x, batch.get("y"))
+    print(x.float().div_(255), x.astype(np.float32), (x == x[0]).all(), x > 1, -x, x @ x, 1 - x, float(x.mean()))
+    tokens = batch["tokens"]
+    print(tokens.values[0], tokens.offsets, tokens.rows(), np.asarray(x), len(x), [row for row in x], x.T)
+    values, offsets = batch["tokens"]
+    wrong: bool = isinstance(x, Tensor)
+    whole: dict[str, Tensor] = dict(batch)
+    print(wrong, whole, values, offsets)
+
+class Model:
+    def takes(self, x: Tensor, y: "np.ndarray[tuple[int, ...], np.dtype[np.float32]]", z: Tensor | None) -> None: ...
+"""
+    told = checked(checker, tmp_path, program)
+    assert told.count('Array"') == 3 and ("tuple[int, ...]" in told or "tuple[builtins.int, ...]" in told), told

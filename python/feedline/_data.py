@@ -13,7 +13,7 @@ import numpy as np
 from . import _arrays, _collate, _feedline, _notebook, _options, _own
 from ._columns import Place
 from ._errors import ConfigError, shown
-from ._made import Made, check, keeps_its_call, one_of
+from ._made import Made, check, keeps_its_call, one_of, refusal
 from ._packing import packed, unpadded
 from ._sampler import counts
 from ._values import check_no_table, numpy_dtype
@@ -453,7 +453,8 @@ class Data:
         if self._made is None:
             raise TypeError("a Data of another Data's parts cannot be pickled: open it again where you need it")
         made = self._made
-        if made.function is Data and self._leaves and not isinstance(made.arguments[0], (Data, Mapping)):
+        samples = made.arguments[0] if made.function is Data else None
+        if self._leaves and not isinstance(samples, (Data, Mapping, type(None))) and refusal(samples) is not None:
             # Many data sets open a file for their first sample, and each process must open its own.
             made = made._replace(arguments=(self._leaves[0].reader.as_before()._data,))
         # Those of cloudpickle and dill take lambdas; the caller of this method is the one of their `dump`.

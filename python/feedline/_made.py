@@ -86,7 +86,7 @@ def check(made: Made) -> None:
         function, arguments, options = arguments[:3]
     names = inspect.signature(function).parameters
     for name, piece in [*zip(names, arguments, strict=False), *options.items()]:
-        error = _refusal(piece)
+        error = refusal(piece)
         if error is not None:
             of = "Data" if function.__qualname__ == "Data" else function.__qualname__
             place, culprit = _culprit(piece, f"{name} of {of}", set())
@@ -97,7 +97,7 @@ def check(made: Made) -> None:
             ) from error
 
 
-def _refusal(piece: Any) -> Exception | None:
+def refusal(piece: Any) -> Exception | None:
     """Why a piece cannot be pickled; ``None`` if it can be. Data and arrays are left to their own pickling, so that
     they are not pickled twice."""
     try:

@@ -257,6 +257,11 @@ def test_a_piece_that_cannot_be_pickled_is_named() -> None:
     # A file that the first sample has opened is opened by each process.
     opened = feedline.Data(Opens())
     assert opened[3]["id"] == 3 and pickle.loads(pickle.dumps(opened))[4]["id"] == 4
+    # What changes later is kept, as in worker processes.
+    own = own_sets.Numbers()
+    changed = feedline.Data(own)
+    own.samples, own.folder = 100, "of later"
+    assert pickle.loads(pickle.dumps(changed))._made.arguments[0].folder == "of later"
 
 
 def test_a_pickler_that_takes_lambdas_takes_data_with_them() -> None:

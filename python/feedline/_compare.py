@@ -143,6 +143,8 @@ def compare(
     on_gpu = None if gpu is None else gpu.get_rng_state_all()
     try:
         found = _values(sides, batches)
+        for side in sides:
+            side.rest()
         if seconds:
             for side in sides:
                 side.measure_memory(seconds, before)
@@ -152,11 +154,11 @@ def compare(
             for side in sides:
                 side.conclude()
     finally:
-        for side in sides:
-            side.leave()
         states.restore()
         if gpu is not None:
             gpu.set_rng_state_all(on_gpu)
+        for side in sides:
+            side.leave()
     return Comparison(sides[0].result, sides[1].result, *found)
 
 

@@ -138,7 +138,7 @@ class Side:
     def measure_speed(self, seconds: float) -> None:
         """Measures the speed of a pass."""
         self.read(seconds)
-        self._rest()
+        self.rest()
 
     def measure_memory(self, seconds: float, before: dict[int, int]) -> None:
         """Measures memory in a pass. ``before`` has the child processes that were there before the comparison."""
@@ -153,10 +153,10 @@ class Side:
 
         self.read(seconds, look)
         self.result.memory, self.result.children = max((_peak() or 0) - start, 0), most
-        self._rest()
+        self.rest()
         self._rates, self._firsts = [], []
 
-    def _rest(self) -> None:
+    def rest(self) -> None:
         """Ends what an epoch has begun, so that it does not read while the other loader is measured."""
         if not self._is_once:
             self._iterator = None
@@ -165,7 +165,7 @@ class Side:
         """Writes the medians of the passes to the result."""
         if self._rates:
             self.result.batches_per_second, self.result.samples_per_second = map(median, zip(*self._rates, strict=True))
-            self.result.first_batch = median(self._firsts)
+            self.result.first_batch = None if self._is_once else median(self._firsts)
 
     def leave(self) -> None:
         """Puts the loader back to its place."""

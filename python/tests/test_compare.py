@@ -176,6 +176,8 @@ def test_endless_loaders_are_bounded() -> None:
         assert (result.equal, result.order) == (None, "unknown") and "batches=" in repr(result)
         result = compare(endless(), ours, batches=5, seconds=0.05)
         assert result.speed is not None and result.speed > 0
+        # It has no second begin.
+        assert result.first.first_batch is None and result.second.first_batch is not None
 
 
 def test_a_loader_that_ends_early_differs_from_one_that_goes_on() -> None:

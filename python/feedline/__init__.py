@@ -10,6 +10,7 @@
 from . import _queues, transforms
 from ._batch import Batch, Padded, Ragged
 from ._chats import chat_text, chats
+from ._compare import Comparison, compare
 from ._compose import concat, mix, zip
 from ._data import Data, Field
 from ._errors import (
@@ -30,6 +31,7 @@ from ._open import open
 from ._pictures import images
 from ._report import Report
 from ._sampler import Sampler
+from ._sides import Compared
 from ._sounds import MelSpectrogram, sounds
 from ._source import Source
 from ._table import table
@@ -41,6 +43,8 @@ _queues.ask_for_many()
 __all__ = [
     "Batch",
     "BudgetError",
+    "Compared",
+    "Comparison",
     "ConfigError",
     "Data",
     "DataError",
@@ -65,6 +69,7 @@ __all__ = [
     "__version__",
     "chat_text",
     "chats",
+    "compare",
     "concat",
     "images",
     "mix",

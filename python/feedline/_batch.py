@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import _feedline, _notebook
+from ._array_type import Array
 from ._data import Data
 from ._errors import ConfigError
 from ._frameworks import Framework
@@ -48,7 +49,7 @@ class Padded(NamedTuple):
     lengths: Any
 
 
-class Batch(Mapping[str, Any]):
+class Batch(Mapping[str, Array]):
     """The fields of a batch by name, as arrays over the memory of a slot.
 
     The slot is free for another batch once the batch and all of its arrays are gone. So copy values that you
@@ -62,18 +63,18 @@ class Batch(Mapping[str, Any]):
         return super().__new__(cls) if parts else dict(fields)
 
     def __init__(
-        self, inner: _feedline.Batch, forms: Mapping[str, Callable[..., Any]], framework: Framework
+        self, inner: _feedline.Batch, forms: Mapping[str, Callable[..., Array]], framework: Framework
     ) -> None:
         self._inner, self._forms, self._framework = inner, forms, framework
         #: The fields that share a column, once one of them has been used.
-        self._parts: dict[str, Any] = {}
+        self._parts: dict[str, Sequence[Array]] = {}
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> Array:
         try:
             form = self._forms[name]
         except KeyError:
             raise _no_field(name, self._forms) from None
-        if type(form) is Part:
+        if isinstance(form, Part):
             if form.column not in self._parts:
                 self._parts[form.column] = form.all(self._framework, self._inner)
             return self._parts[form.column][form.at]
@@ -170,13 +171,13 @@ class Copied(Batch):
         self, inner: _feedline.Batch, forms: Mapping[str, Callable[..., Any]], framework: Framework
     ) -> None:
         self._forms, self._framework = forms, framework
-        self._arrays = {
+        self._arrays: Mapping[str, Array] = {
             name: _copied(framework, form(framework, inner, name)) for name, form in forms.items()
         }
         ragged = [name for name, form in forms.items() if form in (_ragged, _ragged_int32, _padded)]
         self._inner = Info(inner, ragged)  # type: ignore[assignment]
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> Array:
         try:
             return self._arrays[name]
         except KeyError:

@@ -10,9 +10,11 @@ from typing import Any, Literal
 from . import _feedline, _options
 from ._data import Data, of_set
 from ._errors import ConfigError, shown
+from ._made import keeps_its_call
 from ._open import opening
 
 
+@keeps_its_call
 def chats(
     path: str | os.PathLike[str],
     tokenizer: str | os.PathLike[str],

@@ -10,8 +10,10 @@ from . import _feedline, _options
 from ._columns import Place
 from ._data import Data, Field, of_set
 from ._errors import ConfigError
+from ._made import keeps_its_call
 
 
+@keeps_its_call
 def concat(*parts: Data) -> Data:
     """The samples of several data sets, one set after the other."""
     _check_parts("concat", parts)
@@ -19,6 +21,7 @@ def concat(*parts: Data) -> Data:
     return _composed(parts, _feedline.concat([part._set for part in parts]))
 
 
+@keeps_its_call
 def zip(*parts: Data, independent: bool = False) -> Data:
     """The fields of several data sets of one length, side by side.
 
@@ -37,6 +40,7 @@ def zip(*parts: Data, independent: bool = False) -> Data:
     return zipped
 
 
+@keeps_its_call
 def mix(
     parts: Sequence[tuple[Data, float]],
     *,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -12,6 +13,7 @@ import numpy as np
 from . import _arrays, _collate, _feedline, _notebook, _options, _own
 from ._columns import Place
 from ._errors import ConfigError, shown
+from ._made import Made, check, keeps_its_call, one_of, refusal
 from ._packing import packed, unpadded
 from ._sampler import counts
 from ._values import check_no_table, numpy_dtype
@@ -70,6 +72,11 @@ class Data:
     Threads read samples that draw from the global ones while the loop waits for a batch; processes read ahead.
     ``seed_generators=False`` leaves them unseeded.
 
+    ``pickle`` keeps the call that made the data, so another process opens the files again, and refuses data of another
+    :attr:`fingerprint`. Arrays are pickled as they are at that time: leave them unchanged. A function or an object of
+    yours that cannot be pickled is an error that names it; cloudpickle, as in Ray, takes more of them. ``copy`` returns
+    the data itself, which does not change.
+
     ``collate_fn`` is called with the list of the samples of a batch, as by torch's ``DataLoader``, where they
     are read. It returns an array or a tensor with a row per sample, or dicts, tuples and lists of these, and
     a batch is the same; fields have the keys as names, ``"inputs.ids"`` within another dict. It is called for
@@ -89,8 +96,8 @@ class Data:
     _is_tuple: bool
     #: The parts that Python code reads or changes, and that processes may read.
     _leaves: list[Leaf]
-    #: The function and arguments to make it again in another process; ``None`` for composed data.
-    _made: tuple[Callable[..., Data], tuple[Any, ...], dict[str, Any]] | None
+    #: The function and arguments to make it again in another process.
+    _made: Made | None
     #: Name, type and shape of each field, and whether it varies in length, once a sample was read.
     _forms: list[tuple[str, np.dtype[Any], tuple[int, ...], bool]] | None = None
     #: The columns of the fields in a batch, if some share one; else empty.
@@ -116,7 +123,7 @@ class Data:
             _options.unused(whose, max_length=bool(max_length), seed_generators=not seed_generators)
         self._is_tuple, self._leaves = False, []
         options = {"max_length": max_length, "seed_generators": seed_generators, "collate_fn": collate_fn}
-        self._made = (Data, (samples,), options)
+        self._made = Made(Data, (samples,), options)
         if collate_fn is not None:
             of = samples
             if isinstance(samples, Mapping):
@@ -255,7 +262,7 @@ class Data:
         mapped = Data.__new__(Data)
         mapped._read_by(_reader(_Mapped(self, function), max_length), self, seed_generators)
         options = {"max_length": max_length, "seed_generators": seed_generators}
-        mapped._made = (Data.map, (self, function), options)
+        mapped._made = Made(Data.map, (self, function), options)
         return mapped
 
     def filter(self, keep: Callable[[Any], bool]) -> Data:
@@ -274,12 +281,17 @@ class Data:
         """The samples of these indices, in this order."""
         if not hasattr(indices, "__iter__"):
             raise ConfigError(f"subset takes indices, and this is {shown(indices)}: give a list of them")
-        return self._new(self._set.subset([_index(index) for index in indices]))
+        found = [_index(index) for index in indices]
+        chosen = self._new(self._set.subset(found))
+        chosen._made = Made(Data.subset, (self, np.array(found, np.int64)), {})
+        return chosen
 
+    @keeps_its_call
     def take(self, count: int) -> Data:
         """The first samples."""
         return self._new(self._set.take(_options.whole("take", count)))
 
+    @keeps_its_call
     def skip(self, count: int) -> Data:
         """The samples after the first ``count``."""
         return self._new(self._set.skip(_options.whole("skip", count)))
@@ -294,7 +306,10 @@ class Data:
         """
         shares = [_options.number("a fraction of split", fraction) for fraction in fractions]
         seed = _options.whole("seed", seed, 0, 2**64 - 1)
-        return [self._new(part) for part in self._set.split(shares, seed)]
+        parts = [self._new(part) for part in self._set.split(shares, seed)]
+        for place, part in enumerate(parts):
+            part._made = Made(one_of, (Data.split, (self, *shares), {"seed": seed}, place), {})
+        return parts
 
     def folds(self, count: int, *, labels: Any = None, seed: int = 0) -> list[tuple[Data, Data]]:
         """Splits for a cross-validation: in each fold a training and a validation set. Every sample is in
@@ -308,8 +323,14 @@ class Data:
         """
         count, seed = _options.whole("folds", count), _options.whole("seed", seed, 0, 2**64 - 1)
         given = None if labels is None else counts("labels", labels)
-        return [(self._new(train), self._new(val)) for train, val in self._set.folds(count, given, seed)]
+        folds = [(self._new(train), self._new(val)) for train, val in self._set.folds(count, given, seed)]
+        options = {"labels": None if given is None else np.array(given, np.int64), "seed": seed}
+        for place, fold in enumerate(folds):
+            for part, data in enumerate(fold):
+                data._made = Made(one_of, (Data.folds, (self, count), options, place, part), {})
+        return folds
 
+    @keeps_its_call
     def negatives(self, fields: str | Sequence[str], count: int, items: int, *, seed: int = 0) -> Data:
         """Adds the field ``NAME.negatives``, ``int64 [count]``, where NAME is the first of ``fields``: items
         below ``items`` that the sample does not have in any of ``fields``. They are drawn anew in each epoch,
@@ -330,15 +351,18 @@ class Data:
         seed = _options.whole("seed", seed, 0, 2**64 - 1)
         return self._new(self._set.negatives(named, count, items, seed))
 
+    @keeps_its_call
     def repeat(self, times: int) -> Data:
         """The samples several times within an epoch, each time with other random numbers."""
         return self._new(self._set.repeat(_options.whole("repeat", times)))
 
+    @keeps_its_call
     def cached(self, budget: int, path: str | os.PathLike[str] | None = None) -> Data:
         """Keeps samples once they are read, up to ``budget`` bytes: in memory, or in a file that lasts."""
         budget = _options.whole("the budget of cached, in bytes,", budget)
         return self._new(self._set.cached(budget, None if path is None else _options.path("path", path)))
 
+    @keeps_its_call
     def packed(
         self,
         field: str | Sequence[str],
@@ -389,6 +413,7 @@ class Data:
             raise ConfigError(f'costs by {shown(by)}: give "items" or "squares"')
         return np.array(self._set.costs(by == "squares"), np.uint32)
 
+    @keeps_its_call
     def unpadded(self, field: str | Sequence[str], *, labels: str | bool | None = None) -> Data:
         """Concatenates the documents of each batch to one sequence, without padding.
 
@@ -425,7 +450,25 @@ class Data:
         return _notebook.table(f"Data of {len(self)} samples", [_described(field) for field in fields], samples)
 
     def __reduce__(self) -> Any:
-        raise TypeError("a Data cannot be pickled: open it again where you need it")
+        if self._made is None:
+            raise TypeError("a Data of another Data's parts cannot be pickled: open it again where you need it")
+        made = self._made
+        samples = made.arguments[0] if made.function is Data else None
+        if self._leaves and not isinstance(samples, (Data, Mapping, type(None))) and refusal(samples) is not None:
+            # Many data sets open a file for their first sample, and each process must open its own.
+            made = made._replace(arguments=(self._leaves[0].reader.as_before()._data,))
+        # Those of cloudpickle and dill take lambdas; the caller of this method is the one of their `dump`.
+        pickler = str(sys._getframe(1).f_globals.get("__name__"))
+        if "cloudpickle" not in pickler and "dill" not in pickler:
+            check(made)
+        return Made.again, (made, self.fingerprint)
+
+    def __copy__(self) -> Data:
+        return self
+
+    def __deepcopy__(self, _: Any) -> Data:
+        # It does not change.
+        return self
 
 
 def _described(field: Field) -> tuple[str, str, str]:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from . import _feedline, _options
 from ._data import Data, of_set
 from ._errors import ConfigError, shown
+from ._made import Made, placed
 
 _log = logging.getLogger("feedline")
 
@@ -117,7 +118,8 @@ def open(
     data = of_set(_feedline.open(opening(given | {"files": columns}), varying))
     del given["path"]
     given["types"] = None if types is None else dict(types)
-    data._made = (open, (os.path.abspath(path) if os.path.exists(path) else path,), given)
+    given |= {name: placed(given[name]) for name in ("root", "tokenizer")}
+    data._made = Made(open, (placed(path),), given)
     return data
 
 
@@ -157,11 +159,11 @@ def _types(value: Any) -> list[tuple[str, str]]:
 def opened_from(data: Any) -> str | None:
     """The path that ``data`` was opened from, if its samples are those of the file or folder as they are."""
     made = getattr(data, "_made", None)
-    if made is None or made[0] is not open:
+    if made is None or made.function is not open:
         return None
     changes = ("tokenizer", "types", "class_from", "files", "label", "classes")
-    is_changed = any(made[2][name] for name in changes) or made[2]["header"] is not None
-    return None if is_changed else os.fspath(made[1][0])
+    is_changed = any(made.options[name] for name in changes) or made.options["header"] is not None
+    return None if is_changed else os.fspath(made.arguments[0])
 
 
 def told(opened: _feedline.DataSet, has_beside: bool = True) -> Data:

@@ -10,10 +10,12 @@ from . import _feedline, _options, _parts
 from . import transforms as _transforms
 from ._data import Data
 from ._errors import ConfigError, shown
+from ._made import keeps_its_call
 from ._open import opening, told
 from .transforms import Transform
 
 
+@keeps_its_call
 def images(
     path: str | os.PathLike[str],
     transforms: Sequence[Transform] = (),

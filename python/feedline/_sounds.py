@@ -10,6 +10,7 @@ from typing import Any
 from . import _feedline, _options, _parts
 from ._data import Data
 from ._errors import ConfigError, shown
+from ._made import keeps_its_call
 from ._open import opening, told
 
 
@@ -45,6 +46,7 @@ class MelSpectrogram:
         return given
 
 
+@keeps_its_call
 def sounds(
     path: str | os.PathLike[str],
     *,

@@ -9,14 +9,16 @@ from typing import Any, Union
 
 import numpy as np
 
-from . import _feedline, _options, _values
+from . import _feedline, _options, _times, _values
 from ._data import Data, of_set
 from ._errors import ConfigError, shown
+from ._made import keeps_its_call
 from ._open import opening
 
 _Names = Union[str, Iterable[str]]
 
 
+@keeps_its_call
 def table(
     path: str | os.PathLike[str],
     *,
@@ -38,7 +40,7 @@ def table(
     mask: _Names = (),
     saved: str | os.PathLike[str] | None = None,
     fitted: str | os.PathLike[str] | None = None,
-    fit_on: Sequence[int] | tuple[str, float | None, float | None] | None = None,
+    fit_on: Sequence[int] | tuple[str, Any, Any] | None = None,
     split: str | None = None,
     memory_limit: int | None = None,
     cache_bytes: int | None = None,
@@ -76,8 +78,9 @@ def table(
             numbers.
         fit_on: The training rows, from which means, deviations and lists are computed: ``range(1000)``, a
             list of rows, or ``("t", start, stop)`` for the rows whose value of column ``t`` is at least
-            ``start`` and below ``stop`` (``None``: no limit). ``saved`` also keeps these rows, and refuses
-            others; with ``fitted``, the file must be of these rows of the same data.
+            ``start`` and below ``stop`` (``None``: no limit), which may be times, such as ``"2026-02-15"``, if ``t``
+            is one of ``days`` or ``seconds``; see :func:`feedline.windows`. ``saved`` also keeps these rows, and
+            refuses others; with ``fitted``, the file must be of these rows of the same data.
         split: As for :func:`feedline.open`.
         memory_limit: As for :func:`feedline.open`.
         cache_bytes: As for :func:`feedline.open`.
@@ -118,8 +121,14 @@ def steps(given: Mapping[str, Any]) -> dict[str, Any]:
         ],
         "share": _groups(given["share"]),
         "fill": [(name, _values.fill(name, value)) for name, value in fill.items()],
-        "fit_on": None if fit_on is None else _fit_on(fit_on),
+        "fit_on": None if fit_on is None else _fit_on(fit_on, units(given)),
     }
+
+
+def units(given: Mapping[str, Any]) -> dict[str, _times.Unit]:
+    """The units of the columns of times that are known, among the options of a table or of windows."""
+    known = dict.fromkeys(names(given["days"]), _times.DAYS) | dict.fromkeys(names(given["seconds"]), _times.SECONDS)
+    return {**given.get("units", {}), **known}
 
 
 def _groups(share: Any) -> list[list[str]]:
@@ -134,10 +143,12 @@ def _kept(name: str, kept: Any) -> list[tuple[str, int]]:
     return [(column, _options.whole(f'{name} of "{column}"', items, 1)) for column, items in given.items()]
 
 
-def _fit_on(rows: Any) -> tuple[Any, ...] | list[int]:
+def _fit_on(rows: Any, of: Mapping[str, _times.Unit]) -> tuple[Any, ...] | list[int]:
     """A column and the limits of its values, a range, or a list of rows."""
     if isinstance(rows, tuple) and len(rows) == 3 and isinstance(rows[0], str):
-        return (rows[0], *(None if end is None else _options.number("a limit of fit_on", end) for end in rows[1:]))
+        column, *ends = rows
+        what, unit = "a limit of fit_on", of.get(column)
+        return (column, *(None if end is None else _times.point(what, end, unit, column) for end in ends))
     if isinstance(rows, range) and rows.step == 1:
         return (_options.whole("a row of fit_on", rows.start), rows.stop if rows else rows.start)
     if isinstance(rows, (str, bytes)) or not hasattr(rows, "__iter__"):

@@ -11,6 +11,7 @@ import numpy as np
 from . import _feedline, _options
 from ._data import Data, of_set
 from ._errors import ConfigError, shown
+from ._made import keeps_its_call
 from ._open import opening
 
 #: The types of token ids.
@@ -19,6 +20,7 @@ _TYPES = {"uint8": "u8", "int8": "i8", "uint16": "u16", "int16": "i16", "uint32"
 _Path = str | os.PathLike[str]
 
 
+@keeps_its_call
 def tokens(
     files: _Path | Sequence[_Path | tuple[_Path, float]],
     window: int,

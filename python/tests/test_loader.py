@@ -20,10 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import own_sets
+import page_files
 import pytest
 from conftest import PACKAGE, ids, numbers, script, skip_if_emulated
 
 import feedline
+from feedline import transforms as T
 
 
 def loader(**options: Any) -> feedline.Loader:
@@ -90,10 +93,195 @@ def test_pickles_and_copies_are_refused_in_one_sentence() -> None:
     one = loader()
     batches = iter(one)
     batch = next(batches)
-    for value in (one, batches, batch, one.data, one._inner, batch._inner):
+    for value in (one, batches, batch, one._inner, batch._inner):
         for pickled in (pickle.dumps, copy.copy):
             with pytest.raises(TypeError, match="cannot be pickled"):
                 pickled(value)
+
+
+def files(at: str) -> dict[str, feedline.Data]:
+    """Data of the files of `page_files`, whose paths begin with ``at``."""
+    ids = feedline.open(at + "math.bin", max_length=9)
+    crop, flip = T.RandomCrop(6), T.RandomHorizontalFlip()
+    speech = feedline.MelSpectrogram(n_fft=200, n_mels=8)
+    window: dict[str, Any] = {"group": "shop", "order_by": "day", "x": ["sold", "price"], "y": "sold"}
+    sales = feedline.windows(at + "sales.csv", 2, 1, **window, max_gap=2)
+    return {
+        "npz": feedline.open(at + "xy.npz"),
+        "pattern": feedline.open(at + "pictures-{000..001}.tar"),
+        "types": feedline.open(at + "shards/0.csv", types={"code": "text"}, nulls="fill", max_length={"code": 3}),
+        "manifest": feedline.open(at + "clips.csv", files="clip"),
+        "split": feedline.open(at + "mnist", split="test"),
+        "images": feedline.images(at + "pictures/train", [crop, flip]),
+        "views": feedline.images(at + "pictures/train", views=[(2, [crop]), (1, [crop, flip])]),
+        "coco": feedline.images(at + "photographs", [T.Resize((8, 8)), flip], annotations=at + "instances.json",
+                                max_boxes=3),
+        "sounds": feedline.sounds(at + "words", rate=8000, crop=0.1, mel=speech),
+        "table": feedline.table(at + "train.csv", stack={"x": ["age", "income"]}, category=["city"], fill_mean=["x"],
+                                fill={"city": "Rome"}),
+        "saved": feedline.table(at + "train.csv", select=["age"], fill_mean="age", saved=at + "age.json"),
+        "windows": sales,
+        "targets": sales.targets_in(stop=6),
+        "tokens": feedline.tokens([at + "books.bin", (at + "code.bin", 2)], 4, dtype=np.uint16, separator=0,
+                                  skip_short=True),
+        "chats": feedline.chats(at + "chats.jsonl", at + "tokenizer/tokenizer.json").packed("ids", 16, labels="labels"),
+        "packed": ids.packed(["ids"], 4, shuffle=3),
+        "unpadded": ids.unpadded("ids"),
+        "negatives": feedline.open(at + "sales.csv", max_length=1).negatives("day", 2, 90, seed=5),
+        "cached": feedline.open(at + "xy.npz").cached(1 << 20, at + "cache.bin"),
+    }
+
+
+def composed() -> dict[str, feedline.Data]:
+    """Data of arrays and objects, and compositions."""
+    x, y = feedline.Data(numbers()), feedline.Data({"y": np.arange(100)})
+    pairs = feedline.Data(own_sets.Pairs())
+    return {
+        "arrays": x,
+        "again": feedline.Data(x),
+        "lists": feedline.Data({"t": [[1, 2], [3]]}, max_length={"t": 2}),
+        "own": feedline.Data(own_sets.Numbers(), seed_generators=False),
+        "texts": feedline.Data(own_sets.Texts(), max_length={"text": 20, "items": 9}),
+        "tuples": pairs.take(3).skip(1),
+        "many fields": feedline.Data(own_sets.Many(), max_length={"text": 4}).subset(iter([5, 2, 2])),
+        "collated": feedline.Data(own_sets.Numbers(), collate_fn=own_sets.in_nest),
+        "subset": x.subset(np.array([3, 1])),
+        "map": x.map(own_sets.double).filter(lambda sample: sample["id"] > 40),
+        "split": x.split(0.2, 0.8, seed=4)[1],
+        "fold": x.folds(4, labels=np.arange(100) % 2, seed=3)[2][1],
+        "repeat": x.repeat(2).cached(1 << 10),
+        "concat": feedline.concat(x.take(3), x.skip(90)),
+        "zip": feedline.zip(x, y, independent=True),
+        "mix": feedline.mix([(x, 0.3), (x.take(5), 0.7)], seed=3, samples=20, weights_from_epoch={1: [0, 1]}),
+    }
+
+
+def content(data: feedline.Data) -> list[Any]:
+    samples = [sample if isinstance(sample, tuple) else tuple(sample.items()) for sample in data]
+    kinds = type(data).__name__, data.fields, data.fingerprint, data.classes, data.categories, data.fate
+    return [*kinds, *(repr([np.asarray(part).tobytes() if not isinstance(part, tuple) else (part[0], part[1].tobytes())
+                            for part in sample]) for sample in samples)]
+
+
+@pytest.mark.parametrize(("is_absolute", "protocol"), [(False, 2), (True, pickle.HIGHEST_PROTOCOL)])
+def test_data_is_pickled_by_what_it_was_made_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_absolute: bool, protocol: int
+) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    page_files.write(folder)
+    monkeypatch.chdir(folder)
+    for name, data in {**files(f"{folder}/" if is_absolute else ""), **composed()}.items():
+        wanted = content(data)
+        monkeypatch.chdir(tmp_path if is_absolute else folder)
+        again = pickle.loads(pickle.dumps(data, protocol))
+        assert type(again) is type(data) and content(again) == wanted, name
+        assert content(pickle.loads(pickle.dumps(again, protocol))) == wanted, name
+        assert copy.copy(data) is data and copy.deepcopy([data])[0] is data
+
+
+def test_a_relative_path_is_that_of_the_folder_where_it_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page_files.write(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    data = [feedline.open("xy.npz"), feedline.tokens(["books.bin", ("code.bin", 2)], 4, dtype="uint16")]
+    data.append(feedline.chats("chats.jsonl", tokenizer="tokenizer/tokenizer.json"))
+    data += [feedline.open("clips.csv", files="clip"), feedline.images("pictures/train", [T.CenterCrop(6)])]
+    wanted, pickled = list(map(content, data)), pickle.dumps(data)
+    monkeypatch.chdir("/")
+    assert list(map(content, pickle.loads(pickled))) == wanted
+
+
+def test_batches_of_pickled_data_are_the_same() -> None:
+    for data in (feedline.Data(own_sets.Numbers(), collate_fn=own_sets.in_nest), feedline.Data(own_sets.Noise())):
+        again = pickle.loads(pickle.dumps(data))
+        loaders = [feedline.Loader(one, 10, shuffle=3, framework="numpy") for one in (data, again)]
+        found = [[repr(dict(batch) if isinstance(batch, feedline.Batch) else batch) for batch in one]
+                 for one in loaders]
+        assert found[0] == found[1] and len(found[0]) == 10
+
+
+SPAWN = """
+import multiprocessing, os, sys
+from concurrent.futures import ProcessPoolExecutor
+import numpy as np, feedline
+
+def sum_of(data):
+    os.chdir("/")
+    return int(sum(int(sample["id"]) for sample in data)), data.fingerprint
+
+if __name__ == "__main__":
+    np.savez("ids.npz", id=np.arange(50))
+    parts = feedline.open("ids.npz").split(0.5, 0.5)
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+        sums = list(pool.map(sum_of, parts))
+    assert sum(one for one, _ in sums) == 1225 and [one for _, one in sums] == [part.fingerprint for part in parts]
+    print("done")
+"""
+
+
+def test_a_pool_of_spawned_processes_takes_data(tmp_path: Path) -> None:
+    path = tmp_path / "pool.py"
+    path.write_text(SPAWN)
+    done = subprocess.run(
+        [sys.executable, str(path)],
+        capture_output=True, text=True, timeout=120, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(PACKAGE)},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
+class Opens(own_sets.Numbers):
+    """Opens a file for its first sample."""
+
+    file: Any = None
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        self.file = self.file or open(os.devnull)  # noqa: SIM115
+        return {"id": index}
+
+
+def test_a_piece_that_cannot_be_pickled_is_named() -> None:
+    data = feedline.Data(numbers())
+    held = own_sets.Numbers()
+    held.lock = threading.Lock()  # type: ignore[attr-defined]
+    for value, why in (
+        (data.map(lambda sample: sample), "function of Data.map is a lambda"),
+        (data.map(lambda sample: sample).subset([1]).repeat(2), "function of Data.map is a lambda"),
+        (feedline.Data(held), r"samples of Data\.lock is _thread.lock"),
+        (feedline.Data([{"id": 1}], collate_fn=lambda some: {"id": np.ones(len(some))}), "collate_fn of Data is a"),
+        (feedline.concat(data, data.map(lambda sample: sample)), "function of Data.map is a lambda"),
+    ):
+        with pytest.raises(feedline.ConfigError, match=f"cannot be pickled: {why}.*: give .* of a module"):
+            pickle.dumps(value)
+    # A file that the first sample has opened is opened by each process.
+    opened = feedline.Data(Opens())
+    assert opened[3]["id"] == 3 and pickle.loads(pickle.dumps(opened))[4]["id"] == 4
+    # What changes later is kept, as in worker processes.
+    own = own_sets.Numbers()
+    changed = feedline.Data(own)
+    own.samples, own.folder = 100, "of later"
+    assert pickle.loads(pickle.dumps(changed))._made.arguments[0].folder == "of later"
+
+
+def test_a_pickler_that_takes_lambdas_takes_data_with_them() -> None:
+    cloudpickle = pytest.importorskip("cloudpickle", reason="not run: cloudpickle is not installed")
+    data = feedline.Data(numbers()).map(lambda sample: {"id": sample["id"] + 1}).take(5)
+    assert content(pickle.loads(cloudpickle.dumps(data))) == content(data)
+
+
+def test_data_that_has_changed_since_is_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.arange(5))
+    arrays = numbers()
+    for data, change in (
+        (feedline.open(tmp_path / "x.npy").take(3), lambda: np.save(tmp_path / "x.npy", np.arange(1, 6))),
+        (feedline.Data(arrays), lambda: arrays["id"].fill(0)),
+    ):
+        pickled = pickle.dumps(data)
+        pickle.loads(pickled)
+        change()
+        with pytest.raises(feedline.DataError, match="have changed since it was opened: open it again"):
+            pickle.loads(pickle.dumps(data))
 
 
 def test_ranks_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,7 +467,10 @@ MODULES = [
     "feedline",
     *(
         f"feedline.{name}"
-        for name in ("_compose", "_data", "_errors", "_loader", "_open", "_source", "_table", "transforms")
+        for name in (
+            *("_compare", "_compose", "_data", "_errors", "_loader", "_open", "_source", "_table", "_windows"),
+            "transforms",
+        )
     ),
 ]
 
@@ -320,40 +511,79 @@ def test_the_programs_of_the_readme_run(tmp_path: Path) -> None:
         assert done.returncode == 0, f"{program}\n{done.stderr}"
 
 
-@pytest.mark.parametrize("checker", ["mypy", "pyright"])
-def test_types(checker: str, tmp_path: Path) -> None:
+def checked(checker: str, folder: Path, program: str) -> str:
+    """What a checker of types says of a program without an error, where torch is not imported."""
     found = shutil.which(
         checker, path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     )
     if found is None:
         pytest.skip(f"not run: {checker} is not installed")
-    use = tmp_path / "use.py"
-    use.write_text(
-        "import feedline\n"
-        "from feedline import transforms as T\n"
-        "data = feedline.open('x.parquet', max_length={'text': 3})\n"
-        "photos = feedline.images('photos', [T.Resize(8), T.Normalize()])\n"
-        "loader = feedline.Loader(data, 8, shuffle=7, device='cuda:0')\n"
-        "state: dict[str, object] = loader.state_dict()\n"
-        "for batch in loader.epoch(0):\n"
-        "    print(batch['x'].sum(), batch.ids.shape)\n"
-        "steps: int = len(loader.epoch(1))\n"
-        "first, second = data.split(0.5, 0.5)\n"
-        "table = feedline.table('x.csv', stack={'x': ['a', 'b']}, category='c', cast={'x': 'float64'})\n"
-        "names: list[str] = table.categories['c']\n"
-        "source = feedline.Source(lambda: iter([1, 2]), max_length={'text': 3})\n"
-        "streamed = feedline.Loader(source, 8, shuffle=7, shuffle_buffer=1 << 20, split_shards=True)\n"
-        "photos = feedline.images('photos', [T.Resize(8)], decode='auto')\n"
-        "mel = feedline.MelSpectrogram(n_mels=80, log='10')\n"
-        "speech = feedline.sounds('speech', rate=16_000, crop=1.5, mel=mel, beside=['text'])\n"
-    )
+    use = folder / "use.py"
+    use.write_text(program)
     strict = ["--strict"] if checker == "mypy" else []
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "MYPYPATH": str(PACKAGE)}
     python = (
         ["--python-executable", sys.executable] if checker == "mypy" else ["--pythonpath", sys.executable]
     )
     command = [found, *strict, *python, str(use)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder)
     if checker == "pyright" and done.returncode not in (0, 1):
         pytest.skip(f"not run: pyright (its program cannot be fetched): {done.stderr[-200:]}")
     assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+def test_types(checker: str, tmp_path: Path) -> None:
+    checked(
+        checker,
+        tmp_path,
+            "import feedline\n"
+            "from feedline import transforms as T\n"
+            "data = feedline.open('x.parquet', max_length={'text': 3})\n"
+            "photos = feedline.images('photos', [T.Resize(8), T.Normalize()])\n"
+            "loader = feedline.Loader(data, 8, shuffle=7, device='cuda:0')\n"
+            "state: dict[str, object] = loader.state_dict()\n"
+            "for batch in loader.epoch(0):\n"
+            "    print(batch['x'].sum(), batch.ids.shape)\n"
+            "steps: int = len(loader.epoch(1))\n"
+            "first, second = data.split(0.5, 0.5)\n"
+            "table = feedline.table('x.csv', stack={'x': ['a', 'b']}, category='c', cast={'x': 'float64'})\n"
+            "names: list[str] = table.categories['c']\n"
+            "source = feedline.Source(lambda: iter([1, 2]), max_length={'text': 3})\n"
+            "streamed = feedline.Loader(source, 8, shuffle=7, shuffle_buffer=1 << 20, split_shards=True)\n"
+            "photos = feedline.images('photos', [T.Resize(8)], decode='auto')\n"
+            "mel = feedline.MelSpectrogram(n_mels=80, log='10')\n"
+            "speech = feedline.sounds('speech', rate=16_000, crop=1.5, mel=mel, beside=['text'])\n"
+    )
+
+
+@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+def test_a_field_of_a_batch_has_a_type_and_is_taken_for_a_tensor_or_an_array(checker: str, tmp_path: Path) -> None:
+    program = """
+import feedline
+import numpy as np
+
+class Tensor: ...
+
+def step(batch: feedline.Batch, model: "Model") -> None:
+    x = batch["x"]
+    reveal_type(x)
+    reveal_type(x.shape)
+    reveal_type(x[0] * 2)
+    for name, value in batch.items():
+        reveal_type(value)
+    model.takes(x, x, batch.get("y"))
+    print(x.float().div_(255), x.astype(np.float32), (x == x[0]).all(), x > 1, -x, x @ x, 1 - x, float(x.mean()))
+    tokens = batch["tokens"]
+    print(tokens.values[0], tokens.offsets, tokens.rows(), np.asarray(x), len(x), [row for row in x], x.T)
+    values, offsets = batch["tokens"]
+    wrong: bool = isinstance(x, Tensor)
+    whole: dict[str, Tensor] = dict(batch)
+    print(wrong, whole, values, offsets)
+
+class Model:
+    def takes(self, x: Tensor, y: "np.ndarray[tuple[int, ...], np.dtype[np.float32]]", z: Tensor | None) -> None: ...
+"""
+    told = checked(checker, tmp_path, program)
+    assert told.count('Array"') == 3 and ("tuple[int, ...]" in told or "tuple[builtins.int, ...]" in told), told

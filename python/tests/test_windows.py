@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -163,3 +164,159 @@ def test_bad_inputs_are_one_error_each(tmp_path: Path) -> None:
     # Windows without the row of the missing cell can be read.
     with feedline.Loader(data, 1, framework="numpy", bad_samples=1) as loader:
         assert len(list(loader)) == 2
+
+
+HOURS = {"day": 24, "s": 3600, "ms": 3_600_000, "us": 3_600_000_000, "ns": 3_600_000_000_000}
+
+
+def hourly(folder: Path, name: str = "hours.csv") -> Path:
+    """A row every six hours from 2026-02-10 on; 60 rows, without the rows 20 and 21."""
+    times = [datetime(2026, 2, 10) + timedelta(hours=6 * at) for at in range(60) if at not in (20, 21)]
+    frame = pandas.DataFrame({"t": times, "v": np.arange(58.0)})
+    path = folder / name
+    if name.endswith("parquet"):
+        frame.to_parquet(path)
+    else:
+        frame.assign(t=[time.isoformat() for time in times]).to_csv(path, index=False)
+    return path
+
+
+def of_hours(path: Path, **options: Any) -> feedline.Windows:
+    return feedline.windows(path, 2, 1, **{"order_by": "t", "x": "v", "y": "v", **options})
+
+
+EAST = timezone(timedelta(hours=2))
+
+
+@pytest.mark.parametrize(
+    "stop",
+    [
+        "2026-02-15",
+        "2026-02-15T00:00",
+        "2026-02-15 00:00:00.000000000",
+        "2026-02-15T00:00:00Z",
+        "2026-02-15T02:00:00+02:00",
+        "2026-02-14T19:00-0500",
+        date(2026, 2, 15),
+        datetime(2026, 2, 15),
+        datetime(2026, 2, 15, 2, tzinfo=EAST),
+        np.datetime64("2026-02-15"),
+        np.datetime64("2026-02-15T00:00", "ns"),
+        np.datetime64("2026-02-15", "h"),
+        pandas.Timestamp("2026-02-15"),
+        pandas.Timestamp("2026-02-15T02:00", tz=EAST),
+        1771113600,
+        np.float64(1771113600),
+    ],
+    ids=repr,
+)
+def test_a_limit_is_a_time_as_people_write_it(tmp_path: Path, stop: Any) -> None:
+    data = of_hours(hourly(tmp_path), seconds="t")
+    parts = data.targets_in(stop=stop), data.targets_in(start=stop)
+    # Rows 0 to 19 come before, and each window has three.
+    assert len(parts[0]) == 18 and len(parts[0]) + len(parts[1]) == len(data) == 56
+    assert parts[0].fingerprint == data.targets_in(stop=1771113600.0).fingerprint
+
+
+@pytest.mark.parametrize(
+    "gap",
+    [timedelta(hours=6), np.timedelta64(6, "h"), np.timedelta64(21_600_000, "ms"), pandas.Timedelta("6h"), 21600],
+    ids=repr,
+)
+def test_a_gap_is_a_length_of_time(tmp_path: Path, gap: Any) -> None:
+    data = of_hours(hourly(tmp_path), seconds="t", max_gap=gap)
+    assert "; 2 over gaps are left out" in (data.fate or "") and len(data) == 54
+    assert data.fingerprint == of_hours(hourly(tmp_path), seconds="t", max_gap=21600.0).fingerprint
+
+
+def test_the_unit_of_a_file_is_stated(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", reason="not run: pyarrow is not installed")
+    frame = pandas.read_csv(hourly(tmp_path), parse_dates=["t"])
+    for unit in ("s", "ms", "us", "ns"):
+        path = tmp_path / f"{unit}.parquet"
+        frame.assign(t=frame["t"].astype(f"datetime64[{unit}]").astype("int64")).to_parquet(path)
+        data = of_hours(path, unit=unit, max_gap=timedelta(hours=6))
+        assert len(data) == 54 and data[0]["start"] == 1770681600 * HOURS[unit] // 3600
+        assert len(data.targets_in(stop="2026-02-15")) == 18
+        # A time with nanoseconds is one of no other unit.
+        fine = np.datetime64("2026-02-15T00:00:00.000000512")
+        if unit == "ns":
+            assert len(data.targets_in(stop=fine)) == 18
+        else:
+            with pytest.raises(feedline.ConfigError, match=f"stop is .* is no whole number of {unit}"):
+                data.targets_in(stop=fine)
+        # The training rows, too.
+        one, other = (
+            of_hours(path, unit=unit, standardize="v", fit_on=("t", None, stop))
+            for stop in ("2026-02-15", 1771113600 * HOURS[unit] // 3600)
+        )
+        assert one.fingerprint == other.fingerprint and one[0]["x"].tolist() == other[0]["x"].tolist()
+    with pytest.raises(feedline.ConfigError, match=r"stop is .* no float64"):
+        data.targets_in(stop=np.datetime64("2026-02-15T00:00:00.000000001"))
+    with pytest.raises(feedline.ConfigError, match="stop is 9007199254740993: .* no float64"):
+        data.targets_in(stop=2**53 + 1)
+
+
+def test_days_are_whole(tmp_path: Path) -> None:
+    path = tmp_path / "days.csv"
+    path.write_text("t,v\n2026-02-13,1\n2026-02-14,2\n2026-02-15,3\n2026-02-17,4\n")
+    data = of_hours(path, days="t", max_gap=timedelta(days=1))
+    assert len(data) == 1 and data.targets_in(start="2026-02-15").fingerprint
+    for stop in (datetime(2026, 2, 15, 12), "2026-02-15T00:00:00.5", "2026-02-15T00:00+01:00"):
+        with pytest.raises(feedline.ConfigError, match=r"stop is .* is no whole number of days: give"):
+            data.targets_in(stop=stop)
+    with pytest.raises(feedline.ConfigError, match=r"max_gap is .* 1\.5 days, .* no whole number of days: .* 1\.5"):
+        of_hours(path, days="t", max_gap=timedelta(hours=36))
+    assert len(of_hours(path, days="t", max_gap=1.5)) == 1
+    table = {"days": "t", "standardize": "v", "fit_on": ("t", "2026-02-14", date(2026, 2, 16))}
+    found = [float(sample["v"]) for sample in feedline.table(path, **table)]
+    assert found == [float(sample["v"]) for sample in feedline.table(path, **{**table, "fit_on": ("t", 20498, 20500)})]
+
+
+def test_a_time_without_a_unit_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", reason="not run: pyarrow is not installed")
+    data = of_hours(hourly(tmp_path, "hours.parquet"))
+    for stop in ("2026-02-15", date(2026, 2, 15), np.datetime64("2026-02-15")):
+        why = r'the unit of "t" is not stated: give unit="us", .* seconds="t"'
+        with pytest.raises(feedline.ConfigError, match=why):
+            data.targets_in(stop=stop)
+    with pytest.raises(feedline.ConfigError, match='max_gap is .*the unit of "t" is not stated'):
+        of_hours(hourly(tmp_path, "hours.parquet"), max_gap=timedelta(1))
+    with pytest.raises(feedline.ConfigError, match='a limit of fit_on is .*the unit of "v" is not stated'):
+        feedline.table(hourly(tmp_path), standardize="v", seconds="t", fit_on=("v", "2026-02-15", None))
+    twice = 'unit="day", and seconds makes seconds of "t": leave unit out'
+    for unit, why in ((5, 'unit 5: use "day", "s"'), ("day", twice)):
+        with pytest.raises(feedline.ConfigError, match=why):
+            of_hours(hourly(tmp_path), seconds="t", unit=unit)
+
+
+@pytest.mark.parametrize(
+    ("stop", "why"),
+    [
+        ("90", "stop is '90': give a number, or a time"),
+        ("2026-02-30", "stop is '2026-02-30': .* such as"),
+        ("2026-02-15T25:00", "such as"),
+        ("2026-02-15Z", "such as"),
+        ("15.2.2026", "such as"),
+        (timedelta(1), "stop is .* a length of time: give a time"),
+        (np.timedelta64(1, "D"), "a length of time: give a time"),
+        (np.datetime64("NaT"), "stop is .*NaT"),
+        (pandas.NaT, "stop is .*NaT"),
+        (object(), "stop is .*: give a number, or a time"),
+    ],
+    ids=repr,
+)
+def test_what_is_no_time_is_refused(tmp_path: Path, stop: Any, why: str) -> None:
+    data = of_hours(hourly(tmp_path), seconds="t")
+    with pytest.raises(feedline.ConfigError, match=why):
+        data.targets_in(stop=stop)
+
+
+@pytest.mark.parametrize(
+    "gap",
+    [date(2026, 2, 15), "1 day", "2026-02-15", np.timedelta64(1, "M"), np.timedelta64(1), np.timedelta64("NaT")],
+    ids=repr,
+)
+def test_what_is_no_length_of_time_is_refused(tmp_path: Path, gap: Any) -> None:
+    with pytest.raises(feedline.ConfigError, match=r"max_gap is .*: give a number, or a length of time"):
+        of_hours(hourly(tmp_path), seconds="t", max_gap=gap)

@@ -108,9 +108,9 @@ class _Pickler(pickle.Pickler):
             self.modules.add(module)
         if kind is np.memmap:
             return _mapped_again(value)
-        made = getattr(value, "_made", None) if module == "feedline._data" else None
+        made = getattr(value, "_made", None) if module in ("feedline._data", "feedline._windows") else None
         if made is not None:
-            return _made_again, made
+            return type(made).again, (made,)
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(value, torch.Tensor):
             if value.device.type != "cpu":
@@ -119,10 +119,6 @@ class _Pickler(pickle.Pickler):
                 bits = value.detach().view(torch.int16) if value.dtype == torch.bfloat16 else value.detach()
                 return _tensor, (bits.numpy(), str(value.dtype), value.requires_grad)
         return NotImplemented
-
-
-def _made_again(function: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    return function(*arguments, **options)
 
 
 def _is_plain(tensor: Any, torch: Any) -> bool:

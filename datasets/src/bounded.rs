@@ -56,6 +56,9 @@ pub struct Bounded {
     spec: Spec,
     /// Whether it is that of the inner set, which then writes the rows itself.
     is_same: bool,
+    /// Whether the inner set puts its fields into the rows of a batch: their indices are the same, and it
+    /// reads from no composed set.
+    puts: bool,
     fields: Vec<Kind>,
     /// The items of each sample, for each field of the inner set. Empty if the samples are not measured.
     lengths: Lengths,
@@ -107,7 +110,17 @@ impl Bounded {
 
     fn of_set(inner: Arc<dyn Dataset>, max_per_sample: usize) -> Self {
         let (limits, spec, fields, lengths) = (Vec::new(), Spec::new(), Vec::new(), Lengths::new());
-        Self { inner, max_per_sample, limits, spec, is_same: false, fields, lengths, memory: None }
+        Self {
+            inner,
+            max_per_sample,
+            limits,
+            spec,
+            is_same: false,
+            puts: false,
+            fields,
+            lengths,
+            memory: None,
+        }
     }
 
     /// The data set of `inner`. The longest samples set its limits. [`lengths`](Self::lengths) returns the
@@ -259,7 +272,10 @@ impl Bounded {
             fields.push(kind);
         }
         let is_same = spec == *self.inner.spec();
-        let data = Self { spec, fields, is_same, ..self };
+        let puts = self.inner.spec().is_open()
+            && self.inner.about().nesting == 0
+            && fields.len() == spec.fields().len();
+        let data = Self { spec, fields, is_same, puts, ..self };
         let memory = data.is_fixed().then(|| RowMemory::new(&*data.inner, &data.spec)).flatten();
         Ok(Self { memory, ..data })
     }

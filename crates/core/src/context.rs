@@ -36,7 +36,7 @@ pub struct Context {
     within: Within,
     /// Whether the read asked for the epoch, the draw or a random number.
     varies: Cell<bool>,
-    watch: Option<Arc<AtomicU64>>,
+    watch: Option<Arc<Watch>>,
     /// Nanoseconds that other processes have spent reading.
     elsewhere_ns: u64,
     /// Set when the loader ends, to the first cause.
@@ -54,6 +54,11 @@ pub(crate) struct Current {
     /// Distinguishes the samples of another set that are read for this one; 0 for the first.
     part: u64,
 }
+
+/// The id of the sample that a worker reads. It is written for each sample, so it has cache lines of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Watch(pub AtomicU64);
 
 /// The numbering of the indices of [`Context::begin`].
 #[derive(Clone, Copy, Debug)]
@@ -147,7 +152,7 @@ impl Context {
         self.current = Some(current);
         self.random = None;
         if let Some(watch) = &self.watch {
-            watch.store(current.id, Ordering::Relaxed);
+            watch.0.store(current.id, Ordering::Relaxed);
         }
     }
 
@@ -212,7 +217,7 @@ impl Context {
 /// What loaders, bridges and sets that read other sets call. It may change in any release.
 impl Context {
     /// Publishes the current sample's id in `watch`, so that a read that never returns can be named.
-    pub fn watched(self, watch: Arc<AtomicU64>) -> Self {
+    pub fn watched(self, watch: Arc<Watch>) -> Self {
         Self { watch: Some(watch), ..self }
     }
 
@@ -308,7 +313,7 @@ impl Context {
         let current = self.next(index, id);
         self.current = Some(current);
         if let Some(watch) = &self.watch {
-            watch.store(current.id, Ordering::Relaxed);
+            watch.0.store(current.id, Ordering::Relaxed);
         }
     }
 

@@ -86,7 +86,7 @@ pub use check::{CheckOptions, check_dataset};
 pub use column::StridedColumn;
 pub use compose::{InMemory, Mix, Sample, from_fn};
 pub use content::BatchContent;
-pub use context::Context;
+pub use context::{Context, Watch};
 pub use cursor::Cursor;
 pub use dataset::{Dataset, ReadError};
 pub use deadline::deadline;

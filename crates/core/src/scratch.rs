@@ -1,6 +1,6 @@
 //! Memory that a worker keeps from sample to sample, such as the buffers of a decoder.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::fmt;
 
 use crate::catch_panic;
@@ -18,7 +18,8 @@ use crate::context::Current;
 /// ```
 #[derive(Default)]
 pub struct Scratch {
-    values: Vec<Box<dyn Any + Send>>,
+    /// With their types, by which they are found without a call.
+    values: Vec<(TypeId, Box<dyn Any + Send>)>,
     /// The samples that the loader asked for, where composed sets read them under other ids.
     pub(crate) places: Vec<Current>,
     /// The draws of the requested samples.
@@ -44,31 +45,34 @@ impl Scratch {
     /// The value of type `T`, made by `T::default()` if there is none.
     pub(crate) fn get<T: Default + Send + 'static>(&mut self) -> &mut T {
         // Few types are in use, so a search is quicker than a hash.
-        let at = self.values.iter().position(|value| value.is::<T>()).unwrap_or(self.values.len());
+        let at = self.position::<T>().unwrap_or(self.values.len());
         if at == self.values.len() {
-            self.values.push(Box::new(T::default()));
+            self.values.push((TypeId::of::<T>(), Box::new(T::default())));
         }
-        let value = self.values[at].downcast_mut();
+        let value = self.values[at].1.downcast_mut();
         value.unwrap_or_else(|| unreachable!("the value has just been found by its type"))
     }
 
     /// Takes a value of type `T` out, or makes one. Nested takes of one type get different values.
     pub(crate) fn take<T: Default + Send + 'static>(&mut self) -> Box<T> {
-        let at = self.values.iter().position(|value| value.is::<T>());
-        let found = at.and_then(|at| self.values.swap_remove(at).downcast().ok());
+        let found = self.position::<T>().and_then(|at| self.values.swap_remove(at).1.downcast().ok());
         found.unwrap_or_default()
+    }
+
+    fn position<T: 'static>(&self) -> Option<usize> {
+        self.values.iter().position(|(of, _)| *of == TypeId::of::<T>())
     }
 
     /// Puts a value back.
     pub(crate) fn put<T: Send + 'static>(&mut self, value: Box<T>) {
-        self.values.push(value);
+        self.values.push((TypeId::of::<T>(), value));
     }
 }
 
 impl Drop for Scratch {
     /// A panic in a value's drop ends neither the thread nor the process, because the reads are complete.
     fn drop(&mut self) {
-        self.values.drain(..).for_each(quietly_dropped);
+        self.values.drain(..).for_each(|(_, value)| quietly_dropped(value));
     }
 }
 

@@ -96,8 +96,28 @@ impl Bounded {
         Ok(())
     }
 
-    /// Reads rows one by one, those that are in none of the parts `held`. All go through one sink.
+    /// Reads rows one by one, those that are in none of the parts `held`.
     fn read_rows(
+        &self,
+        ids: &[u64],
+        rows: &mut Rows<'_>,
+        held: &[Decoded],
+        context: &mut Context,
+    ) -> Result<(), (usize, ReadError)> {
+        if !self.puts {
+            return self.read_by_sink(ids, rows, held, context);
+        }
+        grouped(ids, context, |index, id, context| {
+            if self.write_decoded(id, &mut rows.row(index), held)? {
+                return Ok(());
+            }
+            let given = rows.give(index, id, |row| self.inner.read(id, row, context))?;
+            Ok(self.inner.check_given(id, given)?)
+        })
+    }
+
+    /// As [`read_rows`](Self::read_rows), all through one sink.
+    fn read_by_sink(
         &self,
         ids: &[u64],
         rows: &mut Rows<'_>,

@@ -73,6 +73,8 @@ pub struct Rows<'a> {
     len: usize,
     /// See [`copied_by`](Self::copied_by).
     copy: fn(to: &mut [u8], rows: &[&[u8]]),
+    /// The sample that is read by [`give`](Self::give), and how many of its fields were put.
+    given: Option<(u64, usize)>,
 }
 
 #[expect(clippy::len_without_is_empty, reason = "a batch has rows")]
@@ -184,6 +186,7 @@ impl<'a> Rows<'a> {
             first: self.first,
             len: self.len,
             copy: self.copy,
+            given: None,
         }
     }
 
@@ -283,7 +286,7 @@ impl<'a> Rows<'a> {
             }
         }
         let room = layout.room(len);
-        Self { spec, sink: None, fields, regions, room, first: 0, len, copy: copy_plainly }
+        Self { spec, sink: None, fields, regions, room, first: 0, len, copy: copy_plainly, given: None }
     }
 
     /// Rows `first..first + len` of a batch, from one column of bytes per field of `spec`.
@@ -304,13 +307,23 @@ impl<'a> Rows<'a> {
         );
         assert!(!spec.is_ragged(), "a ragged field has no column");
         let (regions, room) = (ArrayVec::new(), Room::default());
-        Self { spec, sink: None, fields, regions, room, first, len, copy: copy_plainly }
+        Self { spec, sink: None, fields, regions, room, first, len, copy: copy_plainly, given: None }
     }
 
     /// A row with the fields of `spec`, which may be open, that goes to `sink` and into no batch.
     pub fn into_sink(spec: &'a Spec, sink: Sink<'a>) -> Self {
         let (fields, regions, room) = (ArrayVec::new(), ArrayVec::new(), Room::default());
-        Self { spec, sink: Some(sink), fields, regions, room, first: 0, len: 1, copy: copy_plainly }
+        Self {
+            spec,
+            sink: Some(sink),
+            fields,
+            regions,
+            room,
+            first: 0,
+            len: 1,
+            copy: copy_plainly,
+            given: None,
+        }
     }
 
     /// Makes [`write`](Self::write) copy by `copy`, such as a function that bypasses the caches.
@@ -359,6 +372,23 @@ impl<'a> Rows<'a> {
         }
     }
 
+    /// Calls `read` with row `index`, into which it [puts](Row::put) the fields of sample `id`. Returns how many
+    /// it has put.
+    ///
+    /// # Errors
+    /// As `read`. Those of `put` name the sample.
+    pub fn give(
+        &mut self,
+        index: usize,
+        id: u64,
+        read: impl FnOnce(&mut Row<'_, 'a>) -> Result<(), ReadError>,
+    ) -> Result<usize, ReadError> {
+        self.given = Some((id, 0));
+        let read = read(&mut self.row(index));
+        let given = self.given.take().map_or(0, |(_, given)| given);
+        read.map(|()| given)
+    }
+
     /// The index in the batch of the first row.
     pub fn first(&self) -> usize {
         self.first
@@ -384,6 +414,7 @@ impl<'a> Rows<'a> {
             first: self.first + range.start,
             len: range.end - range.start,
             copy: self.copy,
+            given: None,
         }
     }
 

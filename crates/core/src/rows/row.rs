@@ -38,6 +38,16 @@ impl<'a> Row<'_, 'a> {
         if let Some(sink) = &mut self.rows.sink {
             return sink.put(index, bytes, None);
         }
+        let Some((sample, given)) = self.rows.given else { return self.put_in_place(index, bytes) };
+        if index >= self.rows.spec.fields().len() {
+            // As a sink ignores a field that it did not ask for.
+            return Ok(());
+        }
+        self.rows.given = Some((sample, given + 1));
+        self.put_in_place(index, bytes).map_err(|error| error.at_sample(sample))
+    }
+
+    fn put_in_place(&mut self, index: usize, bytes: &[u8]) -> Result<()> {
         let field = field_of(self.rows.spec, index)?;
         if field.as_ragged().is_some() {
             return self.write_ragged_bytes(index, bytes);
@@ -47,7 +57,7 @@ impl<'a> Row<'_, 'a> {
             let why = format!("field \"{name}\" has {given} bytes instead of {size}");
             return Err(Error::new(ErrorKind::Sample, why));
         }
-        self.write(index, bytes);
+        (self.rows.copy)(self.bytes_mut(index), &[bytes]);
         Ok(())
     }
 

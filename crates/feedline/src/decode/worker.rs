@@ -10,7 +10,7 @@ use std::time::Duration;
 use feedline_core::sampler::custom::NO_SAMPLE;
 use feedline_core::source::Next;
 use feedline_core::{
-    BatchInfo, BatchSampler, Context, Error, ErrorKind, Result, Scratch, Source, Stage, Timeline,
+    BatchInfo, BatchSampler, Context, Error, ErrorKind, Result, Scratch, Source, Stage, Timeline, Watch,
     timeline::now,
 };
 
@@ -31,7 +31,7 @@ const IDLE: u64 = u64::MAX;
 #[repr(align(128))]
 pub(super) struct Activity {
     step: AtomicU64,
-    sample: Arc<AtomicU64>,
+    sample: Arc<Watch>,
     /// The time of [`now`].
     since_ns: AtomicU64,
 }
@@ -52,7 +52,7 @@ pub(crate) struct Reading {
 impl Activity {
     /// The activity of an idle worker.
     pub(super) fn idle() -> Self {
-        let (step, sample) = (AtomicU64::new(IDLE), Arc::new(AtomicU64::new(0)));
+        let (step, sample) = (AtomicU64::new(IDLE), Arc::default());
         Self { step, sample, since_ns: AtomicU64::new(0) }
     }
 
@@ -62,7 +62,7 @@ impl Activity {
         let reading = |(worker, activity): (usize, &Self)| Reading {
             worker,
             step: activity.step.load(Ordering::Relaxed),
-            sample: activity.sample.load(Ordering::Relaxed),
+            sample: activity.sample.0.load(Ordering::Relaxed),
             time: Duration::from_nanos(now.saturating_sub(activity.since_ns.load(Ordering::Relaxed))),
         };
         let readings = workers.iter().enumerate().map(reading).filter(|reading| reading.step != IDLE);
@@ -128,8 +128,8 @@ impl<'a> Worker<'a> {
 
     /// Records that the worker begins to read rows of `step`. Returns the cell in which the worker stores the
     /// id of each sample.
-    pub(crate) fn begin(&self, step: u64, sample: u64) -> Arc<AtomicU64> {
-        self.activity.sample.store(sample, Ordering::Relaxed);
+    pub(crate) fn begin(&self, step: u64, sample: u64) -> Arc<Watch> {
+        self.activity.sample.0.store(sample, Ordering::Relaxed);
         self.activity.since_ns.store(now(), Ordering::Relaxed);
         self.activity.step.store(step, Ordering::Relaxed);
         self.activity.sample.clone()
@@ -331,7 +331,7 @@ impl Job {
         let _span = enter!("read the source", &host_info.batch);
         let watch = worker.begin(host_info.batch.step, 0);
         worker.begin_batch(now(), &mut host_info.batch.timeline);
-        let read = reader.read(source, host_info, &watch, || decoder.requests.is_wanted(request, number));
+        let read = reader.read(source, host_info, &watch.0, || decoder.requests.is_wanted(request, number));
         let info = &mut host_info.batch;
         info.timeline.read = now();
         worker.set_idle_since(info.timeline.read);

@@ -12,10 +12,6 @@ from ._errors import ConfigError, shown
 from ._values import as_array, dtype_of
 
 _NOT_ROWS = 'field "{name}" is {kind}: give arrays of one row per sample'
-_LENGTHS = (
-    'field "{name}" has texts or lists, which vary in length: give max_length={{"{name}": ...}}, the max bytes or '
-    "items of a sample; or numbers instead of texts, as np.unique(x, return_inverse=True)[1]"
-)
 
 
 def check_names(names: Iterable[Any]) -> None:
@@ -52,8 +48,6 @@ def _column(name: str, value: Any, varies: bool) -> Any:
         raise ConfigError(_NOT_ROWS.format(name=name, kind=type(value).__name__))
     if varies:
         return np.asarray(value)
-    if _varies(value):
-        raise ConfigError(_LENGTHS.format(name=name))
     try:
         return as_array(name, value)
     except ValueError as error:
@@ -89,8 +83,6 @@ def set_of(arrays: Mapping[str, Any]) -> _feedline.DataSet:
     check_names(arrays)
     fields = []
     for name, value in arrays.items():
-        if _varies(value):
-            raise ConfigError(_LENGTHS.format(name=name))
         try:
             array = as_array(name, value)
             dtype = dtype_of(name, array)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from time import monotonic
 from typing import Any, Union
 
 import numpy as np
 
 from . import _own
-from ._columns import Columns, Shared
+from ._columns import Columns, Shared, without_limit
 from ._errors import ConfigError
 from ._memory import Beside, Kept, Look, by_field, frozen, same, sharing
 from ._own import ALONE, Reader, Stacked, attributes_of, check_random_access, how_next, others
@@ -90,7 +90,13 @@ class Collating(Reader):
 
     is_whole = True
 
-    def __init__(self, data: Any, function: Callable[[list[Any]], Any], max_length: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        data: Any,
+        function: Callable[[list[Any]], Any],
+        max_length: Mapping[str, int | None],
+        padded: Collection[str] = (),
+    ) -> None:
         check_random_access(data)
         if not callable(function):
             raise ConfigError(f"collate_fn is {type(function).__name__}: give a function of a list of samples")
@@ -114,7 +120,10 @@ class Collating(Reader):
             first, second = self._rows(one, 1)[0], self._rows(two, 2)[0]
         except ValueError as error:
             raise ConfigError(str(error)) from error.__cause__
-        _check_alike(first, second, max_length)
+        _check_alike(first, second)
+        # Rows that differ for one sample and for two have the width of the longest of a batch.
+        widths = [name for name, value in first.items() if np.shape(value)[:1] != np.shape(second[name])[:1]]
+        max_length = dict.fromkeys(widths) | without_limit(first, padded) | dict(max_length)
         self._example = first | {_WHOLE: np.empty(0, np.uint8)}
 
         def row(number: int) -> dict[str, Any]:
@@ -273,16 +282,9 @@ class _Batch:
         return self._reader.samples([self._ids[index] for index in which], draws, self._look)
 
 
-def _check_alike(first: dict[str, Any], second: dict[str, Any], max_length: Mapping[str, int]) -> None:
+def _check_alike(first: dict[str, Any], second: dict[str, Any]) -> None:
     if first.keys() != second.keys():
         raise ConfigError(
             f"collate_fn returned the fields {list(first)} for one sample and {list(second)} for two: a batch "
             "has the same fields each time"
         )
-    for name, value in first.items():
-        shapes = np.shape(value), np.shape(second[name])
-        if shapes[0] != shapes[1] and name not in max_length:
-            raise ConfigError(
-                f'collate_fn gave "{name}" rows of the shape {shapes[0]} and then {shapes[1]}: give '
-                f'max_length={{"{name}": ...}}, the most items of a row, if its length varies between batches'
-            )

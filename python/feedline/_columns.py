@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import struct
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter, itemgetter
 from typing import Any, Union
@@ -24,8 +24,9 @@ from ._values import Array, as_array, exact, fields_of
 #: A field: name, dtype, shape of a row or of an item, and the max items of a ragged field.
 Field = tuple[str, str, list[int], "int | None"]
 
-#: The memory that a field is written to: rows; for a ragged field, concatenated values and lengths in items.
-Out = Union[Array, "tuple[Array, Array]"]
+#: The memory that a field is written to: rows; for a ragged field, concatenated values, lengths in items, and the
+#: room for a sample.
+Out = Union[Array, "tuple[Array, Array, int]"]
 
 #: The values of a field: bytes; for a ragged one, bytes and the lengths of its rows; or addresses of rows,
 #: and their arrays.
@@ -36,6 +37,9 @@ Place = tuple[str, str, "int | None"]
 
 #: Max columns of a batch.
 _MOST = 16
+
+#: Max items of a sample, and the least room for one.
+_MOST_ITEMS, _LEAST_ROOM = 2**31 - 1, 16
 
 #: Rows of up to this many bytes are joined and copied at once; longer ones are copied one by one.
 _JOINED = 8192
@@ -77,6 +81,17 @@ class Misfit(ValueError):
         self.position = position
 
 
+class Longer(Misfit):
+    """A sample is longer than there is room for."""
+
+    #: The place of the field among the columns.
+    place: int
+
+    def __init__(self, position: int, items: int) -> None:
+        super().__init__(position, f"{items} items")
+        self.items = items
+
+
 class Shared(Exception):
     """Samples whose memory was written, or may be, after they were read."""
 
@@ -90,13 +105,14 @@ class Columns:
     """Stacks samples that are like a first one.
 
     If they have more fields than a batch has columns, fields of one type and shape share a column. ``others`` gives
-    the samples after the first, with their numbers, if the first has an empty list, whose type is unknown.
+    the samples after the first, with their numbers, if the first has an empty list, whose type is unknown. Fields whose
+    ``max_length`` is ``None`` have no limit.
     """
 
     def __init__(
         self,
         first: Any,
-        max_length: Mapping[str, int],
+        max_length: Mapping[str, int | None],
         others: Callable[[], Generator[tuple[int, Any], None, None]] | None = None,
     ) -> None:
         sample = fields_of(first)
@@ -120,7 +136,7 @@ class Columns:
             sample, typed_by = _typed(sample, unknown, others)
         try:
             self._columns = [
-                _column(name, value, max_length.get(name), typed_by.get(name, 0)) for name, value in sample.items()
+                _column(name, value, max_length.get(name, 0), typed_by.get(name, 0)) for name, value in sample.items()
             ]
         except ValueError as error:
             raise error if isinstance(error, ConfigError) else ConfigError(str(error)) from error.__cause__
@@ -130,6 +146,8 @@ class Columns:
         self._kept = [*(Kept(1 if self._is_one_value else 2) for _ in self._columns), Kept(1)]
         #: The columns of a batch.
         self.fields: list[Field] = [column.field for column, _ in self._groups]
+        #: The fields that vary in length without a limit.
+        self.growing = [column.name for column in self._columns if isinstance(column, _Varying) and column.grows]
         #: NumPy's type of each column.
         self.dtypes = [column.dtype for column, _ in self._groups]
         #: Bytes of a sample in fields of one size.
@@ -175,8 +193,12 @@ class Columns:
 
         Raises as :meth:`rows`; ``out`` is then unspecified.
         """
-        for (column, values), to in zip(self._checked(samples, are_right), out, strict=True):
-            column.write(values, to)
+        for place, ((column, values), to) in enumerate(zip(self._checked(samples, are_right), out, strict=True)):
+            try:
+                column.write(values, to)
+            except Longer as longer:
+                longer.place = place
+                raise
 
     def _numbers_of(self, column: Any, places: list[int]) -> _Numbers | None:
         """How the fields that share a column are packed at once; ``None`` if they are not."""
@@ -400,8 +422,8 @@ class _Fixed(_Column):
         if array.shape == self.shape:
             return None
         return (
-            f'field "{self.name}" has the shape {array.shape}, and sample 0 has {self.shape}: make it one '
-            f'size, or give max_length={{"{self.name}": ...}}'
+            f'field "{self.name}" has the shape {array.shape}, and sample 0 has {self.shape}: make it one size, or name '
+            "it in max_length"
         )
 
     def stacked(self, members: list[Any]) -> Array:
@@ -431,13 +453,18 @@ class _Fixed(_Column):
 
 
 class _Varying(_Column):
-    """A field whose first dimension varies."""
+    """A field whose first dimension varies; without a limit, if it grows."""
+
+    def __init__(self, field: Field, dtype: np.dtype[Any], typed_by: int, grows: bool) -> None:
+        super().__init__(field, dtype, typed_by)
+        self.grows = grows
+        self._most = _MOST_ITEMS if grows else field[3] or 0
 
     def checked(self, values: Sequence[Any]) -> list[Array]:
         kinds = set(map(type, values))
         if kinds == {np.ndarray}:
             arrays: list[Array] = list(values)
-            if _memory.are_alike(arrays, self.dtype, self.shape, self.field[3]):
+            if _memory.are_alike(arrays, self.dtype, self.shape, self._most):
                 return arrays
             is_typed = list(map(_DTYPE, arrays)).count(self.dtype) == len(arrays)
             if is_typed and all(self._fit(array) is None for array in arrays):
@@ -455,10 +482,9 @@ class _Varying(_Column):
                 f'field "{self.name}" has items of the shape {array.shape[1:]}, and {self.like} has {self.shape}: make '
                 "them one shape"
             )
-        most = self.field[3] or 0
-        if len(array) > most and array.size > 0:
+        if len(array) > self._most and array.size > 0:
             return (
-                f'field "{self.name}" has {len(array)} items, and max_length allows {most}: raise it, or '
+                f'field "{self.name}" has {len(array)} items, and max_length allows {self._most}: raise it, or '
                 "shorten the sample"
             )
         return None
@@ -470,16 +496,17 @@ class _Varying(_Column):
         return self.packed(values)
 
     def write(self, values: list[Array], out: Out) -> None:
-        items, lengths = out
-        lengths[...] = list(map(self._length, values))
+        items, lengths, room = out
+        counts = list(map(self._length, values))
+        longer = next((position for position, count in enumerate(counts) if count > room), None)
+        if longer is not None:
+            raise Longer(longer, counts[longer])
+        lengths[...] = counts
         at = 0
-        for position, value in enumerate(values):
-            end = at + self._length(value)
-            if end > len(items):
-                raise Misfit(position, f'field "{self.name}" has no room for {len(value)} items more')
+        for value, count in zip(values, counts, strict=True):
             if value.size > 0:
-                items[at:end] = value
-            at = end
+                items[at : at + count] = value
+            at += count
 
     @staticmethod
     def _length(array: Array) -> int:
@@ -530,14 +557,36 @@ def _is_empty(value: Any) -> bool:
         return False
 
 
+def room_for(items: int) -> int:
+    """The room for samples of a field without a limit, once one has so many items."""
+    return max(_LEAST_ROOM, 1 << max(items - 1, 0).bit_length())
+
+
+def without_limit(first: Any, padded: Collection[str] = ()) -> dict[str, int | None]:
+    """The fields that vary in length without a limit, if nothing else is said: texts, and those that are padded."""
+    sample = fields_of(first)
+    lists = (name for name in padded if name in sample and _has_items(sample[name]))
+    return dict.fromkeys([*(name for name, value in sample.items() if _is_text(value)), *lists])
+
+
+def _has_items(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) > 0
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, (str, bytes, bytearray))
+
+
 def _column(name: str, value: Any, max_length: int | None, typed_by: int = 0) -> _Fixed | _Varying:
+    """The column of a field of one size, whose ``max_length`` is 0, or of one that varies: ``None`` without a limit."""
     array = as_array(name, value)
     dtype = _values.dtype_of(name, array)
-    if max_length is not None:
+    if max_length != 0:
         if array.ndim == 0:
             raise ValueError(f'field "{name}" is one number: max_length is for fields that vary in length')
-        return _Varying((name, dtype, list(array.shape[1:]), max_length), array.dtype, typed_by)
-    if isinstance(value, (str, bytes, bytearray)):
+        most = room_for(2 * len(array)) if max_length is None else max_length
+        return _Varying((name, dtype, list(array.shape[1:]), most), array.dtype, typed_by, max_length is None)
+    if _is_text(value):
         raise ValueError(
             f'field "{name}" is text or bytes, which vary in length: give max_length={{"{name}": ...}}'
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from ._columns import Place
 from ._errors import ConfigError, shown
 from ._made import Made, check, keeps_its_call, one_of, refusal
 from ._packing import packed, unpadded
+from ._room import with_room
 from ._sampler import counts
 from ._values import check_no_table, numpy_dtype
 from ._workers.choice import Leaf
@@ -62,8 +63,9 @@ class Data:
     tuples too.
 
     An object of yours is read by threads, which take turns at the interpreter's lock, or by processes:
-    ``Loader(data, workers=8)``. Text, and fields named in ``max_length``, may vary in length. The first
-    sample determines the fields and their types, and the first one with items that of an empty list; a later
+    ``Loader(data, workers=8)``. Texts vary in length, and so do lists of several lengths in a dict, and fields named in
+    ``max_length``: up to a number of items, beyond which a sample is refused, or with ``None`` without a limit. The
+    first sample determines the fields and their types, and the first one with items that of an empty list; a later
     value that its type cannot hold is an error, and no value is rounded.
 
     Before each sample the random generators that it uses are seeded from the loader's seed, the epoch and the draw, so
@@ -80,9 +82,9 @@ class Data:
     ``collate_fn`` is called with the list of the samples of a batch, as by torch's ``DataLoader``, where they
     are read. It returns an array or a tensor with a row per sample, or dicts, tuples and lists of these, and
     a batch is the same; fields have the keys as names, ``"inputs.ids"`` within another dict. It is called for
-    one sample and for two when the data set is made. A field must have one type, and rows of one shape; for
-    fields whose length varies from batch to batch, ``max_length`` has the max items of a row. It must come
-    last: such data cannot be composed further.
+    one sample and for two when the data set is made. A field must have one type, and rows of one shape. If the rows
+    of these two calls differ in length, the length of the field varies from batch to batch; else name it in
+    ``max_length``. It must come last: such data cannot be composed further.
 
     >>> import feedline, numpy as np
     >>> data = feedline.Data({"x": np.arange(6).reshape(3, 2), "y": np.array([0, 1, 0])})
@@ -98,6 +100,8 @@ class Data:
     _leaves: list[Leaf]
     #: The function and arguments to make it again in another process.
     _made: Made | None
+    #: The reader of samples of Python; ``None`` for other data, and those made of others.
+    _reader: _own.Reader | None = None
     #: Name, type and shape of each field, and whether it varies in length, once a sample was read.
     _forms: list[tuple[str, np.dtype[Any], tuple[int, ...], bool]] | None = None
     #: The columns of the fields in a batch, if some share one; else empty.
@@ -111,9 +115,27 @@ class Data:
         self,
         samples: Any,
         *,
-        max_length: Mapping[str, int] | None = None,
+        max_length: Mapping[str, int | None] | None = None,
         seed_generators: bool = True,
         collate_fn: Callable[[list[Any]], Any] | None = None,
+    ) -> None:
+        self._make(samples, max_length, seed_generators, collate_fn)
+
+    @classmethod
+    def _padded(cls, samples: Any, pad: Any, **options: Any) -> Data:
+        """The data of samples whose fields in ``pad`` vary in length."""
+        data = cls.__new__(cls)
+        limits, collate_fn = options["max_length"], options["collate_fn"]
+        data._make(samples, limits, True, collate_fn, pad if isinstance(pad, Mapping) else ())
+        return data
+
+    def _make(
+        self,
+        samples: Any,
+        max_length: Mapping[str, int | None] | None,
+        seed_generators: bool,
+        collate_fn: Callable[[list[Any]], Any] | None,
+        padded: Collection[str] = (),
     ) -> None:
         check_no_table(samples)
         if isinstance(samples, Mapping) and collate_fn is None and not max_length:
@@ -133,26 +155,29 @@ class Data:
             if inner is not None:
                 inner._check_rows()
                 of = _Mapped(inner, _same)
-            self._read_by(_reader(of, max_length, collate_fn), inner, seed_generators)
+            self._read_by(_reader(of, max_length, padded, collate_fn), inner, seed_generators)
         elif isinstance(samples, Data):
             self._set, self._is_tuple, self._leaves = samples._set, samples._is_tuple, samples._leaves
             self._signed, self._places, self._nest = samples._signed, samples._places, samples._nest
         elif isinstance(samples, (str, os.PathLike)):
             raise ConfigError(f"open the file first: feedline.open({os.fspath(samples)!r})")
         elif isinstance(samples, Mapping):
-            limits = _options.limits(max_length)
+            limits = dict.fromkeys(_arrays.varying(samples)) | _options.bounds(max_length)
             if limits:
-                self._read_by(_reader(_arrays.Rows(samples, limits), limits), None, seed_generators)
+                self._read_by(_reader(_arrays.Rows(samples, limits), limits, padded), None, seed_generators)
             else:
                 self._set = _arrays.set_of(samples)
         else:
-            self._read_by(_reader(samples, max_length), None, seed_generators)
+            self._read_by(_reader(samples, max_length, padded), None, seed_generators)
+        if padded and self._reader is not None:
+            options["max_length"] = dict.fromkeys(self._reader.columns.growing) | dict(max_length or {})
 
     def _read_by(self, reader: _own.Reader, inner: Data | None, seed_generators: bool) -> None:
         """Python code reads the samples; of ``inner``, if that is not ``None``."""
         varies = inner is not None and inner._set.varies()
         if seed_generators:
             reader.tell()
+        self._reader = reader
         self._is_tuple, self._places, self._nest = reader.is_tuple, reader.places, reader.nest
         self._set = _feedline.DataSet.own(
             reader,
@@ -220,10 +245,8 @@ class Data:
                 (field.name, numpy_dtype(field.dtype), field.shape, field.max_length is not None)
                 for field in fields_at((), self._set.fields(), self._signed)
             ]
-        sample = {}
-        for (name, dtype, shape, varies), value in zip(
-            self._forms, self._set.read(at, epoch, seed), strict=True
-        ):
+        sample, values = {}, with_room(self, lambda: self._set.read(at, epoch, seed))
+        for (name, dtype, shape, varies), value in zip(self._forms, values, strict=True):
             array = np.frombuffer(value, dtype)
             if varies:
                 shape = (-1, *shape) if value else (0, *shape)
@@ -246,7 +269,7 @@ class Data:
         self,
         function: Callable[[Any], Any],
         *,
-        max_length: Mapping[str, int] | None = None,
+        max_length: Mapping[str, int | None] | None = None,
         seed_generators: bool = True,
     ) -> Data:
         """A function of each sample, called by the workers: it gets a sample and returns another.
@@ -434,7 +457,7 @@ class Data:
 
     def lengths(self, field: str) -> np.ndarray[Any, Any]:
         """The number of items of each sample in a ragged field. Reads every sample once."""
-        return np.array(self._set.lengths(field), np.uint32)
+        return np.array(with_room(self, lambda: self._set.lengths(field)), np.uint32)
 
     def __repr__(self) -> str:
         def shown(field: Field) -> str:
@@ -511,13 +534,16 @@ class NotRandomAccess(ConfigError):
 
 
 def _reader(
-    samples: Any, max_length: Mapping[str, int] | None, collate_fn: Callable[[list[Any]], Any] | None = None
+    samples: Any,
+    max_length: Mapping[str, int | None] | None,
+    padded: Collection[str] = (),
+    collate_fn: Callable[[list[Any]], Any] | None = None,
 ) -> _own.Reader:
-    limits = _options.limits(max_length)
+    limits = _options.bounds(max_length)
     try:
         if collate_fn is not None:
-            return _collate.Collating(samples, collate_fn, limits)
-        reader = _own.Reader(samples, limits)
+            return _collate.Collating(samples, collate_fn, limits, padded)
+        reader = _own.Reader(samples, limits, padded)
     except NotImplementedError as error:
         why = (
             f"{type(samples).__name__} has a __getitem__ that is not implemented: give it to feedline.Source"

@@ -50,6 +50,8 @@ class Error(Exception):
     path: str | None = None
     #: The byte in the file.
     offset: int | None = None
+    #: The field of a sample that is longer than its slot has room for, and the number of its items.
+    needs: tuple[str, int] | None = None
 
 
 class ConfigError(Error, ValueError):

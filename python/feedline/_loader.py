@@ -15,7 +15,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, TypeVar
 
 import numpy as np
 
@@ -24,15 +24,18 @@ from ._batch import Batch, Copied, forms_of
 from ._collate import nested
 from ._data import Data, NotRandomAccess, fields_at
 from ._device_map import DeviceMap, Mapped, Position
-from ._errors import ConfigError, StateError, shown
+from ._errors import Error, ConfigError, StateError, shown
 from ._frameworks import Framework
 from ._frameworks import framework as framework_of
 from ._lines import Lines
 from ._open import opened_from
 from ._report import Report
+from ._room import growing, made_for
 from ._sampler import Sampler, order_of
 from ._source import Source
 from ._workers.choice import BatchMap, Choice, has_lock
+
+_T = TypeVar("_T")
 
 _log = logging.getLogger("feedline")
 
@@ -66,11 +69,10 @@ class _Run:
 class Epoch(Iterator[Any]):
     """The batches of one epoch, in order. Created by :meth:`Loader.epoch`; ``len`` is its number of steps."""
 
-    __slots__ = ("__weakref__", "_loader", "_next", "_run")
+    __slots__ = ("__weakref__", "_loader", "_run")
 
     def __init__(self, loader: Loader, run: _Run) -> None:
         self._loader, self._run = loader, run
-        self._next = loader._inner.next if loader._device_map is None else loader._device_map.next
 
     @property
     def epoch(self) -> int:
@@ -104,14 +106,14 @@ class Epoch(Iterator[Any]):
                 "another epoch of this loader was begun, and a loader has one at a time: make a loader for "
                 "each loop that runs beside another"
             )
-        inner = self._next()
+        inner = loader._next()
         if inner is None and run.goes_on and loader._is_resumed:
             run.goes_on = False
             run.epoch += 1
             if loader._epochs_ahead is not None:
                 loader._epochs_ahead += 1
-            run.steps, run.first = loader._inner.begin(run.epoch), 0
-            inner = self._next()
+            run.steps, run.first = loader._with_room(lambda inner: inner.begin(run.epoch)), 0
+            inner = loader._next()
         if inner is None:
             run.is_over = True
             loader._epoch_ended()
@@ -221,7 +223,7 @@ class Loader:
         framework: Literal["numpy", "torch", "jax"] | None = None,
         copy: bool = False,
         collate_fn: Callable[[list[Any]], Any] | None = None,
-        max_length: Mapping[str, int] | None = None,
+        max_length: Mapping[str, int | None] | None = None,
         workers: int | None = None,
         parallel: Literal["auto", "threads", "processes"] = "auto",
         prefetch: int | None = None,
@@ -243,7 +245,7 @@ class Loader:
     ) -> None:
         if others:
             raise _options.unknown(others, _ARGUMENTS)
-        self.data = _samples(data, collate_fn, max_length)
+        self.data = _samples(data, collate_fn, max_length, pad)
         is_shuffled, seed = _options.order(shuffle, seed, sampler)
         shuffle_buffer = _options.maybe("shuffle_buffer", shuffle_buffer)
         split_shards, skips = _options.flag("split_shards", split_shards), _options.skip(skip)
@@ -279,6 +281,7 @@ class Loader:
                 )
             varying = [field.name for field in self.data.fields if field.max_length is not None]
             pads = dict.fromkeys(varying) | dict(pads)
+        _check_has_limits(self.data, device_map=device_map is not None, record=record is not None)
         padding = [(name, *_padding(self.data, name, given)) for name, given in pads.items()]
         self._forms = forms_of(self.data, {name for name, *_ in padding})
         #: Maps the batches ahead of the loop, once there is a loader.
@@ -333,7 +336,9 @@ class Loader:
                 "waited": self._lines,
                 "record": None if record is None else (_options.path("record", record), opened_from(self.data)),
             }
-            self._inner = _feedline.Loader(self.data._set, options)
+            #: For a loader with larger slots, which takes the place of this one.
+            self._options, self._read, self._growths = options, self.data._set, 0
+            self._inner = _feedline.Loader(self._read, options)
             if device_map is not None:
                 self._device_map = DeviceMap(
                     device_map,
@@ -377,7 +382,7 @@ class Loader:
             epoch = _options.whole("epoch", epoch)
             with self._pass(epoch):
                 self._leave_epoch()
-                steps = self._inner.begin(epoch)
+                steps = self._with_room(lambda inner: inner.begin(epoch))
             self._is_resumed, self._has_delivered = False, False
             run = _Run(epoch, steps)
         # The end of a source is known only once it is reached.
@@ -441,7 +446,8 @@ class Loader:
                 self._refuse_other_thread("set_epoch")
                 with self._pass(epoch):
                     self._leave_epoch()
-                    current.epoch, current.steps, current.first = epoch, self._inner.begin(epoch), 0
+                    current.epoch, current.first = epoch, 0
+                    current.steps = self._with_room(lambda inner: inner.begin(epoch))
                 self._set_epoch = None
         else:
             self._set_epoch = epoch
@@ -464,6 +470,45 @@ class Loader:
     def __len__(self) -> int:
         """Steps of an epoch, the same on every rank; unknown for a :class:`Source`."""
         return _length(self._inner.steps)
+
+    def _next(self) -> Any:
+        """The next batch; ``None`` at the end of the epoch."""
+        if self._device_map is not None:
+            return self._device_map.next()
+        try:
+            return self._inner.next()
+        except Error as error:
+            if not self._has_made_room(error):
+                raise
+        return self._with_room(lambda inner: inner.next())
+
+    def _with_room(self, call: Callable[[_feedline.Loader], _T]) -> _T:
+        """The result of a call of the compiled loader; of one with larger slots, if a sample had no room in them."""
+        while True:
+            try:
+                return call(self._inner)
+            except Error as error:
+                if not self._has_made_room(error):
+                    raise
+
+    def _has_made_room(self, error: Error) -> bool:
+        """Begins anew with larger slots at the position of the loop, if a sample had no room."""
+        if error.needs is None or not isinstance(self.data, Data):
+            return False
+        # Another loader may have made room in the same data.
+        if not made_for(self.data, error) and self.data._set is self._read:
+            return False
+        position, old = Position.of(self._inner), self._inner
+        cursor, epoch, step, _ = position.cursor
+        old.stop()
+        old.close()
+        self._read = self.data._set
+        self._inner = _feedline.Loader(self._read, self._options)
+        self._inner.resume(cursor, epoch, step, position.bad_samples)
+        self._growths += 1
+        field, items = error.needs
+        _log.info('epoch %d, step %d: "%s" has %d items, so the slots are made larger', epoch, step, field, items)
+        return True
 
     def _leave_epoch(self) -> None:
         if self._device_map is not None:
@@ -546,7 +591,7 @@ class Loader:
             self._refuse_other_thread("load_state_dict")
             with self._pass(epoch, step, counts):
                 self._leave_epoch()
-                steps = self._inner.resume(cursor, epoch, step, bad_samples)
+                steps = self._with_room(lambda inner: inner.resume(cursor, epoch, step, bad_samples))
             self._is_resumed, self._has_delivered = True, False
             self._set_epoch = self._epochs_ahead = None
             if self._current is None:
@@ -589,7 +634,7 @@ class Loader:
         """
         lines = self._lines.longest()
         told = self._inner.report([(str(line), line.waited, line.batches) for line in lines])
-        return Report(*told, self._reads.report(), self._inner.profile(), lines)
+        return Report(*told, self._reads.report(), self._inner.profile(), lines, self._growths)
 
     def note(self, name: str, value: float) -> None:
         """Records a value of the step on the last batch, such as its loss, for ``python -m feedline spikes``.
@@ -654,7 +699,10 @@ _FIXED = {*_ARGUMENTS, *_options.OF_A_DATALOADER}
 
 
 def _samples(
-    data: Any, collate_fn: Callable[[list[Any]], Any] | None, max_length: Mapping[str, int] | None
+    data: Any,
+    collate_fn: Callable[[list[Any]], Any] | None,
+    max_length: Mapping[str, int | None] | None,
+    pad: Any,
 ) -> Data | Source:
     """The data that a loader reads, made from its argument."""
     if isinstance(data, Source) or (isinstance(data, Data) and collate_fn is None):
@@ -666,7 +714,7 @@ def _samples(
     is_source = is_iterable and not (hasattr(data, "__getitem__") and hasattr(data, "__len__"))
     if not is_source:
         try:
-            return Data(data, collate_fn=collate_fn, max_length=max_length)
+            return Data._padded(data, pad, collate_fn=collate_fn, max_length=max_length)
         except NotRandomAccess:
             if not is_iterable:
                 raise
@@ -681,6 +729,19 @@ def _check_indexed(data: Data | Source, collate_fn: Any) -> None:
         raise ConfigError(
             "collate_fn is for samples that are read by index, and a source is read in sequence: yield arrays, "
             "and pad them by pad={field: value}"
+        )
+
+
+def _check_has_limits(data: Data | Source, **needs: bool) -> None:
+    """Refuses fields without a limit for what keeps the addresses or the size of a slot."""
+    option = next((option for option, is_given in needs.items() if is_given), None)
+    if option is None or not isinstance(data, Data):
+        return
+    name = next((field.name for field in data.fields if field.name in growing(data)), None)
+    if name is not None:
+        raise ConfigError(
+            f'{option} needs slots of one size, and field "{name}" varies in length without a limit: give '
+            f'max_length={{"{name}": ...}}, the most items of a sample'
         )
 
 
@@ -763,7 +824,7 @@ def _padding(data: Data | Source, name: str, given: Any) -> tuple[int, bytes | N
     if field is not None and field.max_length is None:
         raise ConfigError(
             f'field "{name}" has the shape {field.shape} in every sample, so there is nothing to pad: leave it out of pad; '
-            f'if samples of your own vary in length, give max_length={{"{name}": ...}} to Data or Source'
+            f'if samples of your own vary in length, give max_length={{"{name}": None}} to Data, or the most items to Source'
         )
     if value is None or field is None:
         return multiple, None

@@ -12,13 +12,13 @@ import copy
 import hashlib
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from time import monotonic
 from typing import Any
 
 import numpy as np
 
-from ._columns import AreRight, Columns, Misfit, Packed, Place, Shared
+from ._columns import AreRight, Columns, Misfit, Packed, Place, Shared, without_limit
 from ._errors import ConfigError
 from ._memory import Beside, Found, Kept, Look, by_field, frozen, is_at, same, sharing
 from ._values import as_array, exact
@@ -115,14 +115,15 @@ class Reader:
     #: Samples that shared memory, and those among which that is rare or not: in threads the ones of the same calls.
     _shared = counted = 0
 
-    def __init__(self, data: Any, max_length: Mapping[str, int]) -> None:
+    def __init__(self, data: Any, max_length: Mapping[str, int | None], padded: Collection[str] = ()) -> None:
         check_random_access(data)
         self._data, self._before = data, attributes_of(data)
         self._watch = SharedWatch(self.parts)
         first, self.first_seconds = first_of(data, self._watch)
         self._first, self._first_copy, self._filling = first, frozen(first), threading.RLock()
         self.kept = defaultdict(Kept)
-        self.columns = Columns(first, max_length, lambda: others(lambda index: data[index], 1, len(data), self.generators))
+        every = lambda: others(lambda index: data[index], 1, len(data), self.generators)  # noqa: E731
+        self.columns = Columns(first, without_limit(first, padded) | dict(max_length), every)
         self.is_tuple, self.fields = self.columns.is_tuple, self.columns.fields
         self.places = self.columns.places
 

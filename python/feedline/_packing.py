@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _feedline, _options
 from ._errors import ConfigError, shown
+from ._room import with_room
 
 if TYPE_CHECKING:
     from ._data import Data
@@ -19,7 +20,7 @@ def packed(data: Data, given: Mapping[str, Any]) -> Data:
     """See :meth:`feedline.Data.packed`."""
     if given["within"] is not None and given["order"] == "in order":
         raise ConfigError('within is for order="best fit": leave it out')
-    made = data._new(_feedline.packed(data._set, packing(given)))
+    made = data._new(with_room(data, lambda: _feedline.packed(data._set, packing(given))))
     made._is_tuple, made._signed, made._places = False, ADDED, ()
     return made
 
@@ -48,7 +49,7 @@ def packing(given: Mapping[str, Any]) -> dict[str, Any]:
 def unpadded(data: Data, field: str | Sequence[str], labels: str | bool | None) -> Data:
     """See :meth:`feedline.Data.unpadded`."""
     fields = names(field)
-    made = data._new(_feedline.unpadded(data._set, fields, label(fields, labels)))
+    made = data._new(with_room(data, lambda: _feedline.unpadded(data._set, fields, label(fields, labels))))
     made._is_tuple, made._signed, made._places = False, ADDED, ()
     return made
 

@@ -33,12 +33,17 @@ class Report:
         own: dict[str, Any] | None,
         profile: str,
         lines: Sequence[Line],
+        growths: int,
     ) -> None:
         self._profile = profile
         self._text, self.diagnosis, self.data, self.page = text, diagnosis, json.loads(data), page
         if own is not None:
             self.data["own"] = own
             self._text += f"{_told(own)}\n"
+        self.data["growths"] = growths
+        if growths:
+            times = "once" if growths == 1 else f"{growths} times"
+            self._text += f"the slots were made larger for longer samples {times}; this is since the last time\n"
         self.data["lines"] = [line._asdict() for line in lines]
         for line in lines:
             self._text += f"waits at {line}: {line.waited / 1e9:.2f} s for {line.batches} batches\n"

@@ -69,7 +69,7 @@ class Source:
             if not once:
                 _refuse_stream(number, shard)
             check_no_table(shard)
-        self._opens = (Once if once else Shards)(shards, max_length or {})
+        self._opens = (Once if once else Shards)(shards, _options.limits(max_length))
         self._shards = len(shards)
         if not once:
             self._opens.look()

@@ -8,6 +8,7 @@ use feedline::{Context, Dataset, Error, ErrorKind, InMemory};
 use feedline_core::{Fingerprint, Layout, lengths_with_labels};
 use feedline_datasets::{Bounded, TableWindows};
 use feedline_pictures::Decode;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -15,7 +16,7 @@ use crate::error::raise;
 use crate::interpreter;
 use crate::own::{FieldOf, OwnData, dtype_named, fields_of};
 use crate::pictures::Encoded;
-use crate::processes::{Processes, ReadBy, Reading};
+use crate::processes::{Processes, Reading};
 use crate::table::targets_in;
 
 /// A data set; see `feedline.Data`.
@@ -44,8 +45,8 @@ pub(crate) struct DataSet {
     pub(crate) before_labels: Vec<(String, Vec<u32>)>,
     /// The costs of packed windows: the number of items, and the squares of the lengths of the documents.
     pub(crate) costs: Option<[Vec<u32>; 2]>,
-    /// The processes that read the set, if the set is written in Python.
-    pub(crate) read_by: Option<Arc<ReadBy>>,
+    /// The set, if it is written in Python.
+    pub(crate) own: Option<Arc<OwnData>>,
     /// The windows of time of this set, which can be split by time.
     pub(crate) windows: Option<TableWindows>,
     /// The fields of the data that vary in length and are left out.
@@ -65,10 +66,15 @@ impl DataSet {
             lengths: Vec::new(),
             before_labels: Vec::new(),
             costs: None,
-            read_by: None,
+            own: None,
             windows: None,
             left_out: Vec::new(),
         }
+    }
+
+    fn of_own(set: OwnData) -> Self {
+        let own = Arc::new(set);
+        Self { own: Some(own.clone()), ..Self::new("python", own) }
     }
 
     /// A set of a reader, with its lengths if they were measured.
@@ -163,7 +169,14 @@ impl DataSet {
     ) -> PyResult<Self> {
         let mut set = OwnData::new(reader, len, &fields, fingerprint, calls, varies).map_err(raise)?;
         set.mapped = mapped.map(|mapped| mapped.set.clone());
-        Ok(Self { read_by: Some(set.read_by().clone()), ..Self::new("python", set) })
+        Ok(Self::of_own(set))
+    }
+
+    /// This set, which is written in Python, with the room of `fields` for samples of varying length. The same
+    /// processes read it.
+    fn with_room(&self, py: Python<'_>, fields: Vec<FieldOf>) -> PyResult<Self> {
+        let own = self.own.as_ref().map(|own| own.with_room(py, &fields)).transpose().map_err(raise)?;
+        own.map(Self::of_own).ok_or_else(|| PyTypeError::new_err("this is no set of Python"))
     }
 
     /// Registers a loader that reads this set, which is written in Python. It reads by `count` processes, or
@@ -176,14 +189,14 @@ impl DataSet {
         count: usize,
         new: Option<(PyRef<'_, Processes>, u32)>,
     ) -> PyResult<Reading> {
-        let read_by = self.read_by.clone().unwrap_or_default();
+        let read_by = self.own.as_ref().map(|own| own.read_by().clone()).unwrap_or_default();
         Reading::begin(py, &read_by, count, new.as_ref().map(|(new, number)| (&**new, *number)))
     }
 
     /// Whether processes read this set.
     #[getter]
     fn has_processes(&self) -> bool {
-        self.read_by.as_ref().is_some_and(|read_by| read_by.has_processes())
+        self.own.as_ref().is_some_and(|own| own.read_by().has_processes())
     }
 
     /// A set of arrays in memory. Each array has a name, a dtype, the shape of a row, and its bytes.

@@ -10,6 +10,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::interpreter::Inside;
+use crate::room::Longer;
 
 /// An exception that Python code of a data set or a hook has raised.
 pub(crate) struct Raised {
@@ -74,6 +75,9 @@ fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     exception.setattr(intern!(py, "offset"), innermost(error, Error::offset))?;
     let path = innermost(error, |error| error.path().map(|path| path.display().to_string()));
     exception.setattr(intern!(py, "path"), path)?;
+    if let Some(Longer { field, items }) = Longer::within(error) {
+        exception.setattr(intern!(py, "needs"), (field, items))?;
+    }
     let exception = PyErr::from_value(exception);
     let cause = raised(error).and_then(|raised| lock(&raised.error).take());
     exception.set_cause(py, cause);

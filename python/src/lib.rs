@@ -52,6 +52,7 @@ mod processes;
 #[cfg(not(target_os = "linux"))]
 #[path = "processes/other.rs"]
 mod processes;
+mod room;
 mod running;
 mod sampler;
 mod sounds;

@@ -18,6 +18,7 @@ use crate::error::Raised;
 use crate::interpreter::{attach, is_worker, may_go_on};
 use crate::placed::{Placed, Whole};
 use crate::processes::{Processes, ReadBy, Reading};
+use crate::room::Longer;
 use crate::turn::{ALONE, ALONE_IN_THREADS, Turn};
 
 /// A field: its name, its dtype, the shape of a row or of an item, and the max items if it is ragged.
@@ -129,6 +130,18 @@ impl OwnData {
         Ok(set)
     }
 
+    /// This set with the room of `fields`, for samples that are longer than those before.
+    pub(crate) fn with_room(&self, py: Python<'_>, fields: &[FieldOf]) -> feedline::Result<Self> {
+        Ok(Self {
+            reader: self.reader.clone_ref(py),
+            spec: spec(fields)?,
+            mapped: self.mapped.clone(),
+            how: AtomicU8::new(self.how.load(Ordering::Relaxed)),
+            read_by: self.read_by.clone(),
+            ..*self
+        })
+    }
+
     pub(crate) fn read_by(&self) -> &Arc<ReadBy> {
         &self.read_by
     }
@@ -189,7 +202,7 @@ impl OwnData {
         context: &Context,
     ) -> Result<usize, (usize, ReadError)> {
         let stacked = self.stacked(ids, keys, context).map_err(|error| (0, error))?;
-        let Stacked { count, fields, error, is_random, _turn, .. } = stacked;
+        let Stacked { count, fields, mut error, is_random, _turn, .. } = stacked;
         if is_random {
             // Marks the sample as dependent on the epoch, so that it is not cached.
             context.epoch();
@@ -198,6 +211,8 @@ impl OwnData {
         if count > ids.len() || fields.len() != self.spec.fields().len() {
             return Err(wrong("the reader gave other samples or fields than it was asked for"));
         }
+        // The rows before the first error, of which all fields are written.
+        let mut written = count;
         for (index, (values, field)) in fields.iter().zip(self.spec.fields()).enumerate() {
             match values {
                 Column::Fixed(bytes) => {
@@ -213,19 +228,23 @@ impl OwnData {
                 }
                 Column::Ragged(bytes, lengths) => {
                     let mut rest: &[u8] = bytes;
-                    for (row, items) in lengths.iter().take(count).enumerate() {
+                    for (row, &items) in lengths.iter().take(written).enumerate() {
                         let bytes = items.saturating_mul(field.item_bytes());
                         let (values, after) =
                             rest.split_at_checked(bytes).ok_or_else(|| wrong("a row is cut off"))?;
-                        let written = rows.row(row).write_ragged_bytes(index, values);
-                        written.map_err(|error| (row, error.into()))?;
+                        let has_room = Longer::check(field, items);
+                        let put = has_room.and_then(|()| rows.row(row).write_ragged_bytes(index, values));
+                        if let Err(why) = put {
+                            (written, error) = (row, Some(why.into()));
+                            break;
+                        }
                         rest = after;
                     }
                 }
             }
         }
         match error {
-            Some(error) => Err((count, error)),
+            Some(error) => Err((written, error)),
             None if count == 0 => Err(wrong("the reader gave no sample")),
             None => Ok(count),
         }

@@ -369,3 +369,64 @@ fn the_file_of_lengths_may_be_elsewhere() {
         assert!(error.kind() == ErrorKind::Config && error.to_string().contains(word), "{error}");
     }
 }
+
+/// Samples of a text and a number, of which a read puts the first `given`, and one more if there are three.
+#[derive(Debug)]
+struct Given {
+    spec: Spec,
+    given: usize,
+    nesting: usize,
+}
+
+impl Given {
+    fn new(given: usize, nesting: usize) -> Arc<Self> {
+        let number = Field::fixed("number", ElementType::Number(DType::U8), &[]);
+        let spec = Spec::of_fields([number, Field::variable("text", ElementType::Bytes)]);
+        Arc::new(Self { spec, given, nesting })
+    }
+}
+
+impl Dataset for Given {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn len(&self) -> u64 {
+        4
+    }
+
+    fn read(&self, sample: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+        (0..self.given).try_for_each(|field| row.put(field, &[sample as u8]))?;
+        Ok(())
+    }
+
+    fn about(&self) -> About<'_> {
+        About { nesting: self.nesting, ..About::default() }
+    }
+}
+
+/// A field that a read leaves out would be that of an earlier sample. Files are read in place, and composed
+/// sets through a sink.
+#[test]
+fn a_reader_that_gives_fewer_fields_is_an_error_and_more_are_ignored() {
+    for nesting in [0, 1] {
+        let read = |given| {
+            let data = Bounded::limited(Given::new(given, nesting), 3).unwrap();
+            let layout = Layout::new(data.spec(), 3).unwrap();
+            let mut slab = vec![9; layout.bytes()];
+            let mut rows = feedline_core::Rows::new(&layout, &mut slab, 3);
+            let read = data.read_many(&[1, 3, 2], &mut rows, &mut Context::new(0, 0));
+            drop(rows);
+            read.map(|()| slab[layout.offset(0)..][..3].to_vec())
+        };
+        for given in [0, 1] {
+            let (index, error) = read(given).unwrap_err();
+            let why = error.to_string();
+            assert!(index == 0 && why.contains(&format!("gave {given} of the 2 fields")), "{why}");
+            assert!(why.ends_with("(sample 1)"), "{why}");
+        }
+        for given in [2, 3] {
+            assert_eq!(read(given).unwrap(), [1, 3, 2], "{given} given, nesting {nesting}");
+        }
+    }
+}

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from .._columns import AreRight, Misfit, Shared
+from .._columns import AreRight, Longer, Misfit, Shared
 from . import faults, packing
 from .seeds import Watch
 
@@ -31,7 +31,9 @@ REQUEST = struct.Struct("<IIIIQQQ")
 HELLO, READ, MAP = 0, 1, 2
 #: Status, samples that were read, whether they used random generators, microseconds; request number.
 ANSWER = struct.Struct("<IIIIQ")
-DONE, FAILED, UNUSABLE = 0, 1, 2
+DONE, FAILED, UNUSABLE, LONGER = 0, 1, 2, 3
+#: Of a sample that is longer than there is room for: the place of the field among the columns, and the items.
+_NEEDS = struct.Struct("<QQ")
 _LENGTH = struct.Struct("<I")
 #: Rows of fields begin at multiples of this, after a header of this many bytes.
 _ALIGN = 64
@@ -53,7 +55,7 @@ class Lane:
         self._memory: mmap.mmap | None = None
         #: The number of the request that is being served.
         self._request = 0
-        self._rows: dict[tuple[int, int], Rows] = {}
+        self._rows: dict[tuple[int, int, tuple[int, ...]], Rows] = {}
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -109,28 +111,30 @@ class Lane:
             self._memory = mmap.mmap(self._block, size)
         _BEGUN.pack_into(self._memory, 0, self._request)
 
-    def rows(self, number: int, columns: Any, count: int) -> Rows:
-        """The rows of the block that a data set's samples are written into."""
-        found = self._rows.get((number, count))
+    def rows(self, number: int, columns: Any, count: int, room: tuple[int, ...] = ()) -> Rows:
+        """The rows of the block that a data set's samples are written into, with the room for a sample in each field
+        of varying length."""
+        found = self._rows.get((number, count, room))
         if found is None:
             if len(self._rows) > 16:
                 self._rows.clear()
-            found = self._rows[number, count] = Rows(columns, count, self._memory)
+            found = self._rows[number, count, room] = Rows(columns, count, room, self._memory)
         return found
 
 
 class Rows:
     """Rows of a block: `src/processes/block.rs` has the same order."""
 
-    def __init__(self, columns: Any, count: int, memory: Any) -> None:
+    def __init__(self, columns: Any, count: int, room: Sequence[int], memory: Any) -> None:
         self._columns, self._at = columns, _ALIGN
         self._out: list[Any] = []
-        for (_, _, shape, most), dtype in zip(columns.fields, columns.dtypes, strict=True):
-            if most is None:
+        rooms = iter(room)
+        for (_, _, shape, limit), dtype in zip(columns.fields, columns.dtypes, strict=True):
+            if limit is None:
                 self._out.append(self._array(memory, dtype, (count, *shape)))
             else:
-                lengths = self._array(memory, np.dtype(np.uint64), (count,))
-                self._out.append((self._array(memory, dtype, (count * most, *shape)), lengths))
+                most, lengths = next(rooms), self._array(memory, np.dtype(np.uint64), (count,))
+                self._out.append((self._array(memory, dtype, (count * most, *shape)), lengths, most))
         is_ragged = any(isinstance(one, tuple) for one in self._out)
         row = max(self._at // max(count, 1), 1)
         #: Samples that are written in one call: ragged rows follow each other.
@@ -153,20 +157,18 @@ class Rows:
         Raises Shared if some share memory and are not right. Without ``are_right`` they are known to be apart.
         """
         end_if_forked()
-        if not samples:
-            return 0, None
-        try:
-            self._columns.write(samples, self._part(first, len(samples)), are_right)
-        except Misfit as misfit:
-            good = samples[: misfit.position]
-            if good:
-                self._columns.write(good, self._part(first, len(good)))
-            return len(good), misfit
-        return len(samples), None
+        error = None
+        while samples:
+            try:
+                self._columns.write(samples, self._part(first, len(samples)), are_right)
+                break
+            except Misfit as misfit:
+                samples, error, are_right = samples[: misfit.position], misfit, None
+        return len(samples), error
 
     def _part(self, first: int, count: int) -> list[Any]:
         rows = slice(first, first + count)
-        return [(one[0], one[1][rows]) if isinstance(one, tuple) else one[rows] for one in self._out]
+        return [(one[0], one[1][rows], one[2]) if isinstance(one, tuple) else one[rows] for one in self._out]
 
 
 class Worker:
@@ -207,7 +209,8 @@ class Worker:
             lane.answer(DONE, 0)
             return
         numbers = request[REQUEST.size :].cast("Q").tolist()
-        ids, keys = ([], numbers) if kind == MAP else (numbers[:count], numbers[count:])
+        ids, keys = ([], numbers) if kind == MAP else (numbers[:count], numbers[count : 2 * count])
+        room = () if kind == MAP else tuple(numbers[2 * count :])
         (reader, varies), watch = self._readers[number], self._watches[number]
 
         def read(which: Sequence[int]) -> tuple[list[Any], BaseException | None]:
@@ -224,10 +227,10 @@ class Worker:
                 done, error = _mapped(lane.rows(number, reader, count), reader, keys, watch)
             elif reader.is_whole:
                 draws = [(epoch, key) for key in keys] if varies else None
-                rows = lane.rows(number, reader.columns, count)
+                rows = lane.rows(number, reader.columns, count, room)
                 done, error = _filled_whole(rows, reader, (ids, draws, keys), seeds)
             else:
-                done, error = _filled(lane.rows(number, reader.columns, count), reader, read, keys, seeds)
+                done, error = _filled(lane.rows(number, reader.columns, count, room), reader, read, keys, seeds)
         except BaseException as raised:  # noqa: BLE001
             # An error of this program, not of a sample: or no memory for the block.
             done, error = 0, raised
@@ -239,6 +242,8 @@ class Worker:
         ns = time.perf_counter_ns() - start
         if error is None:
             lane.answer(DONE, done, is_random, ns)
+        elif isinstance(error, Longer):
+            lane.answer(LONGER, done, is_random, ns, _NEEDS.pack(error.place, error.items))
         else:
             lane.answer(FAILED, done, is_random, ns, faults.packed(error))
 

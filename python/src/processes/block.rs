@@ -8,6 +8,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use crate::room::Longer;
 use feedline::dataset::{Field, Rows};
 use feedline::{Error, ErrorKind, ReadError, Spec};
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -54,6 +55,8 @@ impl Block {
     ) -> Result<(), (usize, ReadError)> {
         let spec = rows.spec();
         let failed = |error: io::Error| (0, ReadError::from(error));
+        // The rows before the first error, of which all fields are written.
+        let (mut written, mut why) = (read, None);
         let mut at = ALIGN;
         for (index, field) in spec.fields().iter().enumerate() {
             let Some(most) = max_items(field) else {
@@ -63,21 +66,28 @@ impl Block {
                 at += aligned(row * asked);
                 continue;
             };
-            let lengths = self.lengths(at, read).map_err(failed)?;
+            let lengths = self.lengths(at, written).map_err(failed)?;
             at += aligned(size_of::<u64>() * asked);
             let item = field.item_bytes();
             let mut from = at;
             for (row, items) in lengths.into_iter().enumerate() {
-                let bytes = usize::try_from(items).unwrap_or(usize::MAX).min(most).saturating_mul(item);
-                self.values.resize(bytes, 0);
-                self.file.read_exact_at(&mut self.values, from).map_err(|error| (row, error.into()))?;
-                from += bytes as u64;
-                let written = rows.row(first + row).write_ragged_bytes(index, &self.values);
-                written.map_err(|error| (row, error.into()))?;
+                let items = usize::try_from(items).unwrap_or(usize::MAX);
+                let has_room = Longer::check(field, items).map_err(ReadError::from);
+                let read = has_room.and_then(|()| {
+                    self.values.resize(items * item, 0);
+                    Ok(self.file.read_exact_at(&mut self.values, from)?)
+                });
+                from += (items.min(most) * item) as u64;
+                let mut to = rows.row(first + row);
+                let put = read.and_then(|()| Ok(to.write_ragged_bytes(index, &self.values)?));
+                if let Err(error) = put {
+                    (written, why) = (row, Some(error));
+                    break;
+                }
             }
             at += aligned(most * item * asked);
         }
-        Ok(())
+        why.map_or(Ok(()), |why| Err((written, why)))
     }
 
     /// Writes the fixed-size fields of all rows to the block. A function in the worker then changes them.
@@ -141,6 +151,11 @@ fn each_fixed(rows: &mut Rows<'_>, work: impl Fn(&mut [u8], u64) -> io::Result<(
 pub(super) fn begun(file: &File) -> u64 {
     let mut number = [0; 8];
     file.read_exact_at(&mut number, 0).map_or(0, |()| u64::from_le_bytes(number))
+}
+
+/// The room for a sample in each field of varying length, which a worker lays its rows out by.
+pub(super) fn room(spec: &Spec) -> impl Iterator<Item = u64> {
+    spec.fields().iter().filter_map(max_items).map(|most| most as u64)
 }
 
 fn max_items(field: &Field) -> Option<usize> {

@@ -22,6 +22,7 @@ const MAP: u32 = 2;
 /// The statuses of answers.
 const DONE: u32 = 0;
 const FAILED: u32 = 1;
+const LONGER: u32 = 3;
 
 /// Max bytes of an answer. An answer may be an exception: `_workers/faults.py` has its limits.
 const LONGEST: usize = 64 << 20;
@@ -89,6 +90,8 @@ pub(super) struct Request<'a> {
     pub(super) ids: &'a [u64],
     /// The key of random numbers of each sample, or the key of the batch.
     pub(super) keys: &'a [u64],
+    /// The room for a sample in each field of varying length.
+    pub(super) room: &'a [u64],
     pub(super) epoch: u64,
     /// Whether the global generators are seeded.
     pub(super) is_seeded: bool,
@@ -111,6 +114,9 @@ pub(super) struct Answer {
 pub(super) enum Failed {
     /// The exception of the first sample that was not read.
     Sample(Vec<u8>),
+    /// The first sample that was not read is longer than its field has room for: the place of the field among
+    /// the columns, and the number of items.
+    Longer(usize, usize),
     /// The worker cannot load the data set.
     Unusable(Vec<u8>),
 }
@@ -139,8 +145,11 @@ impl Lane {
 
     /// Asks whether the worker has loaded the data set.
     pub(super) fn hello(&mut self) -> Result<Answer, Lost> {
-        let (ids, keys) = (&[], &[]);
-        self.send(HELLO, &Request { set: 0, count: 0, ids, keys, epoch: 0, is_seeded: false, bytes: 0 })?;
+        let (ids, keys, room) = (&[], &[], &[]);
+        self.send(
+            HELLO,
+            &Request { set: 0, count: 0, ids, keys, room, epoch: 0, is_seeded: false, bytes: 0 },
+        )?;
         self.receive()
     }
 
@@ -166,7 +175,8 @@ impl Lane {
         head.iter().for_each(|number| message.extend(number.to_le_bytes()));
         let numbers =
             [self.requests, request.epoch, request.bytes].into_iter().chain(request.ids.iter().copied());
-        numbers.chain(request.keys.iter().copied()).for_each(|number| message.extend(number.to_le_bytes()));
+        let numbers = numbers.chain(request.keys.iter().copied()).chain(request.room.iter().copied());
+        numbers.for_each(|number| message.extend(number.to_le_bytes()));
         let length = (message.len() - 4) as u32;
         message[..4].copy_from_slice(&length.to_le_bytes());
         let sent = self.transfer(message.len(), |at| (&self.end.socket).write(&message[at..]));
@@ -192,6 +202,13 @@ impl Lane {
         let failed = match status {
             DONE => None,
             FAILED => Some(Failed::Sample(payload)),
+            LONGER => match (payload.first_chunk(), payload.last_chunk()) {
+                (Some(place), Some(items)) => {
+                    let [place, items] = [place, items].map(|bytes| u64::from_le_bytes(*bytes) as usize);
+                    Some(Failed::Longer(place, items))
+                }
+                _ => return Err(Lost::Confused),
+            },
             _ => Some(Failed::Unusable(payload)),
         };
         Ok(Answer { read: read as usize, is_random: is_random != 0, ns: u64::from(us) * 1000, failed })

@@ -6,15 +6,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 use feedline::dataset::Rows;
-use feedline::{Error, ErrorKind, ReadError};
+use feedline::{Error, ErrorKind, ReadError, Spec};
 use pyo3::exceptions::PyOSError;
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use super::block::{bytes_of, fixed_bytes};
+use super::block::{bytes_of, fixed_bytes, room};
 use super::lane::{End, Failed, Lane, Lost, Request};
 use crate::error::{Raised, raise};
 use crate::interpreter::{attach, detached};
+use crate::room::Longer;
 
 /// Max requests per worker. The next request is already on its way while the worker reads for one.
 const LANES: usize = 2;
@@ -162,7 +163,7 @@ impl Pool {
                     self.give_back(lane);
                     let Some(failed) = answer.failed else { return Ok(()) };
                     let why = "worker processes cannot load the data";
-                    return Err(Error::new(ErrorKind::Config, why).with_source(raised(&failed)));
+                    return Err(Error::new(ErrorKind::Config, why).with_source(raised(&failed, &Spec::new())));
                 }
                 Err(lost) => match self.replace(lane, &lost) {
                     Ok(_) => {}
@@ -282,8 +283,10 @@ impl Pool {
                 return Err(Unread::Sample(first, error.into()));
             }
         };
+        let room = Vec::from_iter(room(rows.spec()));
         let request = Request {
             set: wanted.set,
+            room: &room,
             count,
             ids: &wanted.ids[range.clone()],
             keys: &wanted.keys[range],
@@ -300,7 +303,9 @@ impl Pool {
         copied.map_err(|(row, error)| Unread::Sample(first + row, error))?;
         match answer.failed {
             None => Ok(Asked::Read(Took { is_random: answer.is_random, ns: answer.ns })),
-            Some(failed) => Err(Unread::Sample(first + answer.read.min(count - 1), raised(&failed))),
+            Some(failed) => {
+                Err(Unread::Sample(first + answer.read.min(count - 1), raised(&failed, rows.spec())))
+            }
         }
     }
 
@@ -349,14 +354,15 @@ impl Pool {
             }
         };
         let count = rows.len();
-        let request = Request { set, count, ids: &[], keys: &[key], epoch: 0, is_seeded: true, bytes };
+        let (ids, room) = (&[], &[]);
+        let request = Request { set, count, ids, keys: &[key], room, epoch: 0, is_seeded: true, bytes };
         let answer = match lane.map(&request) {
             Ok(answer) => answer,
             Err(lost) => return self.lost(lane, &lost, 0),
         };
         let read = match answer.failed {
             None => lane.block.read_fixed(rows).map_err(ReadError::from),
-            Some(failed) => Err(raised(&failed)),
+            Some(failed) => Err(raised(&failed, rows.spec())),
         };
         self.give_back(lane);
         read.map_err(|error| Unread::Sample(0, error))?;
@@ -514,9 +520,15 @@ impl Drop for Pool {
     }
 }
 
-/// The exception of a worker.
-fn raised(failed: &Failed) -> ReadError {
-    let (Failed::Sample(payload) | Failed::Unusable(payload)) = failed;
+/// The error of a worker that read rows of `spec`.
+fn raised(failed: &Failed, spec: &Spec) -> ReadError {
+    let payload = match failed {
+        Failed::Sample(payload) | Failed::Unusable(payload) => payload,
+        Failed::Longer(place, items) => {
+            let field = spec.fields().get(*place).map(|field| Longer::error(field, *items));
+            return field.unwrap_or_else(|| Error::new(ErrorKind::Sample, "a worker names no field")).into();
+        }
+    };
     let raised = attach(|py| {
         Ok(match rebuilt(py, payload) {
             Ok((text, error)) => Raised::with_text(text, error),
@@ -527,7 +539,7 @@ fn raised(failed: &Failed) -> ReadError {
 }
 
 /// Max samples per request.
-fn chunk(spec: &feedline::Spec) -> usize {
+fn chunk(spec: &Spec) -> usize {
     let row: u64 = spec.fields().iter().map(|field| field.row_bytes() as u64).sum();
     let block = bytes_of(spec, 1).max(1);
     let is_ragged = spec.is_ragged();

@@ -1,5 +1,10 @@
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use feedline_core::compose::Concat;
-use feedline_core::{DType, Dataset, Spec, from_fn};
+use feedline_core::{
+    Context, DType, Dataset, Decoded, DecodedRows, ReadError, Result, Row, Spec, Storage, from_fn,
+};
 
 use super::*;
 
@@ -85,4 +90,80 @@ fn the_fingerprint_covers_the_parts_and_their_order() {
         &two((0, 3), (9, 5)),
         &Concat::new([shared(part(0, 3))]).expect("one"),
     ]);
+}
+
+/// A set that is decoded in groups of four, and knows its lengths.
+#[derive(Debug)]
+struct Grouped {
+    spec: Spec,
+    len: u64,
+    forgotten: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Rows;
+
+impl DecodedRows for Rows {
+    fn slice(&self, _: usize, _: usize) -> Option<&[u8]> {
+        None
+    }
+}
+
+impl Dataset for Grouped {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn read(&self, _: u64, row: &mut Row<'_, '_>, _: &mut Context) -> std::result::Result<(), ReadError> {
+        Ok(row.put(0, &[])?)
+    }
+
+    fn storage(&self) -> &dyn Storage {
+        self
+    }
+}
+
+impl Storage for Grouped {
+    fn lengths(&self) -> Result<Option<Vec<Vec<u32>>>> {
+        Ok((self.len > 0).then(|| vec![vec![self.len as u32; self.len as usize]]))
+    }
+
+    fn group(&self, id: u64) -> Range<u64> {
+        id / 4 * 4..(id / 4 * 4 + 4).min(self.len)
+    }
+
+    fn decoded(&self, id: u64) -> Result<Option<Decoded>> {
+        Ok(Some(Decoded::new(self.group(id), Arc::new(Rows))))
+    }
+
+    fn forget(&self, id: u64) {
+        self.forgotten.store(id, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_concatenation_has_the_groups_and_the_lengths_of_its_parts() {
+    let spec = || Spec::new().ragged("x", DType::U8, [], 9).expect("a field");
+    let of = |len| Arc::new(Grouped { spec: spec(), len, forgotten: AtomicU64::new(u64::MAX) });
+    let parts = [of(6), of(5)];
+    let all = Concat::new(parts.clone().map(|part| part as Arc<dyn Dataset>)).expect("a concatenation");
+    let storage = all.storage();
+    let groups: Vec<_> = (0..11).map(|id| storage.group(id)).collect();
+    assert_eq!(groups[3..7], [0..4, 4..6, 4..6, 6..10]);
+    assert_eq!((groups[10].clone(), storage.group(11)), (10..11, 11..11));
+    for (id, group) in (0..).zip(&groups) {
+        let decoded = storage.decoded(id).expect("a group").expect("some");
+        assert_eq!(decoded.samples(), *group, "sample {id}");
+    }
+    assert!(storage.decoded(11).expect("no sample").is_none());
+    storage.forget(9);
+    assert_eq!(parts.map(|part| part.forgotten.load(Ordering::Relaxed)), [u64::MAX, 3]);
+    assert_eq!(storage.lengths().expect("lengths"), Some(vec![[vec![6; 6], vec![5; 5]].concat()]));
+    // A part that only reading can measure.
+    let unknown = Concat::new([of(6) as Arc<dyn Dataset>, of(0)]).expect("a concatenation");
+    assert_eq!(unknown.storage().lengths().expect("none"), None);
 }

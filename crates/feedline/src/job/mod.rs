@@ -339,6 +339,11 @@ impl Requests {
         self.first_failed.fetch_min(number, Ordering::Relaxed);
     }
 
+    /// Whether a batch has failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.first_failed.load(Ordering::Relaxed) != u64::MAX
+    }
+
     pub(crate) fn is_stopped(&self) -> bool {
         !self.is_stale(u64::MAX)
     }

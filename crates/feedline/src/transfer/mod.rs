@@ -203,7 +203,8 @@ impl Run<'_> {
         // long. Not for the first one: a worker that is done with it before the second is queued would sleep
         // again.
         let (mut work, mut last) = (Duration::ZERO, None);
-        while !self.is_superseded() && self.schedule.has_next() {
+        // After a failure, workers give up each later batch at once, so its slot would come back at once.
+        while !self.is_superseded() && !self.with.decoder.requests.has_failed() && self.schedule.has_next() {
             let Some(lease) = self.with.host_slots.try_acquire()? else {
                 is_out_of_slots = true;
                 break;

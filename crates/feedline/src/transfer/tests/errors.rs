@@ -35,6 +35,21 @@ fn the_first_error_in_order_is_reported_though_a_later_batch_failed_first() {
     });
 }
 
+/// Otherwise batch after batch would be handed out and given up for as long as the earlier one takes.
+#[test]
+fn nothing_is_handed_out_once_a_batch_has_failed_and_an_earlier_one_is_still_read() {
+    with_watchdog(LIMIT, || {
+        let (data, gate) = fixtures::blocking(fixtures::failing(fine(), [5]), [0]);
+        let rig = Rig::new(data, Setting::default());
+        rig.ask(1, 0, u64::MAX);
+        assert!(gate.wait_until_waiting(1, LIMIT));
+        until("two of three slots stay free", || (0..20_000).all(|_| rig.host_slots.counts().free == 2));
+        gate.open();
+        assert_eq!(rig.take(), (0, 0));
+        assert_eq!(rig.error(), (ErrorKind::Sample, Some(1), Some(5)));
+    });
+}
+
 #[test]
 fn batches_before_the_failed_one_are_delivered_and_none_after_it() {
     with_watchdog(LIMIT, || {

@@ -51,7 +51,7 @@ class Error(Exception):
     #: The byte in the file.
     offset: int | None = None
     #: The field of a sample that is longer than its slot has room for, and the number of its items.
-    needs: tuple[str, int] | None = None
+    _needs: tuple[str, int] | None = None
 
 
 class ConfigError(Error, ValueError):

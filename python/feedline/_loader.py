@@ -493,7 +493,7 @@ class Loader:
 
     def _has_made_room(self, error: Error) -> bool:
         """Begins anew with larger slots at the position of the loop, if a sample had no room."""
-        if error.needs is None or not isinstance(self.data, Data):
+        if error._needs is None or not isinstance(self.data, Data):
             return False
         # Another loader may have made room in the same data.
         if not made_for(self.data, error) and self.data._set is self._read:
@@ -506,7 +506,7 @@ class Loader:
         self._inner = _feedline.Loader(self._read, self._options)
         self._inner.resume(cursor, epoch, step, position.bad_samples)
         self._growths += 1
-        field, items = error.needs
+        field, items = error._needs
         _log.info('epoch %d, step %d: "%s" has %d items, so the slots are made larger', epoch, step, field, items)
         return True
 

@@ -27,8 +27,8 @@ def with_room(data: Data, call: Callable[[], _T]) -> _T:
 def made_for(data: Data, error: Error) -> bool:
     """Makes room in ``data`` for the sample that had none, according to an error; whether there is more now."""
     before = data._set
-    if error.needs is not None:
-        _make(data, *error.needs)
+    if error._needs is not None:
+        _make(data, *error._needs)
     return data._set is not before
 
 

@@ -76,7 +76,7 @@ fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     let path = innermost(error, |error| error.path().map(|path| path.display().to_string()));
     exception.setattr(intern!(py, "path"), path)?;
     if let Some(Longer { field, items }) = Longer::within(error) {
-        exception.setattr(intern!(py, "needs"), (field, items))?;
+        exception.setattr(intern!(py, "_needs"), (field, items))?;
     }
     let exception = PyErr::from_value(exception);
     let cause = raised(error).and_then(|raised| lock(&raised.error).take());

@@ -76,6 +76,13 @@ def test_a_loader_pads_fields_of_lists_without_another_word() -> None:
     assert rows == [sample["ids"] for sample in samples]
 
 
+@pytest.mark.parametrize("texts", [["a", "bb"], np.array(["a", "bb"]), np.array(["a", "bb"], object)], ids=["list", "str", "object"])
+def test_texts_of_a_dict_vary(texts: Any) -> None:
+    (batch,) = feedline.Loader({"t": texts}, 2, framework="numpy")
+    values, offsets = batch["t"]
+    assert (bytes(values), offsets.tolist()) == (b"abb", [0, 1, 3])
+
+
 def test_lists_of_several_lengths_in_a_dict_vary() -> None:
     columns = {"ids": [[1], [1, 2, 3], list(range(50))], "text": ["a", "", "x" * 40], "label": [0, 1, 2]}
     loader = feedline.Loader(columns, 3, pad={"ids": 0}, framework="numpy")

@@ -11,10 +11,11 @@ from . import _feedline, _options
 from ._data import Data, of_set
 from ._errors import ConfigError, shown
 from ._open import opening
+from ._tables import Table
 
 
 def chats(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Table,
     tokenizer: str | os.PathLike[str],
     *,
     of: Literal["messages", "completions", "preferences"] = "messages",

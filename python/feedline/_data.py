@@ -63,9 +63,8 @@ class Data:
     A table in memory is a pandas or Polars ``DataFrame``, a ``pyarrow.Table`` or ``RecordBatch``, or any object with
     ``__arrow_c_stream__``. Fields have the names and the types of its columns, as if it were opened from a Parquet
     file; :func:`feedline.table` and :func:`feedline.open` have more options for it. Arrow's memory is read in place
-    and not copied, so do not change it while the data exist; pandas copies columns that it does not hold in Arrow's
-    form, such as bools and those with NaN. In pandas, NaN is a missing value. An index of pandas is left out:
-    ``df.reset_index()`` makes a column of it.
+    and not copied, so do not change it while the data exist. pyarrow exports the frames of pandas: it copies bools and
+    objects, and NaN is a missing value. Their index is left out: ``df.reset_index()`` makes a column of it.
 
     An object of yours is read by threads, which take turns at the interpreter's lock, or by processes:
     ``Loader(data, workers=8)``. Text, and fields named in ``max_length``, may vary in length. The first

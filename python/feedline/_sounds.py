@@ -11,6 +11,7 @@ from . import _feedline, _options, _parts
 from ._data import Data
 from ._errors import ConfigError, shown
 from ._open import opening, told
+from ._tables import Table
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class MelSpectrogram:
 
 
 def sounds(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Table,
     *,
     rate: int | None = None,
     channels: int | str = "mono",

@@ -10,6 +10,7 @@ from ._data import Data
 from ._errors import ConfigError
 from ._open import opening
 from ._table import DEFAULTS, _Names, names, steps
+from ._tables import Table
 
 
 class Windows(Data):
@@ -29,7 +30,7 @@ class Windows(Data):
 
 
 def windows(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Table,
     inputs: int,
     targets: int = 0,
     stride: int = 1,

@@ -150,7 +150,7 @@ fn parts_of(
     given: &Given,
 ) -> feedline::Result<(Arc<dyn Dataset>, Parts)> {
     if let Some(annotations) = &given.annotations {
-        let Some(path) = from.path() else {
+        let PathOrTable::Path(path) = &from else {
             let why = "annotations are for pictures in a folder, and this is a table in memory";
             return Err(Error::new(ErrorKind::Config, why));
         };
@@ -167,9 +167,10 @@ fn parts_of(
     let folders = [("mask", &given.mask), ("depth", &given.depth)];
     for (name, folder) in folders {
         let [folder] = &folder[..] else { continue };
-        let Some(path) = from.path().filter(|path| path.is_dir() && Path::new(folder).is_dir()) else {
+        let PathOrTable::Path(path) = &from else { continue };
+        if !(path.is_dir() && Path::new(folder).is_dir()) {
             continue;
-        };
+        }
         if options.root.is_some() || options.label.is_some() {
             let why = "root and label are for a manifest, and these are folders: leave them out";
             return Err(Error::new(ErrorKind::Config, why));

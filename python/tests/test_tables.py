@@ -8,12 +8,14 @@ import gc
 import io
 import sys
 import time
+import wave
 import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import page_files
 import pytest
 from conftest import script
 
@@ -299,6 +301,36 @@ def test_options_for_other_data_are_refused() -> None:
     told(lambda: feedline.table(table, select="y"), also='the columns are "x"')
 
 
+def test_a_null_is_told_with_what_to_write() -> None:
+    text = told(lambda: list(feedline.Data(pa.table({"x": [1, None]}))), also='column "x" has a null in row 1')
+    assert 'feedline.open(..., nulls="fill")' in text and "feedline.table(..., fill=)" in text
+
+
+def test_conversations_and_texts_of_a_table_are_tokens(tmp_path: Path) -> None:
+    folder = page_files.tokenizer(tmp_path)
+    said = [[{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hi there"}]] * 2
+    table = pa.table({"messages": said, "text": ["Hi there", "Hi"]})
+    path = as_parquet(table, tmp_path)
+    are_same(feedline.chats(table, folder), feedline.chats(path, folder))
+    file = folder / "tokenizer.json"
+    texts = table.select(["text"])
+    are_same(feedline.open(texts, tokenizer=file), feedline.open(as_parquet(texts, tmp_path), tokenizer=file))
+    packed = feedline.open(polars().from_arrow(texts), tokenizer=file).packed("ids", 4)
+    assert sum(int(sample["used"]) for sample in packed) == 3
+    summary = feedline.pack_tokens(texts, tmp_path / "packed.bin", tokenizer=file)
+    assert (summary.documents, summary.tokens) == (2, 3)
+
+
+def test_sounds_of_a_column_of_paths(tmp_path: Path) -> None:
+    for name, rate in (("a.wav", 8000), ("b.wav", 8000)):
+        with wave.open(str(tmp_path / name), "wb") as file:
+            file.setparams((1, 2, rate, 0, "NONE", ""))
+            file.writeframes(np.arange(100, dtype=np.int16).tobytes())
+    table = pa.table({"path": ["a.wav", "b.wav"], "sentence": ["one", "two"]})
+    wanted = feedline.sounds(as_parquet(table, tmp_path), text="sentence")
+    are_same(feedline.sounds(table, text="sentence", root=tmp_path), wanted)
+
+
 def test_max_length_of_a_table() -> None:
     table = pa.table({"t": ["ab", "c"], "u": ["d", "efg"]})
     assert [field.max_length for field in feedline.Data(table).fields] == [2, 3]
@@ -446,6 +478,22 @@ def test_any_stream_of_arrow_is_a_table() -> None:
 
     assert len(feedline.Data(Twice())) == 7
     told(lambda: feedline.Data(Twice()), also="released")
+
+
+def test_rows_of_a_dataset_of_hugging_face_are_read_by_index() -> None:
+    class Dataset(Own):
+        """As `datasets.Dataset`, whose indices and transforms its table does not have."""
+
+        __module__ = "datasets.arrow_dataset"
+
+        def __len__(self) -> int:
+            return 3
+
+        def __getitem__(self, index: int) -> dict[str, int]:
+            return {"x": 10 * range(3)[index]}
+
+    data = feedline.Data(Dataset(pa.table({"x": [1, 2, 3]})))
+    assert [int(sample["x"]) for sample in data] == [0, 10, 20]
 
 
 # Memory.

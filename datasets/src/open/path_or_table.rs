@@ -34,7 +34,7 @@ impl From<ArrowTable> for PathOrTable {
 
 impl PathOrTable {
     /// The path. `None` for a table in memory.
-    pub fn path(&self) -> Option<&Path> {
+    pub(crate) fn path(&self) -> Option<&Path> {
         match self {
             Self::Path(path) => Some(path),
             #[cfg(feature = "table")]

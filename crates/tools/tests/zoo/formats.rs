@@ -7,9 +7,9 @@ use feedline::{DType, Loader, LoaderBuilder, Source, Spec, source};
 use feedline_audio::{Crop, Sounds};
 use feedline_core::Dataset;
 use feedline_datasets::{
-    Annotated, ArrowFile, Bounded, ChatOptions, Chats, Manifest, ManifestOptions, OpenOptions, PackOptions,
-    Paired, ParquetFile, Parts, Pictures, SoundDataset, Table, TableOptions, Tokenized, TokenizedSource,
-    Views, open, open_sounds, pack,
+    Annotated, ArrowFile, ArrowTable, Bounded, ChatOptions, Chats, Manifest, ManifestOptions, OpenOptions,
+    PackOptions, Paired, ParquetFile, Parts, Pictures, SoundDataset, Table, TableOptions, Tokenized,
+    TokenizedSource, Views, open, open_sounds, open_with, pack,
 };
 use feedline_images::Transforms;
 
@@ -40,6 +40,7 @@ pub fn formats(root: &Path, dir: &Path) -> Vec<Entry> {
         Entry::new("ArrowFile Arrow packed", opened(dir.join("packed.arrow"))),
         Entry::new("ArrowFile Arrow compressed", arrow("zstd.arrow")),
         Entry::new("ArrowFile Arrow stream", arrow("plain.stream")),
+        Entry::new("RowsInMemory of a table", in_memory(golden.join("plain.stream"))),
         Entry::new("Rows of a saved set", opened(listed(dir, &csv))),
         Entry::new("Shards PackIndex", opened(dir.join("packed/_index.json"))),
         Entry::new(
@@ -86,6 +87,14 @@ pub fn opened(path: PathBuf) -> Build {
 fn some(open: impl Fn() -> Arc<dyn Dataset> + 'static) -> Build {
     let ids = Vec::from_iter((0..90).step_by(4));
     build(move || Bounded::limited(open(), MOST).unwrap().subset(ids.clone()).unwrap())
+}
+
+fn in_memory(stream: PathBuf) -> Build {
+    let options = OpenOptions { columns: columns().columns, ..Default::default() };
+    some(move || {
+        let table = ArrowTable::of_stream(&std::fs::read(&stream).unwrap()).unwrap();
+        open_with(table, &options).unwrap()
+    })
 }
 
 fn table(path: PathBuf) -> Build {

@@ -52,7 +52,7 @@ impl Opening {
     pub(crate) fn options(self) -> PyResult<(PathOrTable, ManifestOptions)> {
         let from = match self.path {
             From::Path(path) => path.into(),
-            From::Table(table) => table.get().0.clone().into(),
+            From::Table(table) => table.get().opened().map_err(raise)?.into(),
         };
         let split = match self.split.as_deref() {
             None => None,

@@ -75,37 +75,6 @@ impl ArrowTable {
         Ok(Self { schema, batches: batches.into() })
     }
 
-    /// The bytes of an Arrow stream with this table, as another process reads it.
-    ///
-    /// # Errors
-    /// `Data` for a column that the format does not have.
-    #[cfg(feature = "arrow")]
-    pub fn to_stream(&self) -> Result<Vec<u8>> {
-        let write = || {
-            let mut writer = arrow_ipc::writer::StreamWriter::try_new(Vec::new(), &self.schema)?;
-            self.batches.iter().try_for_each(|batch| writer.write(batch))?;
-            writer.into_inner()
-        };
-        write().map_err(|error| data("cannot write the table as an Arrow stream").with_source(error))
-    }
-
-    /// The table of an Arrow stream, as [`to_stream`](Self::to_stream) writes it.
-    ///
-    /// # Errors
-    /// `Data` for other bytes.
-    #[cfg(feature = "arrow")]
-    pub fn of_stream(stream: &[u8]) -> Result<Self> {
-        catch_panics("an Arrow stream", || {
-            let read = || {
-                let reader = arrow_ipc::reader::StreamReader::try_new(stream, None)?;
-                Ok::<_, arrow_schema::ArrowError>((reader.schema(), reader.collect::<Result<_, _>>()?))
-            };
-            let (schema, batches) =
-                read().map_err(|error| data("this is no Arrow stream").with_source(error))?;
-            Self::new(schema, batches)
-        })
-    }
-
     /// The rows of the table.
     pub(crate) fn open(&self, options: &OpenOptions) -> Result<RowsInMemory> {
         let one_set =

@@ -291,26 +291,28 @@ fn nulls_are_an_error_of_their_row_or_filled() {
     assert!(filled.storage().column(0).is_none());
 }
 
+/// The table of a stream.
+fn in_memory(stream: &[u8]) -> ArrowTable {
+    let reader = arrow_ipc::reader::StreamReader::try_new(stream, None).unwrap();
+    ArrowTable::new(reader.schema(), reader.map(Result::unwrap).collect()).unwrap()
+}
+
 #[test]
 fn a_table_in_memory_is_as_its_stream() {
     let options = || OpenOptions { nulls: Nulls::Fill, ..Default::default() };
     for name in ["plain.stream", "lz4.stream", "zstd.stream"] {
         let bytes = std::fs::read(golden(name)).unwrap();
         let file = open_with(golden(name), &options()).unwrap();
-        let table = ArrowTable::of_stream(&bytes).unwrap();
-        let again = ArrowTable::of_stream(&table.to_stream().unwrap()).unwrap();
+        let table = in_memory(&bytes);
         let all = |reader: &dyn Dataset| checksum(reader, 0..file.len());
-        for table in [table.clone(), again] {
-            let rows = open_with(table, &options()).unwrap();
-            assert_eq!((rows.spec(), rows.len()), (file.spec(), file.len()), "{name}");
-            assert_eq!(all(&*rows), all(&*file), "{name}");
-            assert!(Values::new().read(&*rows, rows.len()).unwrap_err().to_string().contains("no sample"));
-        }
+        let rows = open_with(table.clone(), &options()).unwrap();
+        assert_eq!((rows.spec(), rows.len()), (file.spec(), file.len()), "{name}");
+        assert_eq!(all(&*rows), all(&*file), "{name}");
+        assert!(Values::new().read(&*rows, rows.len()).unwrap_err().to_string().contains("no sample"));
         let select = || OpenOptions { columns: Some(vec!["words".into(), "price".into()]), ..options() };
         let (rows, file) =
             (open_with(table, &select()).unwrap(), open_with(golden(name), &select()).unwrap());
         assert_eq!((rows.spec(), all(&*rows)), (file.spec(), all(&*file)), "{name}");
-        assert!(ArrowTable::of_stream(&bytes[..bytes.len() / 2]).is_err());
     }
 }
 

@@ -40,7 +40,7 @@ pub fn formats(root: &Path, dir: &Path) -> Vec<Entry> {
         Entry::new("ArrowFile Arrow packed", opened(dir.join("packed.arrow"))),
         Entry::new("ArrowFile Arrow compressed", arrow("zstd.arrow")),
         Entry::new("ArrowFile Arrow stream", arrow("plain.stream")),
-        Entry::new("RowsInMemory of a table", in_memory(golden.join("plain.stream"))),
+        Entry::new("RowsInMemory of a table", in_memory()),
         Entry::new("Rows of a saved set", opened(listed(dir, &csv))),
         Entry::new("Shards PackIndex", opened(dir.join("packed/_index.json"))),
         Entry::new(
@@ -89,11 +89,15 @@ fn some(open: impl Fn() -> Arc<dyn Dataset> + 'static) -> Build {
     build(move || Bounded::limited(open(), MOST).unwrap().subset(ids.clone()).unwrap())
 }
 
-fn in_memory(stream: PathBuf) -> Build {
-    let options = OpenOptions { columns: columns().columns, ..Default::default() };
-    some(move || {
-        let table = ArrowTable::of_stream(&std::fs::read(&stream).unwrap()).unwrap();
-        open_with(table, &options).unwrap()
+/// Numbers and texts in two record batches.
+fn in_memory() -> Build {
+    use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+    some(|| {
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..90));
+        let texts: ArrayRef = Arc::new(StringArray::from_iter_values((0..90).map(text)));
+        let batch = RecordBatch::try_from_iter([("number", numbers), ("text", texts)]).unwrap();
+        let parts = vec![batch.slice(0, 50), batch.slice(50, 40)];
+        open_with(ArrowTable::new(batch.schema(), parts).unwrap(), &OpenOptions::default()).unwrap()
     })
 }
 

@@ -22,6 +22,7 @@ import pathlib, re, sys
 # examples/own_kernel.rs, crates/bridges/candle/tests/cuda.rs: launch a kernel.
 # crates/bridges/candle/src/gpu.rs: allocates candle's memory, which it then writes.
 # crates/bridges/burn/src/slot.rs: a slot as burn's bytes.
+# python/src/arrow.rs: takes Arrow's C stream out of a capsule.
 # python/src/batch.rs, python/src/capsule.rs: capsules of Python around DLPack tensors, and their shapes.
 # python/src/placed.rs: copies rows from arrays of Python.
 # python/src/thread_state.rs: keeps the interpreter's state of a thread.
@@ -38,7 +39,7 @@ FILES = {
     "crates/bridges/candle/src/gpu.rs", "crates/bridges/candle/tests/cuda.rs",
     "crates/bridges/burn/src/slot.rs",
     "benches/src/baseline/mod.rs", "benches/src/baseline/empty.rs", "ci/way/src/main.rs",
-    "python/src/batch.rs", "python/src/capsule.rs", "python/src/placed.rs", "python/src/thread_state.rs",
+    "python/src/arrow.rs", "python/src/batch.rs", "python/src/capsule.rs", "python/src/placed.rs", "python/src/thread_state.rs",
 }
 CRATES = tuple(f"crates/{name}/" for name in ("device", "sim", "bridges/dlpack"))
 ROOT = re.compile(r"(src/lib|src/main|src/bin/[^/]+|examples/[^/]+/main|examples/[^/]+)\.rs$")

@@ -17,6 +17,7 @@
 //! | `Table` | any of these: columns chosen, stacked, cast, numbered, filled (feature `tabular`) |
 //! | `TableWindows` | windows of time of a table, group by group (feature `tabular`) |
 //! | `ArrowFile`, `ParquetFile` | columns in batches and row groups (features `arrow`, `parquet`) |
+//! | `ArrowTable` | a table in memory, in place of a path (features `arrow`, `parquet`) |
 //! | `mds` | MosaicML Streaming's shards (feature `mds`) |
 //! | `Zarr` | arrays in chunks, in the folder of a store (feature `zarr`) |
 //! | `Pictures` | encoded pictures of any data set: one, its views, or its parts (feature `images`) |
@@ -93,7 +94,7 @@ pub(crate) use io::buffers::Buffers;
 pub use io::bytes::{MEMORY_LIMIT, MappedFile};
 #[cfg(feature = "object-store")]
 pub use open::open_url;
-pub use open::{OpenOptions, Split, open, open_with};
+pub use open::{OpenOptions, PathOrTable, Split, open, open_with};
 #[cfg(feature = "arrow")]
 pub use pack::{PackOptions, PackSummary, PackedTokens, TokenPackOptions, pack, pack_tokens};
 #[cfg(feature = "annotations")]
@@ -106,6 +107,8 @@ pub use remote::{Remote, RemoteCache, RemoteOptions, RemoteStats};
 pub use shards::shards;
 #[cfg(feature = "audio")]
 pub use sounds::{SoundDataset, open_sounds};
+#[cfg(feature = "table")]
+pub use tables::in_memory::ArrowTable;
 pub use tables::manifest::{Manifest, ManifestOptions, open_pictures};
 pub use tables::nulls::Nulls;
 #[cfg(feature = "table")]

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex};
 
 use feedline_core::{Context, DType, Dataset, Layout, Sampler, Scratch, Spec, Values};
 use feedline_datasets::{
-    Annotated, Bounded, ChatOptions, Chats, Manifest, ManifestOptions, PackOptions, Paired, Records, Table,
-    TokenOptions, Tokenized, Tokens, open, pack,
+    Annotated, ArrowTable, Bounded, ChatOptions, Chats, Manifest, ManifestOptions, OpenOptions, PackOptions,
+    Paired, Records, Table, TokenOptions, Tokenized, Tokens, open, open_with, pack,
 };
 use feedline_testkit::alloc::CountingAllocator;
 use feedline_testkit::emulated;
@@ -79,8 +79,9 @@ fn bitmap() -> Vec<u8> {
     bytes
 }
 
-/// A compressed Arrow file, and a Parquet file: texts and numbers in batches and row groups of 32 rows.
-fn tables(dir: &Path) -> [PathBuf; 2] {
+/// A compressed Arrow file, and a Parquet file: texts and numbers in batches and row groups of 32 rows. The
+/// same in memory.
+fn tables(dir: &Path) -> ([PathBuf; 2], ArrowTable) {
     use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
     let columns: [(&str, ArrayRef); 2] = [
         ("text", Arc::new(StringArray::from_iter_values((0..SAMPLES).map(text)))),
@@ -94,12 +95,12 @@ fn tables(dir: &Path) -> [PathBuf; 2] {
     let groups = parquet::file::properties::WriterProperties::builder();
     let groups = groups.set_max_row_group_row_count(Some(32)).build();
     let mut table = parquet::arrow::ArrowWriter::try_new(Vec::new(), batch.schema(), Some(groups)).unwrap();
-    for first in (0..SAMPLES).step_by(32) {
-        arrow.write(&batch.slice(first, 32.min(SAMPLES - first))).unwrap();
-    }
+    let parts = (0..SAMPLES).step_by(32).map(|first| batch.slice(first, 32.min(SAMPLES - first)));
+    let parts = Vec::from_iter(parts);
+    parts.iter().for_each(|part| arrow.write(part).unwrap());
     table.write(&batch).unwrap();
-    [("a.arrow", arrow.into_inner().unwrap()), ("a.parquet", table.into_inner().unwrap())]
-        .map(|(name, bytes)| write(dir, name, &bytes))
+    let files = [("a.arrow", arrow.into_inner().unwrap()), ("a.parquet", table.into_inner().unwrap())];
+    (files.map(|(name, bytes)| write(dir, name, &bytes)), ArrowTable::new(batch.schema(), parts).unwrap())
 }
 
 /// A pair of Megatron: documents of one sequence each.
@@ -141,7 +142,7 @@ fn chats(dir: &Path) -> Chats {
 
 /// Every reader: the name of its type, and the files it reads.
 fn readers(dir: &Path) -> Vec<(&'static str, &'static str, Arc<dyn Dataset>)> {
-    let [compressed, parquet] = tables(dir);
+    let ([compressed, parquet], in_memory) = tables(dir);
     let of = |path: PathBuf| open(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let member = |id: usize, extension: &str, of: usize| (format!("{id:04}.{extension}"), text(of));
     let members = (0..SAMPLES).flat_map(|id| [member(id, "txt", id), member(id, "bin", id / 2)]);
@@ -222,6 +223,7 @@ fn readers(dir: &Path) -> Vec<(&'static str, &'static str, Arc<dyn Dataset>)> {
         ("Records", "", fixed),
         ("Rows", "", of(dir.join("listed"))),
         ("Concat", "", of(dir.join("shards"))),
+        ("RowsInMemory", "", open_with(in_memory, &OpenOptions::default()).unwrap()),
         ("TableRows", "", table),
         ("TokenDocuments", "", of(documents)),
         ("Tokenized", "", Arc::new(tokenized)),

@@ -12,11 +12,12 @@ from ._data import Data, of_set
 from ._errors import ConfigError, shown
 from ._made import keeps_its_call
 from ._open import opening
+from ._tables import Table
 
 
 @keeps_its_call
 def chats(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Table,
     tokenizer: str | os.PathLike[str],
     *,
     of: Literal["messages", "completions", "preferences"] = "messages",

@@ -17,7 +17,8 @@ from ._made import Made, check, keeps_its_call, one_of, refusal
 from ._packing import packed, unpadded
 from ._room import with_room
 from ._sampler import counts
-from ._values import check_no_table, numpy_dtype
+from ._tables import arrow, is_table
+from ._values import numpy_dtype
 from ._workers.choice import Leaf
 
 
@@ -57,10 +58,16 @@ class Data:
     """Samples with random access: what a :class:`Loader` reads.
 
     Open a file or a folder by :func:`feedline.open` or :func:`feedline.images`; pass arrays in memory as
-    ``Data({"x": x, "y": y})``, which copies them: later changes are not seen; and any object with
-    ``__len__`` and ``__getitem__``, such as a torch ``Dataset`` or a ``datasets.Dataset``, as
-    ``Data(samples)``. Samples are dicts of arrays; those of an object may be tuples, and batches are then
+    ``Data({"x": x, "y": y})``, which copies them: later changes are not seen; a table in memory as ``Data(df)``;
+    and any object with ``__len__`` and ``__getitem__``, such as a torch ``Dataset`` or a ``datasets.Dataset``,
+    as ``Data(samples)``. Samples are dicts of arrays; those of an object may be tuples, and batches are then
     tuples too.
+
+    A table in memory is a pandas or Polars ``DataFrame``, a ``pyarrow.Table`` or ``RecordBatch``, or any object with
+    ``__arrow_c_stream__``. Fields have the names and the types of its columns, as if it were opened from a Parquet
+    file; :func:`feedline.table` and :func:`feedline.open` have more options for it. Arrow's memory is read in place
+    and not copied, so do not change it while the data exist. pyarrow exports the frames of pandas: it copies bools and
+    objects, and NaN is a missing value. Their index is left out: ``df.reset_index()`` makes a column of it.
 
     An object of yours is read by threads, which take turns at the interpreter's lock, or by processes:
     ``Loader(data, workers=8)``. Texts vary in length, and so do lists of several lengths in a dict, and fields named in
@@ -137,8 +144,10 @@ class Data:
         collate_fn: Callable[[list[Any]], Any] | None,
         padded: Collection[str] = (),
     ) -> None:
-        check_no_table(samples)
-        if isinstance(samples, Mapping) and collate_fn is None and not max_length:
+        if is_table(samples):
+            samples = arrow(samples)
+        is_whole = isinstance(samples, _feedline.Table) or (isinstance(samples, Mapping) and not max_length)
+        if is_whole and collate_fn is None:
             _options.unused("an object of yours, not arrays", seed_generators=not seed_generators)
         if isinstance(samples, Data) and collate_fn is None:
             whose = "an object of yours, not a Data"
@@ -147,7 +156,7 @@ class Data:
         options = {"max_length": max_length, "seed_generators": seed_generators, "collate_fn": collate_fn}
         self._made = Made(Data, (samples,), options)
         if collate_fn is not None:
-            of = samples
+            of = Data(samples) if isinstance(samples, _feedline.Table) else samples
             if isinstance(samples, Mapping):
                 varying = _arrays.varying(samples)
                 of = _arrays.Rows(samples, varying) if varying else Data(samples)
@@ -159,6 +168,13 @@ class Data:
         elif isinstance(samples, Data):
             self._set, self._is_tuple, self._leaves = samples._set, samples._is_tuple, samples._leaves
             self._signed, self._places, self._nest = samples._signed, samples._places, samples._nest
+        elif isinstance(samples, _feedline.Table):
+            # It imports this module.
+            from ._open import open
+
+            # Without a copy of the rows, which a cache would be.
+            table: Any = samples
+            self._set = open(table, max_length=max_length, cache_bytes=0)._set
         elif isinstance(samples, (str, os.PathLike)):
             raise ConfigError(f"open the file first: feedline.open({os.fspath(samples)!r})")
         elif isinstance(samples, Mapping):
@@ -216,7 +232,8 @@ class Data:
     def fingerprint(self) -> int:
         """A number that identifies the data: a state saved with other data is refused.
 
-        It covers the content of files up to 4 GiB; of your own object the length, the fields and its attribute
+        It covers the content of files up to 4 GiB; of a table in memory the length, the fields and rows all over it,
+        of which it has all if they have few values; of your own object the length, the fields and its attribute
         ``fingerprint``, if it has one.
         """
         return self._set.fingerprint

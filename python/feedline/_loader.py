@@ -33,6 +33,7 @@ from ._report import Report
 from ._room import growing, made_for
 from ._sampler import Sampler, order_of
 from ._source import Source
+from ._tables import is_table
 from ._workers.choice import BatchMap, Choice, has_lock
 
 _T = TypeVar("_T")
@@ -711,8 +712,8 @@ def _samples(
         _check_indexed(data, collate_fn)
         return data
     is_iterable = hasattr(data, "__iter__") and not isinstance(data, (str, os.PathLike))
-    is_source = is_iterable and not (hasattr(data, "__getitem__") and hasattr(data, "__len__"))
-    if not is_source:
+    is_indexed = is_table(data) or (hasattr(data, "__getitem__") and hasattr(data, "__len__"))
+    if is_indexed or not is_iterable:
         try:
             return Data._padded(data, pad, collate_fn=collate_fn, max_length=max_length)
         except NotRandomAccess:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from ._errors import ConfigError, DataError, one_line
+from ._tables import arrow, is_table
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -52,6 +53,11 @@ def keeps_its_call(function: _Function) -> _Function:
 
     @functools.wraps(function)
     def call(*arguments: Any, **options: Any) -> Any:
+        # The stream of a table may be read once.
+        if arguments and is_table(arguments[0]):
+            arguments = (arrow(arguments[0]), *arguments[1:])
+        elif is_table(options.get(names[0])):
+            options[names[0]] = arrow(options[names[0]])
         made = function(*arguments, **options)
         given = tuple(kept(*one) for one in zip_longest(names[: len(arguments)], arguments))
         made._made = Made(call, given, {name: kept(name, value) for name, value in options.items()})

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from . import _feedline, _options
+from . import _feedline, _options, _tables
 from ._data import Data, of_set
 from ._errors import ConfigError, shown
 from ._made import Made, placed
@@ -16,7 +16,7 @@ _log = logging.getLogger("feedline")
 
 
 def open(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | _tables.Table,
     *,
     max_length: int | Mapping[str, int] | None = None,
     split: str | None = None,
@@ -37,7 +37,7 @@ def open(
     label: str | None = None,
     listing_age: int = 0,
 ) -> Data:
-    """Opens a file, a folder or a URL, whatever its format.
+    """Opens a file, a folder or a URL, whatever its format, or a table in memory, see :class:`Data`.
 
     Formats: NumPy (.npy, .npz), Parquet, Arrow, CSV, JSON Lines, text, safetensors, TFRecord, tar
     (WebDataset), MosaicML's shards, Zarr stores without Blosc, Megatron's ``.bin`` with the ``.idx`` beside it,
@@ -115,11 +115,12 @@ def open(
         "special_tokens": tokenizer is not None and special_tokens,
         "max_tokens": _options.maybe("max_tokens", max_tokens),
     }
-    data = of_set(_feedline.open(opening(given | {"files": columns}), varying))
+    options = opening(given | {"files": columns})
+    data, place = of_set(_feedline.open(options, varying)), options["path"]
     del given["path"]
     given["types"] = None if types is None else dict(types)
     given |= {name: placed(given[name]) for name in ("root", "tokenizer")}
-    data._made = Made(open, (placed(path),), given)
+    data._made = Made(open, (placed(place),), given)
     return data
 
 
@@ -127,7 +128,7 @@ def opening(given: Mapping[str, Any]) -> dict[str, Any]:
     """The options of opening among those of a function, checked, in the form of the compiled part."""
     get = given.get
     return {
-        "path": _options.path("path", given["path"]),
+        "path": _tables.path_or_table("path", given["path"]),
         "split": get("split"),
         "classes": None if get("classes") is None else list(given["classes"]),
         "empty_members": get("empty_members", False),
@@ -159,11 +160,11 @@ def _types(value: Any) -> list[tuple[str, str]]:
 def opened_from(data: Any) -> str | None:
     """The path that ``data`` was opened from, if its samples are those of the file or folder as they are."""
     made = getattr(data, "_made", None)
-    if made is None or made.function is not open:
+    if made is None or made.function is not open or not isinstance(made.arguments[0], str):
         return None
     changes = ("tokenizer", "types", "class_from", "files", "label", "classes")
     is_changed = any(made.options[name] for name in changes) or made.options["header"] is not None
-    return None if is_changed else os.fspath(made.arguments[0])
+    return None if is_changed else made.arguments[0]
 
 
 def told(opened: _feedline.DataSet, has_beside: bool = True) -> Data:

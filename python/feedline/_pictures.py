@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from . import _feedline, _options, _parts
+from . import _feedline, _options, _parts, _tables
 from . import transforms as _transforms
 from ._data import Data
 from ._errors import ConfigError, shown
@@ -17,7 +17,7 @@ from .transforms import Transform
 
 @keeps_its_call
 def images(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | _tables.Table,
     transforms: Sequence[Transform] = (),
     *,
     field: str | None = None,
@@ -49,7 +49,7 @@ def images(
 
     ``path`` is a folder with one folder per class, a list of files (``p/*/*.jpg``, ``p/{0000..1999}.jpg``), a
     tar archive, a table with a column of encoded pictures, or a manifest: a table (CSV, JSON Lines, Parquet,
-    Arrow) with a column of their paths or URLs. A sample has the field ``image``, and the other fields of one
+    Arrow) with a column of their paths or URLs. Tables may be in memory, see :class:`Data`. A sample has the field ``image``, and the other fields of one
     size, such as ``label``. The transforms must give all pictures one size. A missing or damaged file is a
     bad sample, see ``Loader(bad_samples=)``.
 
@@ -60,7 +60,7 @@ def images(
         transforms: See :mod:`feedline.transforms`. Without ``Normalize`` the pictures stay ``uint8``.
         field: The field or the column that holds the pictures, if neither its name nor its values say so.
         root: The folder or URL that relative paths of a manifest start from. Default: the manifest's own
-            folder.
+            folder; the working folder for a table in memory.
         label: The column of a manifest that becomes the class, ``int64``: the index of its text in the sorted
             list of texts, :attr:`Data.classes`; numbers are kept. Default: the column ``label``, ``class`` or
             the like, or the only column other than the paths.

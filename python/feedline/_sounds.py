@@ -12,6 +12,7 @@ from ._data import Data
 from ._errors import ConfigError, shown
 from ._made import keeps_its_call
 from ._open import opening, told
+from ._tables import Table
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class MelSpectrogram:
 
 @keeps_its_call
 def sounds(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Table,
     *,
     rate: int | None = None,
     channels: int | str = "mono",

@@ -8,13 +8,12 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from . import _feedline, _options
+from . import _feedline, _options, _tables
 from ._columns import Place
 from ._data import Field, fields_at
 from ._errors import ConfigError
 from ._packing import ADDED, packing
 from ._shards import Once, Shards
-from ._values import check_no_table
 
 
 class Source:
@@ -68,7 +67,11 @@ class Source:
         for number, shard in enumerate(shards):
             if not once:
                 _refuse_stream(number, shard)
-            check_no_table(shard)
+            if _tables.is_table(shard):
+                raise ConfigError(
+                    f"shard {number} is a table in memory, whose rows are read by index: give it to feedline.Data or "
+                    "feedline.table"
+                )
         self._opens = (Once if once else Shards)(shards, _options.limits(max_length))
         self._shards = len(shards)
         if not once:

@@ -9,7 +9,7 @@ from typing import Any, Union
 
 import numpy as np
 
-from . import _feedline, _options, _times, _values
+from . import _feedline, _options, _tables, _times, _values
 from ._data import Data, of_set
 from ._errors import ConfigError, shown
 from ._made import keeps_its_call
@@ -20,7 +20,7 @@ _Names = Union[str, Iterable[str]]
 
 @keeps_its_call
 def table(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | _tables.Table,
     *,
     types: Mapping[str, str] | None = None,
     header: bool | None = None,
@@ -45,7 +45,7 @@ def table(
     memory_limit: int | None = None,
     cache_bytes: int | None = None,
 ) -> Data:
-    """Opens a table as training data: Parquet, Arrow, CSV, JSON Lines, and every other format.
+    """Opens a table as training data: Parquet, Arrow, CSV, JSON Lines, every other format, and tables in memory.
 
     Fields are the stacks, then the other columns. A step that names a stack applies to all of its columns. A
     missing value is an error that names row and column, unless ``fill``, ``fill_mean`` or ``mask`` replaces

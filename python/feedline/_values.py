@@ -326,36 +326,6 @@ def _category(column: str, value: Any) -> str | int | bool:
     raise ConfigError(f"{why}: write it as the column has it")
 
 
-#: The classes of tables in memory, and how to make an array of a column.
-_TABLES = {
-    ("pandas", "DataFrame"): 'df["{0}"].to_numpy()',
-    ("polars", "DataFrame"): 'df["{0}"].to_numpy()',
-    ("polars", "LazyFrame"): 'df.collect()["{0}"].to_numpy()',
-    ("pyarrow", "Table"): 'table["{0}"].to_numpy()',
-    ("pyarrow", "RecordBatch"): 'batch["{0}"].to_numpy()',
-    ("pandas", "Series"): "series.to_numpy()",
-    ("polars", "Series"): "series.to_numpy()",
-    ("pyarrow", "ChunkedArray"): "column.to_numpy()",
-    ("pyarrow", "Array"): "column.to_numpy()",
-}
-
-
-def check_no_table(samples: Any) -> None:
-    """Refuses a table in memory, whose rows would lose the names and the types of their columns."""
-    kinds = [(kind.__module__.partition(".")[0], kind.__name__) for kind in type(samples).__mro__]
-    kind = next((kind for kind in kinds if kind in _TABLES), None)
-    if kind is None:
-        return
-    names = getattr(samples, "column_names", getattr(samples, "columns", ["x"])) if kind[1] != "LazyFrame" else ["x"]
-    first = str(names[0]) if len(names) else "x"
-    array = _TABLES[kind].format(first)
-    raise ConfigError(
-        f"a {kind[0]}.{kind[1]} is a table in memory, and samples are read by index: give its columns as arrays, "
-        f'feedline.Data({{"{first}": {array}, ...}}), or write it to Parquet and open that by feedline.open or '
-        "feedline.table"
-    )
-
-
 def fields_of(sample: Any) -> dict[str, Any]:
     """The fields of a sample: those of a dict, or the places of a tuple; else the one field ``0``."""
     if isinstance(sample, Mapping):

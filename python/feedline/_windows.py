@@ -11,6 +11,7 @@ from ._errors import ConfigError
 from ._made import keeps_its_call
 from ._open import opening
 from ._table import DEFAULTS, _Names, names, steps, units
+from ._tables import Table
 
 
 class Windows(Data):
@@ -39,7 +40,7 @@ class Windows(Data):
 
 @keeps_its_call
 def windows(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Table,
     inputs: int,
     targets: int = 0,
     stride: int = 1,

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use feedline::{Error, ErrorKind};
 use feedline_core::Dataset;
-use feedline_datasets::{Annotated, Form, ManifestOptions, Paired, Parts, Pictures, Views, open_pictures};
+use feedline_datasets::{
+    Annotated, Form, ManifestOptions, Paired, Parts, PathOrTable, Pictures, Views, open_pictures,
+};
 use feedline_images::{BoxFormat, Mode, Transforms};
 use feedline_pictures::Decode;
 use pyo3::prelude::*;
@@ -89,7 +91,7 @@ pub(crate) fn open_images(
     opening: Opening,
     pictures: PictureOptions<'_>,
 ) -> PyResult<DataSet> {
-    let (path, mut options) = opening.options()?;
+    let (from, mut options) = opening.options()?;
     // A manifest's columns of paths are detected unless a column is named.
     if let Some(field) = &pictures.field {
         let parts = pictures.parts.iter().flat_map(|parts| parts.mask.iter().chain(&parts.depth));
@@ -107,7 +109,7 @@ pub(crate) fn open_images(
         }
         let on_lanes = on_lanes.map(|(decode, lists)| (decode, lists.into()));
         return detached(py, || {
-            opened(open_pictures(path, &options)?, pictures.field, lists.into(), on_lanes)
+            opened(open_pictures(from, &options)?, pictures.field, lists.into(), on_lanes)
         });
     }
     let (list, on_lanes) = pictures.list(&pictures.transforms)?;
@@ -116,9 +118,9 @@ pub(crate) fn open_images(
         let Some(given) = parts else {
             on_lanes.as_ref().map_or(Ok(()), |(_, list)| list.device_part().map(drop))?;
             let on_lanes = on_lanes.map(|(decode, list)| (decode, list.into()));
-            return opened(open_pictures(path, &options)?, field, list.into(), on_lanes);
+            return opened(open_pictures(from, &options)?, field, list.into(), on_lanes);
         };
-        let (reader, parts) = parts_of(&path, &options, &given)?;
+        let (reader, parts) = parts_of(from, &options, &given)?;
         let on_lanes = on_lanes.map(|(decode, list)| (decode, parts.clone().with(list)));
         opened(reader, None, parts.with(list), on_lanes)
     })
@@ -143,11 +145,15 @@ fn opened(
 
 /// The reader, and the parts of its samples.
 fn parts_of(
-    path: &str,
+    from: PathOrTable,
     options: &ManifestOptions,
     given: &Given,
 ) -> feedline::Result<(Arc<dyn Dataset>, Parts)> {
     if let Some(annotations) = &given.annotations {
+        let PathOrTable::Path(path) = &from else {
+            let why = "annotations are for pictures in a folder, and this is a table in memory";
+            return Err(Error::new(ErrorKind::Config, why));
+        };
         let classes = options.open.classes.as_deref();
         // Annotations have only one mask. `_parts.py` refuses more masks.
         let pictures = match given.mask.is_empty() {
@@ -161,7 +167,8 @@ fn parts_of(
     let folders = [("mask", &given.mask), ("depth", &given.depth)];
     for (name, folder) in folders {
         let [folder] = &folder[..] else { continue };
-        if !(Path::new(path).is_dir() && Path::new(folder).is_dir()) {
+        let PathOrTable::Path(path) = &from else { continue };
+        if !(path.is_dir() && Path::new(folder).is_dir()) {
             continue;
         }
         if options.root.is_some() || options.label.is_some() {
@@ -174,7 +181,7 @@ fn parts_of(
         let parts = with(Parts::new(), given, &fields("mask", &given.mask), &fields("depth", &given.depth))?;
         return Ok((Arc::new(pairs), parts));
     }
-    Ok((open_pictures(path, options)?, with(Parts::new(), given, &given.mask, &given.depth)?))
+    Ok((open_pictures(from, options)?, with(Parts::new(), given, &given.mask, &given.depth)?))
 }
 
 /// Adds the given fields to `parts`.

@@ -15,6 +15,7 @@
 //! | `own.rs`, `source.rs` | data sets and sources written in Python |
 //! | `placed.rs` | long rows of such data sets, copied from their arrays |
 //! | `processes/` | worker processes that read such data sets |
+//! | `arrow.rs` | tables in memory |
 //! | `table.rs` | the steps of a table |
 //! | `text.rs` | windows of token ids, packed and unpadded documents, conversations |
 //! | `pictures.rs` | pictures that lanes of the loader decode, on the GPU |
@@ -31,6 +32,7 @@
 
 use pyo3::prelude::*;
 
+mod arrow;
 mod batch;
 mod capsule;
 mod commands;
@@ -68,6 +70,7 @@ mod turn;
 fn _feedline(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<dataset::DataSet>()?;
+    module.add_class::<arrow::Table>()?;
     module.add_class::<loader::Loader>()?;
     module.add_class::<batch::Batch>()?;
     module.add_class::<batch::Field>()?;

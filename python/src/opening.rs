@@ -6,10 +6,11 @@ use std::time::Duration;
 use feedline::{Error, ErrorKind};
 use feedline_core::{Dataset, ElementType, Field, Meaning};
 use feedline_datasets::{
-    Bounded, Manifest, ManifestOptions, Nulls, OpenOptions, Split, Tokenized, open_with,
+    Bounded, Manifest, ManifestOptions, Nulls, OpenOptions, PathOrTable, Split, Tokenized, open_with,
 };
 use pyo3::prelude::*;
 
+use crate::arrow;
 use crate::dataset::{DataSet, detached};
 use crate::error::raise;
 use crate::own::dtype_named;
@@ -18,7 +19,7 @@ use crate::own::dtype_named;
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Opening {
-    path: String,
+    path: From,
     split: Option<String>,
     classes: Option<Vec<String>>,
     empty_members: bool,
@@ -39,9 +40,20 @@ pub(crate) struct Opening {
     label: Option<String>,
 }
 
+/// A path or a URL, or a table in memory.
+#[derive(FromPyObject)]
+enum From {
+    Path(String),
+    Table(Py<arrow::Table>),
+}
+
 impl Opening {
-    /// The path, and the options of a manifest there. Their `open` has those of every other format.
-    pub(crate) fn options(self) -> PyResult<(String, ManifestOptions)> {
+    /// What is opened, and the options of a manifest there. Their `open` has those of every other format.
+    pub(crate) fn options(self) -> PyResult<(PathOrTable, ManifestOptions)> {
+        let from = match self.path {
+            From::Path(path) => path.into(),
+            From::Table(table) => table.get().opened().map_err(raise)?.into(),
+        };
         let split = match self.split.as_deref() {
             None => None,
             Some("train") => Some(Split::Train),
@@ -68,7 +80,7 @@ impl Opening {
             ..defaults
         };
         let (root, label) = (self.root.map(Into::into), self.label);
-        Ok((self.path, ManifestOptions { root, files: self.files, label, open }))
+        Ok((from, ManifestOptions { root, files: self.files, label, open }))
     }
 }
 
@@ -97,15 +109,15 @@ pub(crate) struct Varying {
     max_tokens: Option<usize>,
 }
 
-/// Opens a file, a folder or a URL.
+/// Opens a file, a folder, a URL or a table in memory.
 #[pyfunction]
 pub(crate) fn open(py: Python<'_>, opening: Opening, varying: Varying) -> PyResult<DataSet> {
-    let (path, options) = opening.options()?;
+    let (from, options) = opening.options()?;
     let Varying { max_length, default_length, tokenizer, text, special_tokens, max_tokens } = varying;
     detached(py, || {
         let mut reader: Arc<dyn Dataset> = match options.files.is_empty() {
-            true => open_with(path, &options.open)?,
-            false => Arc::new(Manifest::open(path, &options)?),
+            true => open_with(from, &options.open)?,
+            false => Arc::new(Manifest::open(from, &options)?),
         };
         check_types(&*reader)?;
         check_no_json(&*reader, tokenizer.as_ref().map(|_| text.as_str()))?;

@@ -37,11 +37,11 @@ pub(crate) fn pack_tokens(
 ) -> PyResult<(u64, u64, u64)> {
     let TokenPacking { tokenizer, field, end, dtype, threads } = packing;
     let dtype = dtype.as_deref().map(dtype_named).transpose().map_err(raise)?;
-    let (path, opened) = opening.options()?;
+    let (from, opened) = opening.options()?;
     // If `progress` raises an exception, it is raised again after the files are written.
     let raised = Mutex::new(None);
     let packed = detached(py, || {
-        let reader = open_with(path, &opened.open)?;
+        let reader = open_with(from, &opened.open)?;
         let mut options = TokenPackOptions { threads, ..TokenPackOptions::new(dtype.unwrap_or(DType::I32)) };
         let reader: Arc<dyn Dataset> = match tokenizer {
             None => {

@@ -45,11 +45,11 @@ struct Mel {
 /// Opens encoded sounds.
 #[pyfunction]
 pub(crate) fn open_sounds(py: Python<'_>, opening: Opening, given: Given) -> PyResult<DataSet> {
-    let (path, mut options) = opening.options()?;
+    let (from, mut options) = opening.options()?;
     options.files.extend(given.field.clone());
     let sounds = sounds(&given).map_err(raise)?;
     detached(py, || {
-        let mut reader = open_encoded(path, &options)?;
+        let mut reader = open_encoded(from, &options)?;
         let classes = reader.about().classes.map(<[String]>::to_vec);
         if let (Some(text), Some(file)) = (&given.text, &given.tokenizer) {
             reader = Arc::new(Tokenized::new(reader, text, file)?);

@@ -143,7 +143,7 @@ pub(crate) fn targets_in(windows: &TableWindows, start: Option<f64>, end: Option
 
 /// The table with its steps. It is not opened yet.
 fn table(opening: Opening, steps: Steps) -> PyResult<Table> {
-    let (path, options) = opening.options()?;
+    let (from, options) = opening.options()?;
     let casts = steps.cast.iter().map(|(name, dtype)| Ok((name, dtype_named(dtype)?)));
     let casts: Vec<(&String, DType)> = casts.collect::<feedline::Result<_>>().map_err(raise)?;
     if let Some((name, _)) = steps.category.iter().find(|(_, list)| list.as_ref().is_some_and(Vec::is_empty))
@@ -151,7 +151,7 @@ fn table(opening: Opening, steps: Steps) -> PyResult<Table> {
         let why = format!("the category \"{name}\" has an empty list: name its values, or give no list");
         return Err(raise(Error::new(ErrorKind::Config, why)));
     }
-    let mut table = Table::open_with(path, options.open);
+    let mut table = Table::open_with(from, options.open);
     if let Some(fields) = steps.select {
         table = table.select(fields);
     }

@@ -259,7 +259,7 @@ pub(crate) fn open_chats(
     tokenizer: &str,
     steps: ChatSteps,
 ) -> PyResult<DataSet> {
-    let (path, options) = opening.options()?;
+    let (from, options) = opening.options()?;
     let learn = match (steps.between, steps.learn_all) {
         (Some((start, end)), _) => Learn::Between { start, end },
         (None, true) => Learn::All,
@@ -278,7 +278,7 @@ pub(crate) fn open_chats(
         special_tokens: steps.special_tokens,
     };
     detached(py, || {
-        let reader = open_table_of_chats(&path, &options.open)?;
+        let reader = open_table_of_chats(from, &options.open)?;
         let chats = match steps.of.as_str() {
             "completions" => Chats::completions(reader, tokenizer, chat)?,
             "preferences" => Chats::preferences(reader, tokenizer, chat)?,

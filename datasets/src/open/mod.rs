@@ -19,6 +19,7 @@ mod hub;
 mod kind;
 mod listed;
 mod options;
+mod path_or_table;
 mod pattern;
 mod remote;
 mod split;
@@ -28,6 +29,7 @@ use kind::{Kind, Start};
 pub(crate) use kind::{is_arrow_stream, is_tar_header, is_text, is_tfrecord};
 pub(crate) use listed::{is_picture, is_sound};
 pub use options::{OpenOptions, Split};
+pub use path_or_table::PathOrTable;
 #[cfg(feature = "object-store")]
 pub(crate) use remote::SCHEMES;
 #[cfg(feature = "object-store")]
@@ -76,13 +78,14 @@ pub fn open(path: impl AsRef<Path>) -> Result<Arc<dyn Dataset>> {
     open_with(path, &OpenOptions::default())
 }
 
-/// As [`open`], with options.
+/// As [`open`], with options. Also opens a table in memory, an `ArrowTable`.
 ///
 /// # Errors
 /// As [`open`]. `Config` for an option that this kind of data does not use, other than `memory_limit`.
-pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Arc<dyn Dataset>> {
-    let reader = open_any(path.as_ref(), options)?;
-    check_used(&*reader, options).map_err(|error| error.at_path(path.as_ref()))?;
+pub fn open_with(from: impl Into<PathOrTable>, options: &OpenOptions) -> Result<Arc<dyn Dataset>> {
+    let from = from.into();
+    let reader = open_any(&from, options)?;
+    check_used(&*reader, options).map_err(|error| from.at(error))?;
     Ok(reader)
 }
 
@@ -94,7 +97,16 @@ pub(crate) fn check_used(reader: &dyn Dataset, options: &OpenOptions) -> Result<
 }
 
 /// As [`open_with`]. Also takes options of columns that only some formats use.
-pub(crate) fn open_any(path: &Path, options: &OpenOptions) -> Result<Arc<dyn Dataset>> {
+pub(crate) fn open_any(from: &PathOrTable, options: &OpenOptions) -> Result<Arc<dyn Dataset>> {
+    let path = match from {
+        PathOrTable::Path(path) => path.as_path(),
+        #[cfg(feature = "table")]
+        PathOrTable::Table(table) => {
+            let reader = table.open(options)?;
+            check_classes(&reader, options)?;
+            return Ok(Arc::new(reader));
+        }
+    };
     if let Some(opened) = path.to_str().and_then(|url| remote::url(url, options)) {
         return opened.and_then(|reader| check_classes(&*reader, options).map(|()| reader));
     }

@@ -94,7 +94,7 @@ impl OpenOptions {
             listing_age,
         } = self;
         let (is_csv, is_jsonl) = (format == "csv", format == "jsonl");
-        let is_table = is_csv || is_jsonl || matches!(format, "arrow" | "parquet");
+        let is_table = is_csv || is_jsonl || matches!(format, "arrow" | "parquet" | "table in memory");
         let sets = "a folder or an archive whose names state several sets, such as train and test";
         let (tables, untyped) = ("CSV, JSON Lines, Arrow and Parquet", "CSV and JSON Lines");
         let has_stated = classes.as_ref().is_some_and(|classes| !classes.is_empty());
@@ -151,7 +151,7 @@ impl OpenOptions {
 
     /// The options of a table.
     #[cfg(feature = "table")]
-    pub(super) fn table(&self) -> crate::TableOptions {
+    pub(crate) fn table(&self) -> crate::TableOptions {
         let (columns, masks) = (self.columns.clone(), self.masks.clone());
         let Self { memory_limit, nulls, cache_bytes, .. } = *self;
         crate::TableOptions { columns, masks, nulls, memory_limit, cache_bytes }

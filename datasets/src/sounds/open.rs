@@ -7,7 +7,7 @@ use feedline_core::{Dataset, Result};
 
 use crate::open::is_sound;
 use crate::tables::manifest::{Holds, open_files};
-use crate::{Folder, ManifestOptions};
+use crate::{Folder, ManifestOptions, PathOrTable};
 
 /// Opens sounds for [`SoundDataset`](crate::SoundDataset), as [`open_with`](crate::open_with) does. A table
 /// without encoded sounds is opened as a [`Manifest`](crate::Manifest): a table with the paths of the sounds.
@@ -32,11 +32,12 @@ use crate::{Folder, ManifestOptions};
 /// # std::fs::remove_dir_all(&dir)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn open_sounds(path: impl AsRef<Path>, options: &ManifestOptions) -> Result<Arc<dyn Dataset>> {
-    let path = path.as_ref();
-    if is_sound(&path.to_string_lossy()) && path.is_file() {
+pub fn open_sounds(from: impl Into<PathOrTable>, options: &ManifestOptions) -> Result<Arc<dyn Dataset>> {
+    let from = from.into();
+    let is_one = |path: &&Path| is_sound(&path.to_string_lossy()) && path.is_file();
+    if let Some(path) = from.path().filter(is_one) {
         options.check("one sound").map_err(|error| error.at_path(path))?;
         return Ok(Arc::new(Folder::of_file(path)?));
     }
-    open_files(path, options, Holds::Sounds)
+    open_files(&from, options, Holds::Sounds)
 }

@@ -12,7 +12,7 @@ use feedline_core::{
 use crate::error::{at_file, inside, one_line};
 use crate::formats::sample_file::SampleFile;
 use crate::open::{check_used, open_any};
-use crate::{Buffers, OpenOptions};
+use crate::{Buffers, OpenOptions, PathOrTable};
 
 mod columns;
 mod places;
@@ -22,7 +22,7 @@ use columns::{choose_files, choose_label, is_text};
 use places::Places;
 
 /// The formats of manifests.
-const TABLES: [&str; 4] = ["csv", "jsonl", "parquet", "arrow"];
+const TABLES: [&str; 5] = ["csv", "jsonl", "parquet", "arrow", "table in memory"];
 
 /// The number of files per column that the fingerprint reads.
 const SAMPLED: usize = 256;
@@ -38,7 +38,8 @@ const SAMPLED: usize = 256;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct ManifestOptions {
-    /// The folder or URL that paths are relative to. Default: the manifest's own folder.
+    /// The folder or URL that paths are relative to. Default: the manifest's own folder, and the working
+    /// folder for a table in memory.
     pub root: Option<PathBuf>,
     /// The columns of paths or URLs. By default the list is empty: the columns are used whose first values
     /// are names of pictures.
@@ -118,13 +119,17 @@ enum Class {
 ///
 /// # Errors
 /// As [`open_with`](crate::open_with) and [`Manifest::open`].
-pub fn open_pictures(path: impl AsRef<Path>, options: &ManifestOptions) -> Result<Arc<dyn Dataset>> {
-    open_files(path.as_ref(), options, Holds::Pictures)
+pub fn open_pictures(from: impl Into<PathOrTable>, options: &ManifestOptions) -> Result<Arc<dyn Dataset>> {
+    open_files(&from.into(), options, Holds::Pictures)
 }
 
 /// As [`open_pictures`], for files of another kind.
-pub(crate) fn open_files(path: &Path, options: &ManifestOptions, holds: Holds) -> Result<Arc<dyn Dataset>> {
-    let inner = open_rows(path, options, holds)?;
+pub(crate) fn open_files(
+    from: &PathOrTable,
+    options: &ManifestOptions,
+    holds: Holds,
+) -> Result<Arc<dyn Dataset>> {
+    let inner = open_rows(from, options, holds)?;
     // A manifest has classes that its table lacks.
     let of_table = OpenOptions { classes: None, ..options.open.clone() };
     let fields = inner.spec().fields();
@@ -132,23 +137,23 @@ pub(crate) fn open_files(path: &Path, options: &ManifestOptions, holds: Holds) -
         fields.iter().any(|field| options.files.iter().any(|file| file == field.name()) && is_text(field));
     let has_bytes = fields.iter().any(|field| field.element() == ElementType::Bytes);
     if TABLES.contains(&inner.about().format) && (is_named || !has_bytes) {
-        check_used(&*inner, &of_table).map_err(|error| error.at_path(path))?;
-        return Ok(Arc::new(Manifest::of_rows(inner, path, options, holds)?));
+        check_used(&*inner, &of_table).map_err(|error| from.at(error))?;
+        return Ok(Arc::new(Manifest::of_rows(inner, from, options, holds)?));
     }
-    check_used(&*inner, &options.open).map_err(|error| error.at_path(path))?;
+    check_used(&*inner, &options.open).map_err(|error| from.at(error))?;
     options.check_manifest(inner.about().format).map_err(|error| at_file(&*inner, 0, error))?;
     Ok(inner)
 }
 
-/// Opens the data at `path`. The labels of a CSV file are texts if one of them is a code such as `007`: as
+/// Opens the data. The labels of a CSV file are texts if one of them is a code such as `007`: as
 /// numbers, `007` and `7` would be one class.
-fn open_rows(path: &Path, options: &ManifestOptions, holds: Holds) -> Result<Arc<dyn Dataset>> {
+fn open_rows(from: &PathOrTable, options: &ManifestOptions, holds: Holds) -> Result<Arc<dyn Dataset>> {
     let mut open = options.open.clone();
-    let rows = match open_any(path, &open) {
+    let rows = match open_any(from, &open) {
         Err(error) if open.header.is_none() => {
             // A manifest has a row of names, and `check_header` finds those that lack it.
             open.header = Some(true);
-            open_any(path, &open).map_err(|_| error)?
+            open_any(from, &open).map_err(|_| error)?
         }
         opened => opened?,
     };
@@ -170,7 +175,7 @@ fn open_rows(path: &Path, options: &ManifestOptions, holds: Holds) -> Result<Arc
     } else {
         open.codes.push(label);
     }
-    open_any(path, &open)
+    open_any(from, &open)
 }
 
 impl ManifestOptions {
@@ -197,16 +202,21 @@ impl Manifest {
     /// # Errors
     /// As [`open_with`](crate::open_with). `Config` for data that are no table, for a column that does not
     /// exist, and for a table without columns of files.
-    pub fn open(path: impl AsRef<Path>, options: &ManifestOptions) -> Result<Self> {
-        let path = path.as_ref();
-        let rows = open_rows(path, options, Holds::Pictures)?;
+    pub fn open(from: impl Into<PathOrTable>, options: &ManifestOptions) -> Result<Self> {
+        let from = from.into();
+        let rows = open_rows(&from, options, Holds::Pictures)?;
         let of_table = OpenOptions { classes: None, ..options.open.clone() };
-        check_used(&*rows, &of_table).map_err(|error| error.at_path(path))?;
-        Self::of_rows(rows, path, options, Holds::Pictures)
+        check_used(&*rows, &of_table).map_err(|error| from.at(error))?;
+        Self::of_rows(rows, &from, options, Holds::Pictures)
     }
 
-    /// The manifest of the table `rows`, which was opened at `path`.
-    fn of_rows(rows: Arc<dyn Dataset>, path: &Path, options: &ManifestOptions, holds: Holds) -> Result<Self> {
+    /// The manifest of the table `rows`, which `from` was opened as.
+    fn of_rows(
+        rows: Arc<dyn Dataset>,
+        from: &PathOrTable,
+        options: &ManifestOptions,
+        holds: Holds,
+    ) -> Result<Self> {
         let at = |error: Error| at_file(&*rows, 0, error);
         if !TABLES.contains(&rows.about().format) {
             let why = format!(
@@ -223,7 +233,7 @@ impl Manifest {
         let mut texts: Vec<_> = files.iter().copied().chain(label).collect();
         texts.sort_unstable();
         let mut cells = columns::read(&*rows, &texts)?;
-        let mut places = Places::new(&*rows, path, options.root.as_deref());
+        let mut places = Places::new(&*rows, from.path(), options.root.as_deref());
         let fields = rows.spec().fields();
         let (mut columns, mut schema, mut classes) = (Vec::new(), Vec::new(), None);
         for (index, field) in fields.iter().enumerate() {

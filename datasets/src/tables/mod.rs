@@ -2,6 +2,8 @@
 
 #[cfg(feature = "table")]
 pub(crate) mod features;
+#[cfg(feature = "table")]
+pub(crate) mod in_memory;
 pub(crate) mod manifest;
 pub(crate) mod nulls;
 #[cfg(feature = "table")]

@@ -38,8 +38,8 @@ pub(crate) fn missing(column: &str, row: u64) -> Error {
         "column \"{column}\" has a null in row {row}: write a value there, {}",
         named(
             "or open the file with Nulls::Fill in its options, or say what it becomes by Table::missing",
-            "or open the file with nulls=\"fill\", or say what it becomes by feedline.table(path, fill=), \
-             fill_mean= or mask="
+            "or open the data by feedline.open(..., nulls=\"fill\"), or say what it becomes by \
+             feedline.table(..., fill=), fill_mean= or mask="
         )
     ))
     .at_sample(row)

@@ -16,7 +16,7 @@ use crate::error::{at_file, one_line};
 use crate::open::{check_used, open_any};
 use crate::over::set_over;
 use crate::text::tokenized::{Checked, load};
-use crate::{Buffers, ChatTemplate, Nulls, OpenOptions};
+use crate::{Buffers, ChatTemplate, Nulls, OpenOptions, PathOrTable};
 use feedline_template::{folder_of, parsed};
 
 /// The label of a token that is not learnt.
@@ -378,10 +378,10 @@ impl Chats {
 ///
 /// # Errors
 /// As [`open_with`](crate::open_with).
-pub fn open_chats(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Arc<dyn Dataset>> {
-    let path = path.as_ref();
-    let inner = open_any(path, &OpenOptions { nulls: Nulls::Fill, ..options.clone() })?;
-    check_used(&*inner, options).map_err(|error| error.at_path(path))?;
+pub fn open_chats(from: impl Into<PathOrTable>, options: &OpenOptions) -> Result<Arc<dyn Dataset>> {
+    let from = from.into();
+    let inner = open_any(&from, &OpenOptions { nulls: Nulls::Fill, ..options.clone() })?;
+    check_used(&*inner, options).map_err(|error| from.at(error))?;
     Ok(inner)
 }
 

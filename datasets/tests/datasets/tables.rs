@@ -9,8 +9,8 @@ use crate::made::{read, write};
 use feedline_core::{Dataset, Values};
 use feedline_datasets::labelled::{Labelled, LabelledOptions};
 use feedline_datasets::{
-    ArrowFile, Bounded, Missing, Nulls, OpenOptions, ParquetFile, Split, Table, TableOptions, open,
-    open_with, shards,
+    ArrowFile, ArrowTable, Bounded, Missing, Nulls, OpenOptions, ParquetFile, Split, Table, TableOptions,
+    open, open_with, shards,
 };
 use proptest::prelude::*;
 use serde_json::Value as Json;
@@ -289,6 +289,56 @@ fn nulls_are_an_error_of_their_row_or_filled() {
     assert!(nan.is_nan() && read(&filled, 2) == [2.5f32.to_le_bytes()]);
     // A column with nulls is not ready.
     assert!(filled.storage().column(0).is_none());
+}
+
+/// The table of a stream.
+fn in_memory(stream: &[u8]) -> ArrowTable {
+    let reader = arrow_ipc::reader::StreamReader::try_new(stream, None).unwrap();
+    ArrowTable::new(reader.schema(), reader.map(Result::unwrap).collect()).unwrap()
+}
+
+#[test]
+fn a_table_in_memory_is_as_its_stream() {
+    let options = || OpenOptions { nulls: Nulls::Fill, ..Default::default() };
+    for name in ["plain.stream", "lz4.stream", "zstd.stream"] {
+        let bytes = std::fs::read(golden(name)).unwrap();
+        let file = open_with(golden(name), &options()).unwrap();
+        let table = in_memory(&bytes);
+        let all = |reader: &dyn Dataset| checksum(reader, 0..file.len());
+        let rows = open_with(table.clone(), &options()).unwrap();
+        assert_eq!((rows.spec(), rows.len()), (file.spec(), file.len()), "{name}");
+        assert_eq!(all(&*rows), all(&*file), "{name}");
+        assert!(Values::new().read(&*rows, rows.len()).unwrap_err().to_string().contains("no sample"));
+        let select = || OpenOptions { columns: Some(vec!["words".into(), "price".into()]), ..options() };
+        let (rows, file) =
+            (open_with(table, &select()).unwrap(), open_with(golden(name), &select()).unwrap());
+        assert_eq!((rows.spec(), all(&*rows)), (file.spec(), all(&*file)), "{name}");
+    }
+}
+
+#[test]
+fn a_table_in_memory_is_read_in_place() {
+    use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch};
+    let column: ArrayRef = Arc::new(Int64Array::from_iter_values(0..100));
+    let batch = RecordBatch::try_from_iter([("x", column.clone())]).unwrap();
+    let table = ArrowTable::new(batch.schema(), vec![batch.slice(10, 50)]).unwrap();
+    let rows = open_with(table, &OpenOptions::default()).unwrap();
+    let address = column.to_data().buffers()[0].as_ptr();
+    let first = rows.storage().slice(0, 0).unwrap();
+    assert_eq!((first.as_ptr(), first), (address.wrapping_add(80), &10i64.to_le_bytes()[..]));
+    assert_eq!(rows.storage().column(0).unwrap().bytes().as_ptr(), first.as_ptr());
+    // Of several batches there is no column, and a batch may be empty.
+    let parts = vec![batch.slice(0, 0), batch.slice(0, 7), batch.slice(7, 0), batch.slice(7, 93)];
+    let rows = open_with(ArrowTable::new(batch.schema(), parts).unwrap(), &OpenOptions::default()).unwrap();
+    assert!(rows.storage().column(0).is_none() && rows.storage().slice(100, 0).is_none());
+    assert_eq!(rows.storage().slice(99, 0).unwrap().as_ptr(), address.wrapping_add(99 * 8));
+    let whole =
+        open_with(ArrowTable::new(batch.schema(), vec![batch.clone()]).unwrap(), &OpenOptions::default());
+    assert_eq!(rows.fingerprint(), whole.unwrap().fingerprint());
+    let other = RecordBatch::try_from_iter([("y", Arc::new(Int64Array::from(vec![1])) as ArrayRef)]).unwrap();
+    let wider = RecordBatch::try_from_iter([("x", column.clone()), ("y", column)]).unwrap();
+    let error = ArrowTable::new(batch.schema(), vec![other, wider]).unwrap_err();
+    assert!(error.to_string().contains("record batch 1 has other columns"), "{error}");
 }
 
 /// A stream of one column `x` of `f32`: 1.5, a null, 2.5.

@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from .. import _feedline
+
 #: Smaller arrays stay within the pickle, as sharing them would cost more than a copy per worker.
 OUT_OF_BAND = 1024
 _ALIGN = 64
@@ -108,6 +110,8 @@ class _Pickler(pickle.Pickler):
             self.modules.add(module)
         if kind is np.memmap:
             return _mapped_again(value)
+        if kind is _feedline.Table:
+            return _table, (np.frombuffer(value.to_bytes(), np.uint8),)
         made = getattr(value, "_made", None) if module in ("feedline._data", "feedline._windows") else None
         if made is not None:
             return type(made).again, (made,)
@@ -119,6 +123,10 @@ class _Pickler(pickle.Pickler):
                 bits = value.detach().view(torch.int16) if value.dtype == torch.bfloat16 else value.detach()
                 return _tensor, (bits.numpy(), str(value.dtype), value.requires_grad)
         return NotImplemented
+
+
+def _table(stream: np.ndarray[Any, Any]) -> _feedline.Table:
+    return _feedline.Table.of_bytes(stream.tobytes())
 
 
 def _is_plain(tensor: Any, torch: Any) -> bool:

@@ -7,9 +7,9 @@ use feedline::{DType, Loader, LoaderBuilder, Source, Spec, source};
 use feedline_audio::{Crop, Sounds};
 use feedline_core::Dataset;
 use feedline_datasets::{
-    Annotated, ArrowFile, Bounded, ChatOptions, Chats, Manifest, ManifestOptions, OpenOptions, PackOptions,
-    Paired, ParquetFile, Parts, Pictures, SoundDataset, Table, TableOptions, Tokenized, TokenizedSource,
-    Views, open, open_sounds, pack,
+    Annotated, ArrowFile, ArrowTable, Bounded, ChatOptions, Chats, Manifest, ManifestOptions, OpenOptions,
+    PackOptions, Paired, ParquetFile, Parts, Pictures, SoundDataset, Table, TableOptions, Tokenized,
+    TokenizedSource, Views, open, open_sounds, open_with, pack,
 };
 use feedline_images::Transforms;
 
@@ -40,6 +40,7 @@ pub fn formats(root: &Path, dir: &Path) -> Vec<Entry> {
         Entry::new("ArrowFile Arrow packed", opened(dir.join("packed.arrow"))),
         Entry::new("ArrowFile Arrow compressed", arrow("zstd.arrow")),
         Entry::new("ArrowFile Arrow stream", arrow("plain.stream")),
+        Entry::new("RowsInMemory of a table", in_memory()),
         Entry::new("Rows of a saved set", opened(listed(dir, &csv))),
         Entry::new("Shards PackIndex", opened(dir.join("packed/_index.json"))),
         Entry::new(
@@ -86,6 +87,18 @@ pub fn opened(path: PathBuf) -> Build {
 fn some(open: impl Fn() -> Arc<dyn Dataset> + 'static) -> Build {
     let ids = Vec::from_iter((0..90).step_by(4));
     build(move || Bounded::limited(open(), MOST).unwrap().subset(ids.clone()).unwrap())
+}
+
+/// Numbers and texts in two record batches.
+fn in_memory() -> Build {
+    use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+    some(|| {
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..90));
+        let texts: ArrayRef = Arc::new(StringArray::from_iter_values((0..90).map(text)));
+        let batch = RecordBatch::try_from_iter([("number", numbers), ("text", texts)]).unwrap();
+        let parts = vec![batch.slice(0, 50), batch.slice(50, 40)];
+        open_with(ArrowTable::new(batch.schema(), parts).unwrap(), &OpenOptions::default()).unwrap()
+    })
 }
 
 fn table(path: PathBuf) -> Build {

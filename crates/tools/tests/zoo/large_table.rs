@@ -9,7 +9,7 @@ use arrow_array::{ArrayRef, FixedSizeBinaryArray, Int64Array, RecordBatch};
 use bytes::Bytes;
 use feedline::dataset::Random;
 use feedline::{Cursor, DType, Dataset, ErrorKind, Loader, LoaderBuilder, Sampler, Spec};
-use feedline_datasets::{Bounded, OpenOptions, Table, open_with, shards};
+use feedline_datasets::{Bounded, OpenOptions, Table, open_with};
 use feedline_testkit::{Watchdog, watchdog};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
@@ -180,7 +180,7 @@ fn the_chosen_columns_and_all_shards_say_how_a_table_is_shuffled() {
         // Two shards have twice the rows and the same window, because a window is a number of bytes.
         assert_eq!((shards.len(), shuffled(&shards)), (2 * LEN, Some((BLOCK, WINDOW))));
         let small = |_| open_with(&path, &column("label")).unwrap();
-        let shards = shards(Vec::from_iter((0..3).map(small))).unwrap();
+        let shards = feedline_datasets::shards(Vec::from_iter((0..3).map(small))).unwrap();
         assert_eq!(shuffled(&Bounded::new(Arc::new(shards)).unwrap()), None);
     });
 }

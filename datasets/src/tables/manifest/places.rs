@@ -21,9 +21,9 @@ pub(super) struct Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    /// The places for the manifest `rows`. It was opened at `path`.
-    pub(super) fn new(rows: &'a dyn Dataset, path: &Path, root: Option<&'a Path>) -> Self {
-        let url = path.to_str().filter(|path| is_url(path)).map(str::to_owned);
+    /// The places for the manifest `rows`. It was opened at `path`, if it is not a table in memory.
+    pub(super) fn new(rows: &'a dyn Dataset, path: Option<&Path>, root: Option<&'a Path>) -> Self {
+        let url = path.and_then(Path::to_str).filter(|path| is_url(path)).map(str::to_owned);
         Self {
             rows,
             url,

@@ -7,7 +7,7 @@ use feedline_core::{DType, Dataset, ElementType, Error, ErrorKind, Field, Result
 
 use crate::error::at_file;
 use crate::open::{check_used, open_any};
-use crate::{Bounded, OpenOptions};
+use crate::{Bounded, OpenOptions, PathOrTable};
 
 mod cast;
 mod cell;
@@ -99,8 +99,8 @@ pub struct Table {
 /// The source of the rows.
 #[derive(Debug)]
 enum Source {
-    /// A path or URL. It is opened when the needed columns are known.
-    Path(PathBuf, OpenOptions),
+    /// A path or URL, or a table in memory. It is opened when the needed columns are known.
+    Path(PathOrTable, OpenOptions),
     Reader(Arc<dyn Dataset>),
 }
 
@@ -127,9 +127,10 @@ impl Table {
         Self::open_with(path, OpenOptions::default())
     }
 
-    /// As [`open`](Self::open), with options. The table itself sets their `columns` and `masks`.
-    pub fn open_with(path: impl AsRef<Path>, options: OpenOptions) -> Self {
-        Self::of_source(Source::Path(path.as_ref().to_path_buf(), options))
+    /// As [`open`](Self::open), with options. The table itself sets their `columns` and `masks`. Also takes
+    /// a table in memory, an `ArrowTable`.
+    pub fn open_with(from: impl Into<PathOrTable>, options: OpenOptions) -> Self {
+        Self::of_source(Source::Path(from.into(), options))
     }
 
     /// The fields of `inner` as columns. Its fields `NAME.present` mark missing values.
@@ -333,7 +334,7 @@ impl Table {
         };
         let inner = match source {
             Source::Reader(inner) => inner,
-            Source::Path(path, mut options) => {
+            Source::Path(from, mut options) => {
                 let given = options.clone();
                 options.columns = steps.columns();
                 options.masks = steps.masks();
@@ -342,8 +343,8 @@ impl Table {
                 // not.
                 options.types.extend(found.iter().flat_map(Description::texts));
                 options.types.extend(steps.texts());
-                let inner = open_any(&path, &options)?;
-                check_used(&*inner, &given).map_err(|error| error.at_path(&path))?;
+                let inner = open_any(&from, &options)?;
+                check_used(&*inner, &given).map_err(|error| from.at(error))?;
                 inner
             }
         };

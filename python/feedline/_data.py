@@ -174,7 +174,7 @@ class Data:
 
             # Without a copy of the rows, which a cache would be.
             table: Any = samples
-            self._set = open(table, max_length=max_length, cache_bytes=0)._set
+            self._set = open(table, max_length=_options.limits(max_length), cache_bytes=0)._set
         elif isinstance(samples, (str, os.PathLike)):
             raise ConfigError(f"open the file first: feedline.open({os.fspath(samples)!r})")
         elif isinstance(samples, Mapping):

@@ -24,7 +24,7 @@ from ._batch import Batch, Copied, forms_of
 from ._collate import nested
 from ._data import Data, NotRandomAccess, fields_at
 from ._device_map import DeviceMap, Mapped, Position
-from ._errors import Error, ConfigError, StateError, shown
+from ._errors import ConfigError, Error, StateError, shown
 from ._frameworks import Framework
 from ._frameworks import framework as framework_of
 from ._lines import Lines
@@ -159,7 +159,7 @@ class Loader:
         framework: ``"numpy"``, ``"torch"`` or ``"jax"``. Default: torch or jax, if imported, else NumPy.
         copy: Copies the arrays, so that you may keep and write them.
         collate_fn: Called with the list of the samples of a batch, as by a ``DataLoader``; see :class:`Data`.
-        max_length: Max items of fields that vary in length, if ``data`` is not a :class:`Data`.
+        max_length: Max items of fields that vary in length, ``None`` for no limit, if ``data`` is not a :class:`Data`.
         workers: Number of decoding threads; if your own Python code reads the samples, number of processes.
             Default: a thread per core; for your own code, one or two threads, which take turns at the
             interpreter's lock. 0 is one thread.
@@ -175,7 +175,9 @@ class Loader:
         world: ``"env"`` for the ranks of torchrun, Open MPI or Slurm, ``"torch"`` for those of
             ``torch.distributed``, a pair of rank and size, or ``None`` for one process that reads all.
         epochs: The number of epochs, if it is known: nothing is read ahead beyond the last one.
-        pad: Pads ragged fields to one width per batch: the value for each field, or (value, multiple).
+        pad: Pads ragged fields to one width per batch: the value for each field, or (value, multiple). In samples of
+            yours these fields vary in length without a limit, if ``data`` is not a :class:`Data` and ``max_length`` does not
+            name them.
         max_per_batch: Max items of ragged fields in a batch, to make slots smaller.
         bad_samples: Max number (``int``) or share (``float``) of unreadable samples that get a substitute. A
             warning names each of them, its file and the reason.
@@ -720,7 +722,7 @@ def _samples(
             if not is_iterable:
                 raise
             # Torch's IterableDataset has an unimplemented __getitem__, and may have a length.
-    source = Source(data, max_length=max_length)
+    source = Source(data, max_length=_options.limits(max_length))
     _check_indexed(source, collate_fn)
     return source
 

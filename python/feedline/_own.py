@@ -122,7 +122,7 @@ class Reader:
         first, self.first_seconds = first_of(data, self._watch)
         self._first, self._first_copy, self._filling = first, frozen(first), threading.RLock()
         self.kept = defaultdict(Kept)
-        every = lambda: others(lambda index: data[index], 1, len(data), self.generators)  # noqa: E731
+        every = lambda: others(lambda index: data[index], 1, len(data), self.generators)
         self.columns = Columns(first, without_limit(first, padded) | dict(max_length), every)
         self.is_tuple, self.fields = self.columns.is_tuple, self.columns.fields
         self.places = self.columns.places

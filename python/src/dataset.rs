@@ -172,8 +172,8 @@ impl DataSet {
         Ok(Self::of_own(set))
     }
 
-    /// This set, which is written in Python, with the room of `fields` for samples of varying length. The same
-    /// processes read it.
+    /// This set, which is written in Python, with the room of `fields` for samples of varying length. The
+    /// same processes read it.
     fn with_room(&self, py: Python<'_>, fields: Vec<FieldOf>) -> PyResult<Self> {
         let own = self.own.as_ref().map(|own| own.with_room(py, &fields)).transpose().map_err(raise)?;
         own.map(Self::of_own).ok_or_else(|| PyTypeError::new_err("this is no set of Python"))

@@ -372,8 +372,8 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Calls `read` with row `index`, into which it [puts](Row::put) the fields of sample `id`. Returns how many
-    /// it has put.
+    /// Calls `read` with row `index`, into which it [puts](Row::put) the fields of sample `id`. Returns how
+    /// many it has put.
     ///
     /// # Errors
     /// As `read`. Those of `put` name the sample.

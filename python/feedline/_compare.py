@@ -25,7 +25,7 @@ class Comparison:
     first: Compared
     second: Compared
     #: Whether both give the same samples, with the same fields, types and shapes, in any order and in batches of any
-    #: size; ``None`` if that is unknown, because not all was read.
+    #: size, as far as they were read; ``None`` if that is unknown, because the orders differ and not all was read.
     equal: bool | None
     #: The order of the samples, by their values: ``"equal"``; ``"other"``: the same samples in another order, as with a
     #: shuffle; ``"differ"``: other samples; ``"unknown"``: other orders, of which not all was read.
@@ -188,7 +188,8 @@ def _values(sides: Sequence[Side], most: int) -> tuple[bool | None, _Order, bool
     order, told = _order([side.result for side in sides], seen, in_place, value)
     same_places = all(one[:2] == other[:2] for one, other in zip(*seen, strict=False))
     equal = False if fields else None if order == "unknown" else order != "differ"
-    return equal, order, order == "equal" and same_places, fields or told
+    change = next((side.change for side in sides if side.change is not None), None) if equal is False else None
+    return equal, order, order == "equal" and same_places, fields or told or change
 
 
 def _order(

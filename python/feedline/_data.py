@@ -64,7 +64,7 @@ class Data:
     tuples too.
 
     A table in memory is a pandas or Polars ``DataFrame``, a ``pyarrow.Table`` or ``RecordBatch``, or any object with
-    ``__arrow_c_stream__``. Fields have the names and the types of its columns, as if it were opened from a Parquet
+    ``__arrow_c_stream__``. Fields have the names and the types of its columns, as if it were opened from an Arrow
     file; :func:`feedline.table` and :func:`feedline.open` have more options for it. Arrow's memory is read in place
     and not copied, so do not change it while the data exist. pyarrow exports the frames of pandas: it copies bools and
     objects, and NaN is a missing value. Their index is left out: ``df.reset_index()`` makes a column of it.
@@ -107,6 +107,8 @@ class Data:
     _leaves: list[Leaf]
     #: The function and arguments to make it again in another process.
     _made: Made | None
+    #: Whether fields have no limit, once that was asked.
+    _grows: bool | None = None
     #: The reader of samples of Python; ``None`` for other data, and those made of others.
     _reader: _own.Reader | None = None
     #: Name, type and shape of each field, and whether it varies in length, once a sample was read.

@@ -303,6 +303,10 @@ class Loader:
         # The processes are made before the threads, so they end first when the loader is collected. A thread
         # that waits for a process then ends too.
         mapping = None if map_batch is None else _mapping(map_batch, self.data, self.batch_size)
+        self._max_per_batch = {
+            name: _options.whole(f"max_per_batch[{name!r}]", items)
+            for name, items in _options.by_column("max_per_batch", max_per_batch, '{"tokens": 4096}').items()
+        }
         self._reads = Choice(getattr(self.data, "_leaves", []), workers, parallel, mapping)
         try:
             options = {
@@ -320,12 +324,7 @@ class Loader:
                 "world": ranks,
                 "epochs": _options.maybe("epochs", epochs),
                 "pad": padding,
-                "max_per_batch": [
-                    (name, _options.whole(f"max_per_batch[{name!r}]", items))
-                    for name, items in _options.by_column(
-                        "max_per_batch", max_per_batch, '{"tokens": 4096}'
-                    ).items()
-                ],
+                "max_per_batch": list(self._max_per_batch.items()),
                 "bad_samples": _options.bad_samples(bad_samples),
                 "skip": skips,
                 "transfer_mode": transfer_mode,
@@ -340,7 +339,7 @@ class Loader:
                 "record": None if record is None else (_options.path("record", record), opened_from(self.data)),
             }
             #: For a loader with larger slots, which takes the place of this one.
-            self._options, self._read, self._growths = options, self.data._set, 0
+            self._options, self._read, self._growths, self._is_outgrown = options, self.data._set, 0, False
             self._inner = _feedline.Loader(self._read, options)
             if device_map is not None:
                 self._device_map = DeviceMap(
@@ -478,16 +477,19 @@ class Loader:
         """The next batch; ``None`` at the end of the epoch."""
         if self._device_map is not None:
             return self._device_map.next()
-        try:
-            return self._inner.next()
-        except Error as error:
-            if not self._has_made_room(error):
-                raise
+        if not self._is_outgrown:
+            try:
+                return self._inner.next()
+            except Error as error:
+                if not self._has_made_room(error):
+                    raise
         return self._with_room(lambda inner: inner.next())
 
     def _with_room(self, call: Callable[[_feedline.Loader], _T]) -> _T:
         """The result of a call of the compiled loader; of one with larger slots, if a sample had no room in them."""
         while True:
+            if self._is_outgrown:
+                self._begin_anew()
             try:
                 return call(self._inner)
             except Error as error:
@@ -495,23 +497,26 @@ class Loader:
                     raise
 
     def _has_made_room(self, error: Error) -> bool:
-        """Begins anew with larger slots at the position of the loop, if a sample had no room."""
+        """Whether there is room now for a sample that had none, in slots of a loader that is to take the place of this one."""
         if error._needs is None or not isinstance(self.data, Data):
             return False
         # Another loader may have made room in the same data.
-        if not made_for(self.data, error) and self.data._set is self._read:
+        if not made_for(self.data, error, self._max_per_batch) and self.data._set is self._read:
             return False
-        position, old = Position.of(self._inner), self._inner
+        field, items = error._needs
+        _log.info('"%s" has %d items, so the slots are made larger', field, items)
+        self._is_outgrown = True
+        return True
+
+    def _begin_anew(self) -> None:
+        """Begins anew with larger slots, at the position of the loop. If that fails, the next call does it again."""
+        position, old, read = Position.of(self._inner), self._inner, self.data._set
         cursor, epoch, step, _ = position.cursor
+        new = _feedline.Loader(read, self._options)
+        new.resume(cursor, epoch, step, position.bad_samples)
+        self._inner, self._read, self._growths, self._is_outgrown = new, read, self._growths + 1, False
         old.stop()
         old.close()
-        self._read = self.data._set
-        self._inner = _feedline.Loader(self._read, self._options)
-        self._inner.resume(cursor, epoch, step, position.bad_samples)
-        self._growths += 1
-        field, items = error._needs
-        _log.info('epoch %d, step %d: "%s" has %d items, so the slots are made larger', epoch, step, field, items)
-        return True
 
     def _leave_epoch(self) -> None:
         if self._device_map is not None:

@@ -59,6 +59,11 @@ class Rows:
         """A hash of the values and shapes of each row."""
         return [_hash(self.at(pair, side, row) for pair in pairs) for row in range(self.count)]
 
+    def kinds(self, pairs: Sequence[Pair], side: int) -> str:
+        """The types of the fields that are compared, and of the others."""
+        own = {name: column.dtype for name, column in self.columns.items()}
+        return repr(([own.pop(pair.names[side], None) for pair in pairs], sorted(own.values())))
+
     def at(self, pair: Pair, side: int, row: int) -> _Array:
         """The values of a row: those that are equal have the same bytes."""
         column = self.columns.get(pair.names[side])
@@ -79,7 +84,7 @@ class Rows:
 def _hash(values: Iterable[_Array]) -> bytes:
     state = hashlib.blake2b(digest_size=16)
     for value in values:
-        state.update(f"{value.shape}".encode())
+        state.update(f"{value.dtype} {value.shape}".encode())
         state.update(value.tobytes())
     return state.digest()
 
@@ -129,7 +134,9 @@ def _column(value: Any, where: str) -> Column:
         return Column(_name(value), None, [host(row) for row in value.unbind()])
     array = np.asarray(value) if isinstance(value, (list, tuple)) else host(value)
     if array.dtype.kind in "US":
-        texts = [one.encode() if isinstance(one, str) else bytes(one) for one in array.reshape(-1).tolist()]
+        # NumPy drops the zeros at the end of a text.
+        given = value if isinstance(value, (list, tuple)) else array.reshape(-1).tolist()
+        texts = [one.encode() if isinstance(one, str) else bytes(one) for one in given]
         return Column("uint8", None, [np.frombuffer(text, np.uint8) for text in texts])
     if array.dtype.kind == "O":
         raise ConfigError(f"{where} is {shown(value)}, which is no array: compare loaders of arrays, tensors and texts")
@@ -183,6 +190,8 @@ def _quoted(names: Sequence[str]) -> str:
 
 def first_difference(one: _Array, other: _Array) -> tuple[str, str, str, str] | None:
     """Where the values of a row differ, what does, and both values; ``None`` if they are equal."""
+    if one.dtype != other.dtype:
+        return "", "has the type", str(one.dtype), str(other.dtype)
     if one.shape != other.shape:
         return "", "has the shape", str(list(one.shape)), str(list(other.shape))
     differs = np.flatnonzero(np.frombuffer(one.tobytes(), np.uint8) != np.frombuffer(other.tobytes(), np.uint8))

@@ -63,6 +63,8 @@ class Side:
         self.of, self.place = of, place
         is_ours = isinstance(of, Loader)
         self.result = Compared("feedline.Loader" if is_ours else type(of).__name__)
+        #: The first batch with other fields or types than those before, in words.
+        self.change: str | None = None
         self.result.slots = of.memory["pinned"] if is_ours else 0
         self._state = of.state_dict() if is_ours and of._once is None else None
         #: What can be read once goes on where it is.
@@ -103,11 +105,16 @@ class Side:
     def each_row(self, rows: Rows | None, pairs: list[Pair], most: int) -> Iterator[Row]:
         """The rows from those of the first batch on."""
         result, number = self.result, int(self.place == "second")
+        first = "" if rows is None else rows.kinds(pairs, number)
         while rows is not None and result.batches < most:
+            kinds = rows.kinds(pairs, number)
+            if kinds != first and self.change is None:
+                self.change = f"batch {result.batches} of {result.name} has other fields or types than batch 0"
             result.batches += 1
             result.samples += rows.count
             for row, hashed in enumerate(rows.hashes(pairs, number)):
-                yield Row(result.batches - 1, row, hashed, rows)
+                # Fields that come later count, too.
+                yield Row(result.batches - 1, row, hashed if kinds == first else hashed + kinds.encode(), rows)
             rows = self.rows() if result.batches < most else None
         result.is_whole = result.batches < most or self.take() is None
 

@@ -10,6 +10,7 @@ use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 use feedline::{Error, ErrorKind};
 use feedline_datasets::ArrowTable;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule};
 
@@ -68,6 +69,10 @@ impl Table {
             writer.into_inner()
         };
         Ok(PyBytes::new(py, &detached(py, || write().map_err(failed))?))
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+        Ok((py.get_type::<Self>().getattr(intern!(py, "of_bytes"))?, (self.to_bytes(py)?,)))
     }
 }
 

@@ -384,3 +384,13 @@ def test_tensors_on_a_gpu_come_to_the_host() -> None:
         state = torch.cuda.get_rng_state()
         assert compare(other, ours, seconds=0.1, passes=1).equal is True
         assert torch.equal(state, torch.cuda.get_rng_state())
+
+
+def test_fields_and_types_that_change_later_are_told() -> None:
+    x = np.arange(4)
+    plain = [{"x": x}, {"x": x}]
+    for other in ([{"x": x}, {"x": x, "y": x}], [{"x": x}, {"x": x.astype(np.int32)}], [{"x": x}, {"x": x.astype(np.float64)}]):
+        for result in (feedline.compare(plain, other, seconds=0), feedline.compare(other, plain, seconds=0)):
+            assert result.equal is False
+            assert result.difference is not None
+    assert feedline.compare([["a\0"]], [["a"]], seconds=0).equal is False

@@ -160,6 +160,75 @@ def test_rows_of_a_collate_fn_grow(options: dict[str, Any]) -> None:
     assert widths == [max(1, *lengths[at : at + 4]) for at in range(0, len(lengths), 4)]
 
 
+class Drawn(Documents):
+    """Documents with random numbers of the global generators and of a generator of their own."""
+
+    def __init__(self, lengths: Sequence[int] = LENGTHS) -> None:
+        super().__init__(lengths)
+        self.generator = np.random.default_rng(1)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        drawn = {"drawn": np.random.rand(), "python": random.random(), "own": self.generator.random()}
+        return super().__getitem__(index) | drawn
+
+
+def cropped(sample: dict[str, Any]) -> dict[str, Any]:
+    """A sample that fits any slot, of one that may not."""
+    names = ("number", "drawn", "python", "own")
+    return {"first": sample["ids"][:1].sum(), "later": np.random.rand()} | {name: sample[name] for name in names}
+
+
+@pytest.mark.parametrize("options", [{}, {"workers": 2, "parallel": "processes"}], ids=["threads", "processes"])
+def test_a_sample_that_is_read_again_within_a_map_draws_the_same_numbers(options: dict[str, Any]) -> None:
+    def run(limit: int | None) -> list[Any]:
+        drawn = feedline.Data(Drawn(), max_length={"ids": limit}).map(cropped)
+        with feedline.Loader(drawn, 4, shuffle=True, seed=9, framework="numpy", copy=True, **options) as loader:
+            return [[batch[name].tolist() for name in batch] for epoch in range(2) for batch in loader.epoch(epoch)]
+
+    assert run(None) == run(3000)
+    np.random.seed(0)
+    state = feedline.Data(Drawn(), max_length={"ids": None})[LENGTHS.index(3000)], np.random.rand()
+    np.random.seed(0)
+    again = feedline.Data(Drawn(), max_length={"ids": 3000})[LENGTHS.index(3000)], np.random.rand()
+    assert (state[0]["drawn"], state[1]) == (again[0]["drawn"], again[1])
+
+
+def test_many_parts_grow() -> None:
+    parts = [data([1, 40]) for _ in range(1200)]
+    with feedline.Loader(feedline.concat(*parts), 64, pad={"ids": -1}, framework="numpy") as loader:
+        assert sum(batch["ids"][1].sum() for batch in loader) == 1200 * 41
+
+
+def test_room_keeps_within_a_stated_number_of_items_of_a_batch() -> None:
+    with feedline.Loader(
+        data(), 4, pad={"ids": -1}, max_per_batch={"ids": 4 * 3000 + 100}, framework="numpy"
+    ) as loader:
+        assert [number for batch in loader for number in numbers(batch)] == list(range(len(LENGTHS)))
+    with feedline.Loader(data(), 1, max_per_batch={"ids": 3100}, framework="numpy") as loader:
+        assert [batch["number"].tolist() for batch in loader] == [[number] for number in range(len(LENGTHS))]
+
+
+def test_a_growth_that_fails_is_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    loader = feedline.Loader(data(), 4, pad={"ids": -1}, framework="numpy")
+    batches, found = iter(loader), []
+    from feedline import _loader
+
+    made = _loader._feedline.Loader
+
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(_loader._feedline, "Loader", interrupted)
+        for batch in batches:
+            found += numbers(batch)
+    assert _loader._feedline.Loader is made
+    for batch in batches:
+        found += numbers(batch)
+    assert found == list(range(len(LENGTHS)))
+    assert loader.report().data["growths"] > 0
+
+
 def test_a_long_sample_is_never_replaced_as_a_bad_one() -> None:
     with feedline.Loader(data(), 4, pad={"ids": -1}, bad_samples=0.5, framework="numpy") as loader:
         found = [number for batch in loader for number in numbers(batch)]

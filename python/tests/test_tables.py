@@ -699,3 +699,14 @@ def test_a_column_of_paths_is_files(tmp_path: Path) -> None:
     table = pa.table({"p": ["a.txt", "b.txt"], "id": [1, 2]})
     data = feedline.open(table, files="p", root=tmp_path)
     assert [bytes(sample["p"]) for sample in data] == [b"one", b"three"]
+
+
+def test_a_table_is_pickled() -> None:
+    pyarrow = pytest.importorskip("pyarrow", reason="not run: pyarrow is not installed")
+    import pickle
+
+    given = pyarrow.table({"x": [1, 2, 3], "t": ["a", None, "c"]})
+    for data in (feedline.Data(given.select(["x"])), feedline.table(given, select=["x"]), feedline.Data(given.select(["x"])).take(2)):
+        again = pickle.loads(pickle.dumps(data))
+        assert again.fingerprint == data.fingerprint
+        assert [sample["x"].item() for sample in again] == [sample["x"].item() for sample in data]

@@ -43,7 +43,7 @@ pub fn formats(dir: &Path) -> Vec<Entry> {
         of("Arrays", |dir| array(dir, "array", LEN as u8)),
         of("Folder", |dir| Arc::new(Folder::open(folder(dir)).unwrap())),
         of("Lines", |dir| Arc::new(Lines::open(text(dir)).unwrap())),
-        of("Shards", |dir| {
+        of("Concat of files", |dir| {
             Arc::new(shards(vec![array(dir, "first", 9), array(dir, "then", LEN as u8 - 9)]).unwrap())
         }),
         of("TokenDocuments", |dir| Arc::new(documents(dir))),

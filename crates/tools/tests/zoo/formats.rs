@@ -42,7 +42,7 @@ pub fn formats(root: &Path, dir: &Path) -> Vec<Entry> {
         Entry::new("ArrowFile Arrow stream", arrow("plain.stream")),
         Entry::new("RowsInMemory of a table", in_memory()),
         Entry::new("Rows of a saved set", opened(listed(dir, &csv))),
-        Entry::new("Shards PackIndex", opened(dir.join("packed/_index.json"))),
+        Entry::new("Concat PackIndex", opened(dir.join("packed/_index.json"))),
         Entry::new(
             "ParquetFile Parquet",
             some(move || Arc::new(ParquetFile::open_with(&parquet, columns()).unwrap())),

@@ -61,7 +61,7 @@ pub fn by_url(root: &Path, dir: &Path) -> Vec<Entry> {
         entry("ParquetFile Parquet by URL", put("a.parquet", &golden.join("snappy.parquet")), parquet),
         entry("Mds Mds by URL", server.put("a.mds", Served::new(formats::shard())), any),
         entry("Zipped MdsIndex by URL", put_folder("mds", &formats::shards(dir)), any),
-        entry("Shards PackIndex by URL", put_folder("packed", &dir.join("remote")), any),
+        entry("Concat PackIndex by URL", put_folder("packed", &dir.join("remote")), any),
         Entry::new("Records by URL", move || {
             let _served = &held;
             let spec = Spec::new().field("number", DType::U32, []).unwrap();

@@ -45,7 +45,8 @@ def numpy_dtype(dtype: str) -> np.dtype[Any]:
     ml_dtypes = _ml_dtypes()
     if ml_dtypes is None:
         raise ConfigError('NumPy has no bfloat16: install ml_dtypes, or use framework="torch"')
-    return np.dtype(ml_dtypes.bfloat16)
+    found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return found
 
 
 def dtype_of(name: str, array: Array) -> str:

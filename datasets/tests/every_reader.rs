@@ -306,9 +306,9 @@ fn every_reader_gives_the_same_bytes_for_ten_epochs_in_the_same_memory() {
             println!("{name}: {grown} bytes more resident: {after:?}");
             grown < 1 << 20
         };
-        // Threads that end leave pages to the allocator's arenas, more of them on a busy machine. A leak
-        // grows in each stretch of epochs.
-        let is_level = (0..3).any(|stretch| read(stretch * EPOCHS..(stretch + 1) * EPOCHS));
+        // Threads that end leave pages to the allocator's arenas, of which glibc has eight per core, and on a
+        // busy machine a new one comes into use from time to time. A leak grows in each stretch of epochs.
+        let is_level = (0..12).any(|stretch| read(stretch * EPOCHS..(stretch + 1) * EPOCHS));
         assert!(
             is_level || emulated("level resident memory"),
             "{name}: the resident memory grows in every stretch of {EPOCHS} epochs"

@@ -241,7 +241,7 @@ def test_a_process_copies_short_rows_and_writes_long_ones_at_once_unless_they_ra
     monkeypatch.setattr(worker, "_process", os.getpid())
     matrix, ids = np.arange(recurs * size).reshape(recurs, size), np.random.default_rng(1).permutation(200).tolist()
     reader = _own.Reader([{"row": matrix[index % recurs]} for index in range(200)], {})
-    rows = worker.Rows(reader.columns, 200, bytearray(200 * 8 * size + 1000))
+    rows = worker.Rows(reader.columns, 200, (), bytearray(200 * 8 * size + 1000))
     assert worker._fill(rows, reader, lambda which: reader.samples([ids[at] for at in which], None), 200) == (200, None)
     assert (rows.arrays[0] == matrix[np.array(ids) % recurs]).all()
     assert (reader.copies, reader.is_one_by_one) == how

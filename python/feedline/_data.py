@@ -131,11 +131,16 @@ class Data:
         self._make(samples, max_length, seed_generators, collate_fn)
 
     @classmethod
-    def _padded(cls, samples: Any, pad: Any, **options: Any) -> Data:
+    def _padded(
+        cls,
+        samples: Any,
+        pad: Any,
+        max_length: Mapping[str, int | None] | None,
+        collate_fn: Callable[[list[Any]], Any] | None,
+    ) -> Data:
         """The data of samples whose fields in ``pad`` vary in length."""
         data = cls.__new__(cls)
-        limits, collate_fn = options["max_length"], options["collate_fn"]
-        data._make(samples, limits, True, collate_fn, pad if isinstance(pad, Mapping) else ())
+        data._make(samples, max_length, True, collate_fn, pad if isinstance(pad, Mapping) else ())
         return data
 
     def _make(

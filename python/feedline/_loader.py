@@ -722,7 +722,7 @@ def _samples(
     is_indexed = is_table(data) or (hasattr(data, "__getitem__") and hasattr(data, "__len__"))
     if is_indexed or not is_iterable:
         try:
-            return Data._padded(data, pad, collate_fn=collate_fn, max_length=max_length)
+            return Data._padded(data, pad, max_length, collate_fn)
         except NotRandomAccess:
             if not is_iterable:
                 raise

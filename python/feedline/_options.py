@@ -205,7 +205,7 @@ def by_column(name: str, value: Any, example: str) -> Mapping[str, Any]:
 def limits(max_length: Any) -> dict[str, int]:
     """Max items by field."""
     given = by_column("max_length", max_length, '{"tokens": 512}')
-    return {name: whole(f"max_length[{name!r}]", items) for name, items in given.items()}
+    return {name: whole(f"max_length[{name!r}]", items, 1) for name, items in given.items()}
 
 
 def bounds(max_length: Any) -> dict[str, int | None]:

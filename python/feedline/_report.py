@@ -43,7 +43,7 @@ class Report:
         self.data["growths"] = growths
         if growths:
             times = "once" if growths == 1 else f"{growths} times"
-            self._text += f"the slots were made larger for longer samples {times}; this is since the last time\n"
+            self._text += f"the slots were made larger for longer samples {times}, and the times above are those since then\n"
         self.data["lines"] = [line._asdict() for line in lines]
         for line in lines:
             self._text += f"waits at {line}: {line.waited / 1e9:.2f} s for {line.batches} batches\n"

@@ -131,13 +131,7 @@ class Data:
         self._make(samples, max_length, seed_generators, collate_fn)
 
     @classmethod
-    def _padded(
-        cls,
-        samples: Any,
-        pad: Any,
-        max_length: Mapping[str, int | None] | None,
-        collate_fn: Callable[[list[Any]], Any] | None,
-    ) -> Data:
+    def _padded(cls, samples: Any, pad: Any, max_length: Mapping[str, int | None] | None, collate_fn: Any) -> Data:
         """The data of samples whose fields in ``pad`` vary in length."""
         data = cls.__new__(cls)
         data._make(samples, max_length, True, collate_fn, pad if isinstance(pad, Mapping) else ())

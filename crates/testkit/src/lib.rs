@@ -12,6 +12,7 @@
 //! | work in a forked child | [`fork`] |
 //! | the GPU of a test | [`gpu`](mod@gpu) |
 //! | tests that run beside no other | [`exclusive`](fn@exclusive) |
+//! | tests in a process of their own | [`own_process`](fn@own_process) |
 //! | the time of a thread, and whether other work takes the cores | [`cpu_time`], [`OtherWork`] |
 //! | reports tests that did not run | [`not_run`](mod@not_run) |
 //! | independent parts of a test at the same time | [`at_once`](fn@at_once) |
@@ -35,6 +36,7 @@ pub mod leaks;
 pub mod not_run;
 pub mod nth;
 mod null_device;
+mod own_process;
 pub mod pattern;
 pub mod restore;
 pub mod watchdog;
@@ -46,4 +48,5 @@ pub use gpu::gpu;
 pub use leaks::Census;
 pub use not_run::{emulated, not_run, time_limit};
 pub use null_device::NullDevice;
+pub use own_process::own_process;
 pub use watchdog::{Watchdog, with_watchdog};

@@ -32,6 +32,6 @@ pub fn time_limit(limit: Duration) -> Duration {
     if is_emulated() { limit * 10 } else { limit }
 }
 
-fn is_emulated() -> bool {
+pub(crate) fn is_emulated() -> bool {
     std::env::var_os("FEEDLINE_EMULATED").is_some()
 }

@@ -25,8 +25,8 @@ use array::Array;
 const MOST: u64 = 1 << 30;
 /// Max chunks that are decoded together.
 const MOST_CHUNKS: u64 = 1 << 20;
-/// Max parts that are decoded. Each takes about 50 bytes of memory. Of more chunks, several are one part.
-const MOST_GROUPS: u64 = 1 << 20;
+/// Max parts that are decoded. Each takes about 60 bytes of memory. Of more chunks, several are one part.
+const MOST_GROUPS: u64 = 1 << 19;
 /// Max bytes of decoded samples in memory, for all workers together.
 const KEPT: u64 = 512 << 20;
 

@@ -6,7 +6,7 @@ use crate::patterns::of_bucket;
 use crate::server::{Served, Server};
 use feedline_core::{Context, Values};
 use feedline_datasets::{Remote, RemoteOptions};
-use feedline_testkit::{emulated, not_run, with_watchdog};
+use feedline_testkit::{emulated, not_run, own_process, with_watchdog};
 
 const OBJECTS: u64 = 100_000;
 const BYTES: usize = 2000;
@@ -29,6 +29,9 @@ fn a_bucket_of_100_000_objects_is_read_in_level_memory_and_descriptors() {
     }
     if held().is_none() {
         return not_run(what, "it looks into /proc");
+    }
+    if !own_process("many::a_bucket_of_100_000_objects_is_read_in_level_memory_and_descriptors", |_| ()) {
+        return;
     }
     with_watchdog(LIMIT, || {
         let server = Server::start();

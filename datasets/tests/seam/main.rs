@@ -22,7 +22,6 @@ mod texts;
 mod wrappers;
 
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 
 use feedline_core::Dataset;
@@ -31,16 +30,10 @@ use golden::Found;
 /// Whether this process keeps lengths in a folder of its own. Otherwise runs `test` again in a process that
 /// does: the user's cache may have lengths, and is not written.
 fn has_own_cache(test: &str) -> bool {
-    if std::env::var_os("FEEDLINE_SEAM").is_some() {
-        return true;
-    }
     let cache = tempfile::tempdir().unwrap();
-    let mut this = Command::new(std::env::current_exe().unwrap());
-    this.args(["--exact", test, "--nocapture"]).env("FEEDLINE_SEAM", "1");
-    let output = this.env(feedline_core::CACHE_VARIABLE, cache.path()).output().unwrap();
-    print!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "facts differ");
-    false
+    feedline_testkit::own_process(test, |this| {
+        this.env(feedline_core::CACHE_VARIABLE, cache.path());
+    })
 }
 
 type Readers = Vec<(String, Arc<dyn Dataset>)>;

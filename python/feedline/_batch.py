@@ -14,6 +14,7 @@ from ._data import Data
 from ._errors import ConfigError
 from ._frameworks import Framework
 from ._source import Source
+from ._tree import ARRAYS, PICKLE, Place, Tree, opened
 
 
 class Ragged(NamedTuple):
@@ -97,17 +98,11 @@ class Batch(Mapping[str, Array]):
 
         wanted = torch.device(device)
         fields = dict(self)
-        first = next(iter(fields.values()))
-        here = (first[0] if isinstance(first, tuple) else first).device
-        if here.type == wanted.type and wanted.index in (None, here.index):
+        devices: set[Any] = set()
+        _each(fields, lambda value: devices.add(getattr(value, "device", wanted)))
+        if all(here.type == wanted.type and wanted.index in (None, here.index) for here in devices):
             return self
-        moved = {}
-        for name, value in fields.items():
-            if isinstance(value, (Ragged, Padded)):
-                moved[name] = type(value)(*(part.to(wanted, **options) for part in value))
-            else:
-                moved[name] = value.to(wanted, **options)
-        return moved
+        return _each(fields, lambda value: value.to(wanted, **options) if hasattr(value, "to") else value)
 
     @property
     def epoch(self) -> int:
@@ -153,9 +148,10 @@ class Batch(Mapping[str, Array]):
         samples = _notebook.rows_of(self, self.rows)
         fields = []
         for name, value in self.items():
-            array = value[0] if isinstance(value, tuple) else value
-            dtype = str(array.dtype).removeprefix("torch.")
-            fields.append((name, dtype, f"{type(value).__name__} of " * isinstance(value, tuple) + str(list(array.shape))))
+            array = value[0] if isinstance(value, (Ragged, Padded)) else value
+            dtype = str(getattr(array, "dtype", type(value).__name__)).removeprefix("torch.")
+            shape = str(list(array.shape)) if hasattr(array, "shape") else ""
+            fields.append((str(name), dtype, f"{type(value).__name__} of " * (array is not value) + shape))
         return _notebook.table(repr(self), fields, samples)
 
     def __reduce__(self) -> Any:
@@ -182,6 +178,28 @@ class Copied(Batch):
             return self._arrays[name]
         except KeyError:
             raise _no_field(name, self._forms) from None
+
+
+class Made(Copied):
+    """A batch of values by name: of ``collate_fn``, or of a device map."""
+
+    __slots__ = ()
+
+    def __init__(self, values: Mapping[str, Any], framework: Framework, info: Any) -> None:
+        self._forms = self._arrays = values
+        self._framework, self._inner = framework, info
+
+
+def returned(inner: _feedline.Batch, framework: Framework, copies: bool) -> Any:
+    """What ``collate_fn`` returned for a batch; a dict is a batch of its values."""
+
+    def array(place: Place) -> Any:
+        field = inner.part(ARRAYS, *place)
+        made = (framework.bfloat16 if place[1] == "bf16" else framework.array)(field)
+        return framework.copy(made) if copies else made
+
+    value = opened(inner.kept(PICKLE), array)
+    return Made(value, framework, Info(inner) if copies else inner) if type(value) is dict else value
 
 
 def _no_field(name: Any, fields: Mapping[str, Any]) -> KeyError:
@@ -215,6 +233,16 @@ class Info:
 
     def failures(self) -> list[tuple[int, int, str | None, str]]:
         return self._failures
+
+
+def _each(value: Any, call: Callable[[Any], Any]) -> Any:
+    """A nest of dicts, lists and tuples with the result of a call for each value."""
+    if isinstance(value, Mapping):
+        return {key: _each(part, call) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        parts = (_each(part, call) for part in value)
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    return call(value)
 
 
 def _copied(framework: Framework, value: Any) -> Any:
@@ -281,7 +309,7 @@ def forms_of(data: Data | Source, padded: set[str]) -> dict[str, Callable[..., A
         else (_bfloat16 if field.dtype == "bf16" else _int32 if field.name in signed else _array)
         for field in data.fields
     }
-    if data._nest is not None:
+    if data._nest is not None and data._nest is not Tree:
         # `collate_fn` has given the rows of a batch one length.
         forms |= {field.name: _alike for field in data.fields if field.max_length is not None}
     for name, column, at in data._places:

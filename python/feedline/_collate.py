@@ -1,7 +1,7 @@
-"""`collate_fn`, as torch has it: a function of the samples of a batch, whose result becomes the fields.
+"""`collate_fn`, as torch has it: a function of the samples of a batch, whose result is the batch.
 
-It is called where the samples are read, in a process or a thread. Its result is cut into rows, which are then
-written like those of any data set.
+It is called where the samples are read, in a process or a thread. Its result is taken apart by `_tree.py`. For options
+that need fields, it is cut into rows instead, which are then written like those of any data set.
 """
 
 from __future__ import annotations
@@ -19,11 +19,15 @@ from ._columns import Columns, Shared, without_limit
 from ._errors import ConfigError
 from ._memory import Beside, Kept, Look, by_field, frozen, same, sharing
 from ._own import ALONE, Reader, Stacked, attributes_of, check_random_access, how_next, others
+from ._tree import Tree, TreeColumns
 from ._values import as_array
 from ._workers.seeds import NotAlone, Read, SharedWatch
 
 #: A column without values. A batch with a ragged column is read in one call.
 _WHOLE = "collate_fn"
+
+#: The options that need fields with rows.
+_OPTIONS = "max_length, max_per_batch, pad, map_batch, device_map or record"
 
 #: Combined with the key of the first sample, the key of a batch.
 _OF_BATCH = 0x9E3779B97F4A7C15
@@ -96,6 +100,7 @@ class Collating(Reader):
         function: Callable[[list[Any]], Any],
         max_length: Mapping[str, int | None],
         padded: Collection[str] = (),
+        has_rows: bool = False,
     ) -> None:
         check_random_access(data)
         if not callable(function):
@@ -104,38 +109,52 @@ class Collating(Reader):
         self._watch = SharedWatch(self.parts)
         before, start = self._watch.states(), monotonic()
         self._filling = threading.RLock()
+        counts = (1, 2) if has_rows else (1,)
         try:
             self._first = data[0]
             self._first_copy = frozen(self._first)
-            one, two = (function([data[index % len(data)] for index in range(count)]) for count in (1, 2))
+            results = [function([data[index % len(data)] for index in range(count)]) for count in counts]
         finally:
             self._watch.has_found(before)
             before.restore()
         # Whether another sample has changed the first one.
         self.copies = self._fills = not same(self._first, self._first_copy)
-        self.first_seconds = (monotonic() - start) / 3
+        self.first_seconds = (monotonic() - start) / sum(counts)
+        #: Takes a result of the function apart.
+        self._taken: Any = _Fields if has_rows else Tree
         #: The nesting of the fields in the function's result.
-        self.nest = nest_of(two)
+        self.nest = nest_of(results[-1]) if has_rows else Tree
         try:
-            first, second = self._rows(one, 1)[0], self._rows(two, 2)[0]
+            every = [self._taken(result).rows(count)[0] for result, count in zip(results, counts, strict=True)]
         except ValueError as error:
             raise ConfigError(str(error)) from error.__cause__
-        _check_alike(first, second)
-        # Rows that differ for one sample and for two have the width of the longest of a batch.
-        widths = [name for name, value in first.items() if np.shape(value)[:1] != np.shape(second[name])[:1]]
-        max_length = dict.fromkeys(widths) | without_limit(first, padded) | dict(max_length)
-        self._example = first | {_WHOLE: np.empty(0, np.uint8)}
-
-        def row(number: int) -> dict[str, Any]:
-            return self._rows(function([data[number]]), 1)[0]
-
-        self.columns = Columns(self._example, {**max_length, _WHOLE: 1}, lambda: others(row, 1, len(data), self.generators))
+        #: A row of a batch with a sample that cannot be read.
+        self._example = every[0] if has_rows else Tree(None)
+        self.columns = self._columns_of(*every, max_length, padded) if has_rows else TreeColumns(every[0])
         self.is_tuple, self.fields = False, self.columns.fields
-        places = self.columns.places or [(name, name, None) for name in self._example]
-        self.places = [place for place in places if place[0] != _WHOLE]
+        places = self.columns.places or [(name, name, None) for name, *_ in self.fields]
+        self.places = [place for place in places if place[0] != _WHOLE] if has_rows else []
         #: What the data set keeps of its samples, by field, and the function of its results.
         self.kept = defaultdict(Kept)
         self.kept_results: dict[str, Kept] = defaultdict(Kept)
+
+    def _columns_of(
+        self, one: dict[str, Any], two: dict[str, Any], max_length: Mapping[str, int | None], padded: Collection[str]
+    ) -> Columns:
+        """The columns of rows, of one sample and of two."""
+        if one.keys() != two.keys():
+            raise ConfigError(
+                f"collate_fn returned the fields {list(one)[:-1]} for one sample and {list(two)[:-1]} for two: a batch has "
+                "the same fields each time"
+            )
+        # Rows that differ for one sample and for two have the width of the longest of a batch.
+        widths = [name for name, value in one.items() if np.shape(value)[:1] != np.shape(two[name])[:1]]
+        limits = dict.fromkeys(widths) | without_limit(one, padded) | dict(max_length) | {_WHOLE: 1}
+
+        def row(number: int) -> dict[str, Any]:
+            return _Fields(self.function([self._data[number]])).rows(1)[0]
+
+        return Columns(one, limits, lambda: others(row, 1, len(self._data), self.generators))
 
     @property
     def parts(self) -> list[tuple[str, Any]]:
@@ -146,29 +165,6 @@ class Collating(Reader):
     def is_batched(self) -> bool:
         """Whether several samples are read in one call."""
         return True
-
-    def _rows(self, result: Any, count: int) -> list[dict[str, Any]]:
-        """The rows of a result of the function for ``count`` samples."""
-        arrays = {}
-        for name, value in flat(result).items():
-            array = as_array(name, value)
-            if array.ndim == 0 or len(array) != count or isinstance(value, (str, bytes, bytearray)):
-                kind = f"{type(value).__name__} of the shape {array.shape}"
-                what = repr(value) if isinstance(value, str) else kind
-                raise ValueError(
-                    f'collate_fn returned "{name}", {what}, for {count} samples: fields of a batch have a row '
-                    "for each of its samples; leave it out, or repeat it"
-                )
-            arrays[name] = array
-        return [{name: array[row] for name, array in arrays.items()} for row in range(count)]
-
-    def rows(self, result: Any, count: int) -> list[dict[str, Any]]:
-        """The rows of the batch that is a result of the function."""
-        empty = np.empty(0, np.uint8)
-        rows = self._rows(result, count)
-        for row in rows:
-            row[_WHOLE] = empty
-        return rows
 
     def check_apart(self, samples: list[Any], read: Read, look: Look | None) -> None:
         """Raises Shared if samples are to be read again, because the data set fills some memory anew."""
@@ -236,6 +232,29 @@ class Collating(Reader):
         return len(rows), fields, error, self._watch.is_random, how_next(self._watch, look)
 
 
+class _Fields:
+    """A result of the function, as fields with a row for each sample."""
+
+    def __init__(self, result: Any) -> None:
+        self.arrays = flat(result)
+
+    def rows(self, count: int) -> list[dict[str, Any]]:
+        """The rows of a batch of ``count`` samples."""
+        arrays = {}
+        for name, value in self.arrays.items():
+            array = as_array(name, value)
+            if array.ndim == 0 or len(array) != count or isinstance(value, (str, bytes, bytearray)):
+                kind = f"{type(value).__name__} of the shape {array.shape}"
+                what = repr(value) if isinstance(value, str) else kind
+                raise ValueError(
+                    f'collate_fn returned "{name}", {what}, for {count} samples: with {_OPTIONS}, fields have a row for '
+                    "each sample; leave it out, or repeat it"
+                )
+            arrays[name] = array
+        empty = np.empty(0, np.uint8)
+        return [{name: array[row] for name, array in arrays.items()} | {_WHOLE: empty} for row in range(count)]
+
+
 class _Batch:
     """The steps of a batch: its samples, then the call of the function."""
 
@@ -267,11 +286,11 @@ class _Batch:
             look = self._look
             found = [] if look is None else look.among(reader.kept, by_field(self._samples))
             reader.check_apart(self._samples, self._samples_of, look)
-            result = reader.function(list(self._samples))
+            taken = reader._taken(reader.function(list(self._samples)))
             if look is not None:
-                found += look.among(reader.kept_results, {name: [value] for name, value in flat(result).items()})
+                found += look.among(reader.kept_results, {name: [value] for name, value in taken.arrays.items()})
                 look.settle(found)
-            return [reader.rows(result, len(self._samples))], None
+            return [taken.rows(len(self._samples))], None
         except (Beside, Shared):
             raise
         except BaseException as error:  # noqa: BLE001
@@ -280,11 +299,3 @@ class _Batch:
     def _samples_of(self, which: Sequence[int]) -> tuple[list[Any], BaseException | None]:
         draws = None if self._draws is None else [self._draws[index] for index in which]
         return self._reader.samples([self._ids[index] for index in which], draws, self._look)
-
-
-def _check_alike(first: dict[str, Any], second: dict[str, Any]) -> None:
-    if first.keys() != second.keys():
-        raise ConfigError(
-            f"collate_fn returned the fields {list(first)} for one sample and {list(second)} for two: a batch "
-            "has the same fields each time"
-        )

@@ -18,6 +18,7 @@ from ._packing import packed, unpadded
 from ._room import with_room
 from ._sampler import counts
 from ._tables import arrow, is_table
+from ._tree import Tree, in_memory
 from ._values import numpy_dtype
 from ._workers.choice import Leaf
 
@@ -87,11 +88,16 @@ class Data:
     the data itself, which does not change.
 
     ``collate_fn`` is called with the list of the samples of a batch, as by torch's ``DataLoader``, where they
-    are read. It returns an array or a tensor with a row per sample, or dicts, tuples and lists of these, and
-    a batch is the same; fields have the keys as names, ``"inputs.ids"`` within another dict. It is called for
-    one sample and for two when the data set is made. A field must have one type, and rows of one shape. If the rows
-    of these two calls differ in length, the length of the field varies from batch to batch; else name it in
-    ``max_length``. It must come last: such data cannot be composed further.
+    are read, and a batch is what it returns: dicts, lists, tuples, dataclasses, objects that can be pickled, and
+    arrays and tensors of any shape within them. Batches may differ in all of it. Arrays and tensors become those of the
+    loader's framework on its device; all else, such as texts and numbers, and arrays of types that batches do not have,
+    stays on the host as it is, and is pickled once. It is called for one sample when the data set is made. It must
+    come last: such data cannot be composed further.
+
+    With ``max_length``, or with a loader's ``max_per_batch``, ``pad``, ``map_batch``, ``device_map`` or ``record``, it
+    returns fields instead: an array or a tensor with a row per sample, or dicts, tuples and lists of these, named by
+    their keys, ``"inputs.ids"`` within another dict. A field has one type, and rows of one shape. It is called for two
+    samples, too: if their rows differ in length, that of the field varies from batch to batch.
 
     >>> import feedline, numpy as np
     >>> data = feedline.Data({"x": np.arange(6).reshape(3, 2), "y": np.array([0, 1, 0])})
@@ -131,10 +137,12 @@ class Data:
         self._make(samples, max_length, seed_generators, collate_fn)
 
     @classmethod
-    def _padded(cls, samples: Any, pad: Any, max_length: Mapping[str, int | None] | None, collate_fn: Any) -> Data:
-        """The data of samples whose fields in ``pad`` vary in length."""
+    def _padded(
+        cls, samples: Any, pad: Any, max_length: Mapping[str, int | None] | None, collate_fn: Any, has_rows: bool
+    ) -> Data:
+        """The data of samples whose fields in ``pad`` vary in length, and of batches whose fields have rows."""
         data = cls.__new__(cls)
-        data._make(samples, max_length, True, collate_fn, pad if isinstance(pad, Mapping) else ())
+        data._make(samples, max_length, True, collate_fn, pad if isinstance(pad, Mapping) else (), has_rows)
         return data
 
     def _make(
@@ -144,6 +152,7 @@ class Data:
         seed_generators: bool,
         collate_fn: Callable[[list[Any]], Any] | None,
         padded: Collection[str] = (),
+        has_rows: bool = False,
     ) -> None:
         if is_table(samples):
             samples = arrow(samples)
@@ -165,7 +174,8 @@ class Data:
             if inner is not None:
                 inner._check_rows()
                 of = _Mapped(inner, _same)
-            self._read_by(_reader(of, max_length, padded, collate_fn), inner, seed_generators)
+            reader = _reader(of, max_length, padded, collate_fn, has_rows or bool(max_length))
+            self._read_by(reader, inner, seed_generators)
         elif isinstance(samples, Data):
             self._set, self._is_tuple, self._leaves = samples._set, samples._is_tuple, samples._leaves
             self._signed, self._places, self._nest = samples._signed, samples._places, samples._nest
@@ -264,6 +274,8 @@ class Data:
                 for field in fields_at((), self._set.fields(), self._signed)
             ]
         sample, values = {}, with_room(self, lambda: self._set.read(at, epoch, seed))
+        if self._nest is Tree:
+            return in_memory(*values)
         for (name, dtype, shape, varies), value in zip(self._forms, values, strict=True):
             array = np.frombuffer(value, dtype)
             if varies:
@@ -556,11 +568,12 @@ def _reader(
     max_length: Mapping[str, int | None] | None,
     padded: Collection[str] = (),
     collate_fn: Callable[[list[Any]], Any] | None = None,
+    has_rows: bool = False,
 ) -> _own.Reader:
     limits = _options.bounds(max_length)
     try:
         if collate_fn is not None:
-            return _collate.Collating(samples, collate_fn, limits, padded)
+            return _collate.Collating(samples, collate_fn, limits, padded, has_rows)
         reader = _own.Reader(samples, limits, padded)
     except NotImplementedError as error:
         why = (

@@ -20,7 +20,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 import numpy as np
 
 from . import _feedline, _options, _own, _values
-from ._batch import Batch, Copied, forms_of
+from ._batch import Batch, Copied, forms_of, returned
 from ._collate import nested
 from ._data import Data, NotRandomAccess, fields_at
 from ._device_map import DeviceMap, Mapped, Position
@@ -34,6 +34,7 @@ from ._room import growing, made_for
 from ._sampler import Sampler, order_of
 from ._source import Source
 from ._tables import is_table
+from ._tree import PICKLE, Tree
 from ._workers.choice import BatchMap, Choice, has_lock
 
 _T = TypeVar("_T")
@@ -248,7 +249,20 @@ class Loader:
     ) -> None:
         if others:
             raise _options.unknown(others, _ARGUMENTS)
-        self.data = _samples(data, collate_fn, max_length, pad)
+        of_rows = {
+            "max_length": max_length,
+            "max_per_batch": max_per_batch,
+            "pad": pad,
+            "map_batch": map_batch,
+            "device_map": device_map,
+            "record": record,
+        }
+        self.data = _samples(data, collate_fn, max_length, pad, any(of_rows.values()))
+        if self.data._nest is Tree and any(of_rows.values()):
+            raise ConfigError(
+                f"{next(filter(of_rows.get, of_rows))} needs fields with a row for each sample: give collate_fn to the "
+                "loader, not to Data"
+            )
         is_shuffled, seed = _options.order(shuffle, seed, sampler)
         shuffle_buffer = _options.maybe("shuffle_buffer", shuffle_buffer)
         split_shards, skips = _options.flag("split_shards", split_shards), _options.skip(skip)
@@ -282,7 +296,8 @@ class Loader:
                 raise ConfigError(
                     "bad_samples is for single samples, and collate_fn makes whole batches: leave it out"
                 )
-            varying = [field.name for field in self.data.fields if field.max_length is not None]
+            is_padded = self.data._nest is not Tree
+            varying = [field.name for field in self.data.fields if field.max_length is not None and is_padded]
             pads = dict.fromkeys(varying) | dict(pads)
         _check_has_limits(self.data, device_map=device_map is not None, record=record is not None)
         padding = [(name, *_padding(self.data, name, given)) for name, given in pads.items()]
@@ -325,6 +340,7 @@ class Loader:
                 "epochs": _options.maybe("epochs", epochs),
                 "pad": padding,
                 "max_per_batch": list(self._max_per_batch.items()),
+                "on_host": [PICKLE] if self.data._nest is Tree else [],
                 "bad_samples": _options.bad_samples(bad_samples),
                 "skip": skips,
                 "transfer_mode": transfer_mode,
@@ -523,6 +539,9 @@ class Loader:
             self._device_map.clear()
 
     def _make(self, inner: _feedline.Batch | Mapped) -> Any:
+        if self.data._nest is Tree and not isinstance(inner, Mapped):
+            self._is_resumed = False
+            return returned(inner, self._framework, self._kind is Copied)
         batch = inner if isinstance(inner, Mapped) else self._kind(inner, self._forms, self._framework)
         if self._watches_bad_samples:
             substituted = batch.substituted
@@ -711,8 +730,9 @@ def _samples(
     collate_fn: Callable[[list[Any]], Any] | None,
     max_length: Mapping[str, int | None] | None,
     pad: Any,
+    has_rows: bool,
 ) -> Data | Source:
-    """The data that a loader reads, made from its argument."""
+    """The data that a loader reads, made from its argument; with ``has_rows``, `collate_fn` returns fields of rows."""
     if isinstance(data, Source) or (isinstance(data, Data) and collate_fn is None):
         if max_length is not None:
             raise ConfigError(f"give max_length with the samples: feedline.{type(data).__name__}(..., max_length=...)")
@@ -722,7 +742,7 @@ def _samples(
     is_indexed = is_table(data) or (hasattr(data, "__getitem__") and hasattr(data, "__len__"))
     if is_indexed or not is_iterable:
         try:
-            return Data._padded(data, pad, max_length, collate_fn)
+            return Data._padded(data, pad, max_length, collate_fn, has_rows)
         except NotRandomAccess:
             if not is_iterable:
                 raise

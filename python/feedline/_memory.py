@@ -167,6 +167,10 @@ class Look:
 
 def by_field(samples: Sequence[Any]) -> dict[str, list[Any]]:
     """The values of each field of samples, of whatever form."""
+    alike = _parts(samples) if samples else []
+    if alike:
+        first = samples[0]
+        return dict(zip(map(str, first if isinstance(first, Mapping) else range(len(first))), alike, strict=True))
     fields: dict[str, list[Any]] = {}
     for sample in samples:
         if isinstance(sample, Mapping):

@@ -56,13 +56,22 @@ def rows_of(batch: Mapping[str, Any], rows: int) -> list[dict[str, Any]]:
     for name, value in batch.items():
         if hasattr(value, "rows"):
             parts = value.rows()[:count]
-        elif isinstance(value, tuple):
+        elif hasattr(value, "lengths"):
             parts = [row[:length] for row, length in zip(value[0][:count], value[1][:count].tolist(), strict=False)]
-        else:
+        elif _length(value) == rows:
             parts = value[:count]
+        else:
+            # A value of the whole batch, from collate_fn.
+            continue
         for sample, part in zip(samples, parts, strict=False):
             sample[name] = _host(part)
     return samples
+
+
+def _length(value: Any) -> int | None:
+    if isinstance(value, (list, tuple)):
+        return len(value)
+    return value.shape[0] if getattr(value, "ndim", 0) else None
 
 
 def _host(value: Any) -> Any:

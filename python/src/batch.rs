@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use feedline::bad_samples::Failure;
 use feedline::dataset::Form;
-use feedline::{Error, ErrorKind};
+use feedline::{DType, Error, ErrorKind};
 use feedline_dlpack::ffi::{CUDA, DLDevice};
 use feedline_dlpack::{Consumer, Exported, Share};
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
 
 use crate::capsule::capsule;
 use crate::error::{no_field, raise};
 use crate::interpreter::detached;
+use crate::own::dtype_named;
 
 /// A batch. Its memory is free for another batch once the batch and all its tensors are dropped.
 #[pyclass(frozen, module = "feedline._feedline")]
@@ -80,6 +81,13 @@ impl Batch {
         Ok(Field { share: self.share.clone(), name: name.to_owned(), part: Part::Values })
     }
 
+    /// An array that was written as bytes of the field `name`, from `offset` on.
+    fn part(&self, name: &str, offset: usize, dtype: &str, shape: Vec<usize>) -> PyResult<Field> {
+        self.share.batch().spec().index_of(name).map_err(no_field)?;
+        let dtype = dtype_named(dtype).map_err(raise)?;
+        Ok(Field { share: self.share.clone(), name: name.to_owned(), part: Part::Array(offset, dtype, shape) })
+    }
+
     /// The offsets of a ragged field, or the lengths of a padded one.
     fn numbers(&self, name: &str) -> PyResult<Field> {
         let spec = self.share.batch().spec();
@@ -102,6 +110,17 @@ impl Batch {
         self.share.batch().longest(name).map_err(raise)
     }
 
+    /// The bytes of all rows of a field that the host keeps.
+    fn kept<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, &self.share.batch().host_rows(name).map_err(raise)?.bytes))
+    }
+
+    /// The rows of a field of UTF-8 that the host keeps.
+    fn texts<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Vec<Bound<'py, PyString>>> {
+        let kept = self.share.batch().host_rows(name).map_err(raise)?;
+        kept.rows().map(|row| PyString::from_bytes(py, row)).collect()
+    }
+
     fn __reduce__(&self) -> PyResult<()> {
         Err(PyTypeError::new_err(
             "a batch cannot be pickled: it is memory of the loader; pickle copies of its arrays",
@@ -110,9 +129,10 @@ impl Batch {
 }
 
 /// A part of a field's memory.
-#[derive(Clone, Copy)]
 enum Part {
     Values,
+    /// Bytes from an offset on, as elements of a type and a shape.
+    Array(usize, DType, Vec<usize>),
     Offsets,
     Lengths,
 }
@@ -190,8 +210,11 @@ impl Field {
     }
 
     fn tensor(&self, consumer: Consumer) -> Result<Exported, Error> {
-        match self.part {
+        match &self.part {
             Part::Values => self.share.tensor(&self.name, consumer),
+            Part::Array(offset, dtype, shape) => {
+                self.share.part(&self.name, (*offset, *dtype, shape.clone()), consumer)
+            }
             Part::Offsets => self.share.offsets(&self.name, consumer),
             Part::Lengths => self.share.lengths(&self.name, consumer),
         }

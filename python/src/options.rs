@@ -46,6 +46,8 @@ pub(crate) struct Options {
     /// For each padded field: its name, the multiple for its width, and the bytes of one padding element.
     pub(crate) pad: Vec<(String, usize, Option<Vec<u8>>)>,
     pub(crate) max_per_batch: Vec<(String, usize)>,
+    /// The fields of which the host keeps the rows.
+    pub(crate) on_host: Vec<String>,
     /// Max number of bad samples, or their max share.
     pub(crate) bad_samples: (Option<u64>, Option<f64>),
     pub(crate) skip: Vec<(u64, u64, u64)>,
@@ -138,6 +140,9 @@ pub(crate) fn builder(
     }
     for (field, items) in &options.max_per_batch {
         builder = builder.max_per_batch(field, *items);
+    }
+    for field in &options.on_host {
+        builder = builder.keep_on_host(field);
     }
     builder = builder.bad_samples(match options.bad_samples {
         (Some(0), _) | (None, None) => BadSamples::Fail,

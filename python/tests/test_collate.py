@@ -128,10 +128,11 @@ def test_composed_before_and_not_behind() -> None:
 def test_what_cannot_be_a_batch_is_refused() -> None:
     def refused(function: Any, match: str, **options: Any) -> None:
         with pytest.raises(feedline.ConfigError, match=match):
-            feedline.Loader(own_sets.Texts(9), 4, collate_fn=function, framework="numpy", **options)
+            given = {"map_batch": print, **options}
+            feedline.Loader(own_sets.Texts(9), 4, collate_fn=function, framework="numpy", **given)
 
     ids = lambda samples: np.array([sample["id"] for sample in samples])
-    refused(lambda samples: {"id": ids(samples), "loss": 0.5}, r'returned "loss", float.*row for each of its samples')
+    refused(lambda samples: {"id": ids(samples), "loss": 0.5}, r'returned "loss", float.*a row for each sample')
     refused(lambda samples: {"id": ids(samples), "n": ["a"] * len(samples)}, r"""returned "n.0", 'a'""")
     refused(lambda samples: {"all": np.arange(7)}, r'returned "all", ndarray of the shape \(7,\)')
     refused(lambda samples: [{"a.b": ids(samples), "a": {"b": ids(samples)}}], 'two fields that are called "0.a.b"')
@@ -142,6 +143,8 @@ def test_what_cannot_be_a_batch_is_refused() -> None:
         feedline.Loader(iter, 4, collate_fn=ids) if False else feedline.Loader(
             feedline.Source([{"x": 1}]), 4, collate_fn=ids
         )
+    with pytest.raises(feedline.ConfigError, match="map_batch needs fields with a row for each sample: give collate_fn to"):
+        feedline.Loader(feedline.Data(own_sets.Numbers(), collate_fn=own_sets.in_nest), 4, map_batch=print)
     with pytest.raises(feedline.ConfigError, match="give max_length with the samples"):
         feedline.Loader(feedline.Data(own_sets.Numbers()), 4, max_length={"x": 3})
 

@@ -1,6 +1,7 @@
 //! The description of a batch that travels with its bytes.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::source_order::SourcePosition;
 use crate::{BatchContent, BatchProof, Extent, Timeline};
@@ -33,6 +34,33 @@ pub struct BatchInfo {
     pub timeline: Timeline,
     /// The extent of each ragged field, in the order of the spec.
     pub extents: Vec<Extent>,
+    /// The fields of which the host keeps the rows, too.
+    pub host_rows: Vec<HostRows>,
+}
+
+/// The rows of a ragged field that the host keeps, such as texts. They are known before the batch has arrived,
+/// and stay when its slot is released.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostRows {
+    /// The name of the field.
+    pub field: Arc<str>,
+    /// The bytes of all rows, one after another.
+    pub bytes: Vec<u8>,
+    /// The end of each row in `bytes`.
+    pub ends: Vec<usize>,
+}
+
+impl HostRows {
+    /// No rows of a field.
+    pub fn new(field: Arc<str>) -> Self {
+        Self { field, bytes: Vec::new(), ends: Vec::new() }
+    }
+
+    /// The bytes of each row.
+    pub fn rows(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        let start = |row: usize| row.checked_sub(1).map_or(0, |before| self.ends[before]);
+        (0..self.ends.len()).map(move |row| &self.bytes[start(row)..self.ends[row]])
+    }
 }
 
 /// A row whose sample could not be read, and its substitute.
@@ -104,6 +132,7 @@ impl BatchInfo {
         self.ids.clone_from(&other.ids);
         self.substituted.clone_from(&other.substituted);
         self.extents.clone_from(&other.extents);
+        self.host_rows.clone_from(&other.host_rows);
     }
 
     /// Prepares for another batch. Keeps the allocated memory.

@@ -80,7 +80,7 @@ pub mod world;
 
 pub use about::{About, Groups};
 pub use bad_samples::{BadSampleReport, BadSamples, Budget};
-pub use batch_info::{BatchInfo, Failure, Substituted};
+pub use batch_info::{BatchInfo, Failure, HostRows, Substituted};
 pub use batch_sampler::{BatchSampler, BatchSamplerOptions, LastBatch};
 pub use check::{CheckOptions, check_dataset};
 pub use column::StridedColumn;

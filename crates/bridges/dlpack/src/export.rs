@@ -58,6 +58,33 @@ impl Share {
         Ok(Exported::new(batch, self.device(), dtype, address, shape))
     }
 
+    /// The bytes from `offset` on of the field `name`, which is `u8`, ragged and not padded, as a tensor of
+    /// this type and shape: for an array that was written as bytes.
+    ///
+    /// # Errors
+    /// As [`tensor`](Self::tensor); `Config` for another field, for bytes that the field does not have, and for
+    /// an offset that is no multiple of the size of an element.
+    pub fn part(
+        &self,
+        name: &str,
+        (offset, dtype, shape): (usize, DType, Vec<usize>),
+        consumer: Consumer,
+    ) -> Result<Exported> {
+        let batch = self.open(consumer)?;
+        let bytes = batch.ragged::<u8>(name)?.values;
+        let count = shape.iter().try_fold(dtype.size(), |bytes, &size| bytes.checked_mul(size));
+        let end = count.and_then(|count| offset.checked_add(count)).filter(|&end| end <= bytes.len());
+        let address = bytes.address().0 + offset as u64;
+        if end.is_none() || !address.is_multiple_of(dtype.size() as u64) {
+            let why = format!(
+                "field \"{name}\" has {} bytes: {shape:?} elements of {dtype} do not begin at byte {offset}",
+                bytes.len()
+            );
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        Ok(Exported::new(batch, self.device(), dtype, address, shape))
+    }
+
     /// The offsets of the ragged field `name`: `rows + 1` numbers of type `i32`; row `i` has the items from
     /// offset `i` to offset `i + 1`.
     ///

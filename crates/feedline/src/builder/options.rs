@@ -76,6 +76,8 @@ pub(crate) struct LoaderOptions {
     pub(super) recording: Recording,
     /// The forms of ragged fields, by name, in the order in which they were stated.
     pub(super) forms: Vec<(String, RaggedForm)>,
+    /// The names of the fields of which the host keeps the rows.
+    pub(super) kept_on_host: Vec<String>,
 }
 
 impl LoaderOptions {
@@ -111,6 +113,7 @@ impl LoaderOptions {
             lanes: 0,
             skips: Vec::new(),
             forms: Vec::new(),
+            kept_on_host: Vec::new(),
             trace: None,
             recording: Recording::default(),
         }

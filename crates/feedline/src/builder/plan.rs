@@ -1,5 +1,7 @@
 //! Derives batches, slots and pool from the options of a builder.
 
+use std::sync::Arc;
+
 use feedline_core::{
     BatchSampler, BatchSamplerOptions, Error, ErrorKind, Fingerprint, LastBatch, Layout, Pad, RecordOrder,
     Result, Sampler, Spec, named,
@@ -65,6 +67,26 @@ impl<T: ?Sized> LoaderBuilder<T> {
         self.options.forms.push((field.to_owned(), RaggedForm::MaxPerBatch(items)));
         self
     }
+
+    /// Keeps a copy of the rows of the ragged field `field` on the host, for what the program reads there while
+    /// the batch is on its way, such as texts. See [`Ready::host_rows`](crate::Ready::host_rows).
+    ///
+    /// ```
+    /// use feedline::{Device, InMemory, Loader};
+    /// let captions = InMemory::new().ragged("caption", [], 9, ["a cat", "", "two dogs"])?;
+    /// let device = Device::new_host();
+    /// let compute = device.stream()?;
+    /// let builder = Loader::builder(captions).batch_size(3).keep_on_host("caption");
+    /// let mut loader = builder.build(&device)?;
+    /// let batch = loader.epoch(0)?.next().expect("a batch")?.wait_on(&compute)?;
+    /// let captions: Vec<_> = batch.host_rows("caption")?.rows().map(String::from_utf8_lossy).collect();
+    /// assert_eq!(captions, ["a cat", "", "two dogs"]);
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    pub fn keep_on_host(mut self, field: &str) -> Self {
+        self.options.kept_on_host.push(field.to_owned());
+        self
+    }
 }
 
 impl LoaderOptions {
@@ -94,6 +116,24 @@ impl LoaderOptions {
             RaggedForm::Pad(pad) => spec.padded(field, pad),
             RaggedForm::MaxPerBatch(items) => spec.max_per_batch(field, items),
         })
+    }
+
+    /// The fields of which the host keeps the rows, and their names.
+    ///
+    /// # Errors
+    /// `Config` for a field that does not exist or is not ragged.
+    pub(crate) fn host_fields(&self) -> Result<Vec<(usize, Arc<str>)>> {
+        let spec = self.input.spec();
+        let index = |name: &String| {
+            let index = spec.index_of(name)?;
+            match spec.fields()[index].as_ragged() {
+                Some(_) => Ok((index, name.as_str().into())),
+                None => refuse(format!(
+                    "field \"{name}\" is not ragged: keep_on_host is for rows that vary in length"
+                )),
+            }
+        };
+        self.kept_on_host.iter().map(index).collect()
     }
 
     pub(super) fn batch_sampler(&self, len: u64, sampler: Sampler) -> Result<BatchSampler> {

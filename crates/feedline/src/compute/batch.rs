@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use feedline_core::ragged::Form;
-use feedline_core::{BatchInfo, Element, Error, ErrorKind, Extent, Layout, Result, Spec, Stage};
+use feedline_core::{BatchInfo, Element, Error, ErrorKind, Extent, HostRows, Layout, Result, Spec, Stage};
 use feedline_device::device_slots::{Loaded, Reader};
 use feedline_device::{Stream, View};
 
@@ -229,6 +229,18 @@ impl Ready {
             return Err(Error::new(ErrorKind::Config, why));
         };
         Ok(self.extents.get(place).map_or(0, |extent| extent.longest))
+    }
+
+    /// The rows of field `name` that the host keeps. Does not wait for the device.
+    ///
+    /// # Errors
+    /// `Config` for a field that [`keep_on_host`](crate::LoaderBuilder::keep_on_host) does not name.
+    pub fn host_rows(&self, name: &str) -> Result<&HostRows> {
+        self.reader.info().host_rows.iter().find(|rows| &*rows.field == name).ok_or_else(|| {
+            let why =
+                format!("field \"{name}\" is not kept on the host: name it by keep_on_host in the builder");
+            Error::new(ErrorKind::Config, why)
+        })
     }
 
     /// The values of a ragged field, its index, and its extent in the batch.

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use feedline_core::{
-    BadSamples, BatchInfo, BatchSampler, Dataset, Error, ErrorKind, Layout, Result, Rows, Stage, Substituted,
-    catch_panic, timeline::now,
+    BadSamples, BatchInfo, BatchSampler, Dataset, Error, ErrorKind, HostRows, Layout, Result, Rows, Stage,
+    Substituted, catch_panic, timeline::now,
 };
 use feedline_device::Pinned;
 use feedline_device::slots::{FillLease, WAKE_UP, copy_rows, stream_rows};
@@ -38,6 +38,8 @@ pub(crate) struct Decoder {
     pub(crate) map_batch: Option<MapBatch>,
     /// Hashes the rows of batches, for a run that is recorded.
     pub(crate) content: Option<ContentHash>,
+    /// The ragged fields of which the host keeps the rows, and their names.
+    pub(crate) host_fields: Vec<(usize, Arc<str>)>,
     /// For a set that is partly on the device: which samples workers read, and their places in host slots.
     pub(crate) rest: Option<Rest>,
     /// Number of workers that may take work.
@@ -168,6 +170,7 @@ impl Decoder {
             info.content = Some(hash.of_slab(&self.layout, bytes, info.ids.len()));
         }
         if self.layout.is_ragged() {
+            self.keep_rows(&mut lease);
             self.finish_ragged(&mut lease)?;
         }
         if let Some(rest) = &self.rest {
@@ -184,6 +187,22 @@ impl Decoder {
     pub(super) fn content_of(&self, lease: &FillLease<Pinned, HostInfo>) -> Option<ContentHash> {
         let info = &lease.info().batch;
         self.content.filter(|hash| hash.is_due(self.batch_sampler.step_of(info.start) + info.step))
+    }
+
+    /// Copies the rows that the host keeps.
+    fn keep_rows(&self, lease: &mut FillLease<Pinned, HostInfo>) {
+        let (slab, HostInfo { batch: info, .. }) = lease.parts_mut();
+        if info.host_rows.is_empty() {
+            info.host_rows.extend(self.host_fields.iter().map(|(_, name)| HostRows::new(name.clone())));
+        }
+        for (kept, &(field, _)) in info.host_rows.iter_mut().zip(&self.host_fields) {
+            kept.bytes.clear();
+            kept.ends.clear();
+            for row in 0..info.ids.len() {
+                kept.bytes.extend_from_slice(self.layout.row_values(slab, field, row));
+                kept.ends.push(kept.bytes.len());
+            }
+        }
     }
 
     /// Pads or sums the ragged fields of a batch, as the spec requires.

@@ -71,6 +71,7 @@ impl Rig {
             bad_samples: BadSamples::Fail,
             map_batch: None,
             content: None,
+            host_fields: Vec::new(),
             rest: None,
             workers: Arc::new(workers.into()),
             requests: requests.clone(),

@@ -63,6 +63,7 @@ impl Loader {
         let counts = (host_slots.len(), slots.len());
         let setup = setup(&builder, &mode, &batch_sampler, &layout, &pool, counts, device);
         let (ledger, tuning, filling) = observe(&builder, setup, trace.clone(), &pool, len)?;
+        let host_fields = builder.host_fields()?;
         let (ended, owner) = (running.stage("decode"), device.clone());
         let decoder = Arc::new(Decoder {
             // The last thread that uses the decoder drops the data set with it.
@@ -72,6 +73,7 @@ impl Loader {
             bad_samples: builder.bad_samples,
             map_batch: builder.map_batch,
             content,
+            host_fields,
             rest: columns.as_ref().and_then(|columns| columns.rest()),
             workers: pool.active(),
             requests: requests.clone(),

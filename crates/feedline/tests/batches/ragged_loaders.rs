@@ -1,4 +1,4 @@
-//! Loaders of ragged fields padded or not, with random data, options and worlds, early ends and resumes. Each
+//! Loaders of ragged fields padded or not, one of them kept on the host, with random data, options and worlds, early ends and resumes. Each
 //! value, offset and length matches the samples. An epoch has each sample exactly once.
 //!
 //! Runs for half of `FEEDLINE_RANDOM_SECONDS`, 5 s by default. A failure prints its seed; set
@@ -83,7 +83,7 @@ impl Case {
         let builder = builder.sampler(self.sampler.clone()).seed(self.seed).last_batch(self.last_batch);
         let builder = builder.world(World::new(rank, self.world).unwrap());
         let builder = builder.workers(Workers::Count(1 + random.below(3) as usize));
-        let mut builder = builder.depth(1 + random.below(3) as usize);
+        let mut builder = builder.depth(1 + random.below(3) as usize).keep_on_host("pairs");
         if !self.bad.is_empty() {
             builder = builder.bad_samples(BadSamples::Substitute { budget: Budget::Count(u64::MAX) });
         }
@@ -159,6 +159,12 @@ fn check_field(case: &Case, ready: &Ready, field: usize, wrong: &Wrong) {
     let item = if field == Uneven::BYTES { 1 } else { 4 };
     let place = format!("{ready:?}, field {name}");
     let rows: Vec<Vec<u8>> = ids.iter().map(|&id| data.values(epoch, field, id)).collect();
+    if name == "pairs" {
+        let kept = ready.host_rows(name).unwrap();
+        if !kept.rows().eq(rows.iter().map(Vec::as_slice)) {
+            wrong.add(format!("{place}: the rows on the host differ"));
+        }
+    }
     let items: Vec<usize> = rows.iter().map(|row| row.len() / item).collect();
     let (numbers, values): (Vec<u32>, Vec<u8>) = match pad {
         None => {

@@ -248,7 +248,7 @@ def _each(value: Any, call: Callable[[Any], Any]) -> Any:
 def _copied(framework: Framework, value: Any) -> Any:
     if isinstance(value, (Ragged, Padded)):
         return type(value)(*map(framework.copy, value))
-    return framework.copy(value)
+    return value if isinstance(value, list) else framework.copy(value)
 
 
 def _array(framework: Framework, inner: _feedline.Batch, name: str) -> Any:
@@ -300,8 +300,8 @@ class Part(NamedTuple):
         return self.form(framework, inner, self.column)[:, self.at]
 
 
-def forms_of(data: Data | Source, padded: set[str]) -> dict[str, Callable[..., Any]]:
-    """The function that makes the array of each field."""
+def forms_of(data: Data | Source, padded: set[str], texts: Mapping[str, Any]) -> dict[str, Callable[..., Any]]:
+    """The function that makes the value of each field."""
     signed: frozenset[str] = getattr(data, "_signed", frozenset())
     forms: dict[str, Any] = {
         field.name: (_padded if field.name in padded else _ragged_int32 if field.name in signed else _ragged)
@@ -315,4 +315,4 @@ def forms_of(data: Data | Source, padded: set[str]) -> dict[str, Callable[..., A
     for name, column, at in data._places:
         if at is not None:
             forms[name] = Part(column, at, forms[name])
-    return forms
+    return forms | texts

@@ -146,6 +146,9 @@ class Columns:
         self._kept = [*(Kept(1 if self._is_one_value else 2) for _ in self._columns), Kept(1)]
         #: The columns of a batch.
         self.fields: list[Field] = [column.field for column, _ in self._groups]
+        #: The fields of texts, and those of lists of texts.
+        self.texts = {name for name, value in sample.items() if isinstance(value, str)}
+        self.text_lists = {column.name for column in self._columns if isinstance(column, _TextLists)}
         #: The fields that vary in length without a limit.
         self.growing = [column.name for column in self._columns if isinstance(column, _Varying) and column.grows]
         #: NumPy's type of each column.
@@ -513,6 +516,16 @@ class _Varying(_Column):
         return len(array) if array.size > 0 else 0
 
 
+class _TextLists(_Varying):
+    """A field of lists of texts, as the UTF-8 of their JSON."""
+
+    def checked(self, values: Sequence[Any]) -> list[Array]:
+        for position, value in enumerate(values):
+            if not isinstance(value, (list, tuple)) or not all(isinstance(text, str) for text in value):
+                raise Misfit(position, f'field "{self.name}" is {shown(value)}, and {self.like} has a list of texts')
+        return super().checked([_values.json_of(value) for value in values])
+
+
 def _has_no_type(value: Any) -> bool:
     """Whether a value is an empty list, or an empty array of the type that NumPy or torch gives to these."""
     if isinstance(value, np.ndarray):
@@ -574,18 +587,24 @@ def _has_items(value: Any) -> bool:
 
 
 def _is_text(value: Any) -> bool:
-    return isinstance(value, (str, bytes, bytearray))
+    return isinstance(value, (str, bytes, bytearray)) or _is_text_list(value)
+
+
+def _is_text_list(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and bool(value) and all(isinstance(text, str) for text in value)
 
 
 def _column(name: str, value: Any, max_length: int | None, typed_by: int = 0) -> _Fixed | _Varying:
     """The column of a field of one size, whose ``max_length`` is 0, or of one that varies: ``None`` without a limit."""
-    array = as_array(name, value)
+    is_list = _is_text_list(value)
+    array = _values.json_of(value) if is_list else as_array(name, value)
     dtype = _values.dtype_of(name, array)
     if max_length != 0:
         if array.ndim == 0:
             raise ValueError(f'field "{name}" is one number: max_length is for fields that vary in length')
         most = room_for(2 * len(array)) if max_length is None else max_length
-        return _Varying((name, dtype, list(array.shape[1:]), most), array.dtype, typed_by, max_length is None)
+        kind = _TextLists if is_list else _Varying
+        return kind((name, dtype, list(array.shape[1:]), most), array.dtype, typed_by, max_length is None)
     if _is_text(value):
         raise ValueError(
             f'field "{name}" is text or bytes, which vary in length: give max_length={{"{name}": ...}}'

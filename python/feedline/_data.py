@@ -123,6 +123,8 @@ class Data:
     _places: Sequence[Place] = ()
     #: The nesting of the fields in a batch made by ``collate_fn``: a `_collate.Nest`.
     _nest: Any = None
+    #: The fields that a batch has as lists of texts.
+    _texts: frozenset[str] = frozenset()
     #: The fields of packed windows that are converted from ``uint32`` to ``int32``, which torch can add.
     _signed: frozenset[str] = frozenset()
 

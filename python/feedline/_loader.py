@@ -34,6 +34,7 @@ from ._room import growing, made_for
 from ._sampler import Sampler, order_of
 from ._source import Source
 from ._tables import is_table
+from ._texts import forms_of_texts, kept
 from ._tree import PICKLE, Tree
 from ._workers.choice import BatchMap, Choice, has_lock
 
@@ -179,6 +180,8 @@ class Loader:
         pad: Pads ragged fields to one width per batch: the value for each field, or (value, multiple). In samples of
             yours these fields vary in length without a limit, if ``data`` is not a :class:`Data` and ``max_length`` does not
             name them.
+        text: The fields of UTF-8 that a batch has as a list of ``str``. They stay on the host. In samples of yours, ``str``
+            and lists of ``str`` need not be named; give ``bytes`` for an array.
         max_per_batch: Max items of ragged fields in a batch, to make slots smaller.
         bad_samples: Max number (``int``) or share (``float``) of unreadable samples that get a substitute. A
             warning names each of them, its file and the reason.
@@ -234,6 +237,7 @@ class Loader:
         world: str | tuple[int, int] | None = "env",
         epochs: int | None = None,
         pad: Mapping[str, float | None | tuple[float | None, int]] | None = None,
+        text: str | Sequence[str] | None = None,
         max_per_batch: Mapping[str, int] | None = None,
         bad_samples: int | float = 0,
         skip: Mapping[int, range] | None = None,
@@ -301,7 +305,8 @@ class Loader:
             pads = dict.fromkeys(varying) | dict(pads)
         _check_has_limits(self.data, device_map=device_map is not None, record=record is not None)
         padding = [(name, *_padding(self.data, name, given)) for name, given in pads.items()]
-        self._forms = forms_of(self.data, {name for name, *_ in padding})
+        texts = forms_of_texts(self.data, text, {name for name, *_ in padding}, device_map is not None)
+        self._forms = forms_of(self.data, {name for name, *_ in padding}, texts)
         #: Maps the batches ahead of the loop, once there is a loader.
         self._device_map: DeviceMap | None = None
         self._current: _Run | None = None
@@ -340,7 +345,7 @@ class Loader:
                 "epochs": _options.maybe("epochs", epochs),
                 "pad": padding,
                 "max_per_batch": list(self._max_per_batch.items()),
-                "on_host": [PICKLE] if self.data._nest is Tree else [],
+                "on_host": [PICKLE] if self.data._nest is Tree else kept(texts),
                 "bad_samples": _options.bad_samples(bad_samples),
                 "skip": skips,
                 "transfer_mode": transfer_mode,

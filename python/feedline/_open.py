@@ -167,6 +167,13 @@ def opened_from(data: Any) -> str | None:
     return None if is_changed else made.arguments[0]
 
 
+def of_texts(data: Data, text: str | None, tokenized: Any) -> Data:
+    """The data, whose field ``text`` is texts in a batch unless it is tokenized."""
+    if text is not None and tokenized is None:
+        data._texts = frozenset({text})
+    return data
+
+
 def told(opened: _feedline.DataSet, has_beside: bool = True) -> Data:
     """The set, after a word on the fields that it leaves out."""
     if opened.left_out:

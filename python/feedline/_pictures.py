@@ -11,7 +11,7 @@ from . import transforms as _transforms
 from ._data import Data
 from ._errors import ConfigError, shown
 from ._made import keeps_its_call
-from ._open import opening, told
+from ._open import of_texts, opening, told
 from .transforms import Transform
 
 
@@ -38,6 +38,8 @@ def images(
     box_format: Literal["xyxy", "xywh", "cxcywh", "xyxyn", "xywhn", "cxcywhn"] = "xyxy",
     points: _parts.Names | None = None,
     beside: _parts.Names | None = None,
+    text: str | None = None,
+    tokenizer: str | os.PathLike[str] | None = None,
     min_size: float = 1.0,
     clip_boxes: bool = False,
     max_boxes: int | None = None,
@@ -109,6 +111,8 @@ def images(
         beside: Fields with an item per box, such as its class, which is left out with the box; without boxes,
             an item per point or group; with neither, other fields that vary in length, such as captions,
             as ragged fields. What is left out is logged as a warning.
+        text: The field of the captions, a list of ``str`` in a batch; with ``tokenizer`` their ids, ``batch["ids"]``.
+        tokenizer: The ``tokenizer.json`` of Hugging Face's tokenizers.
         min_size: See ``boxes``.
         clip_boxes: Cuts boxes to the decoded picture, instead of refusing the sample.
         max_boxes: The max number of boxes or points per sample. Default: every sample is read once to find
@@ -150,7 +154,8 @@ def images(
         "decode": decode,
     }
     has_beside = views is None and boxes is None and points is None and annotations is None
-    return told(_feedline.open_images(opening(given), pictures), has_beside)
+    opened = told(_feedline.open_images(opening(given), pictures), has_beside)
+    return of_texts(opened, text, moving and moving["tokenized"])
 
 
 def _views(views: Any, steps: list[Any]) -> list[tuple[int, list[tuple[str, dict[str, Any]]]]]:

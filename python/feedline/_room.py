@@ -54,7 +54,7 @@ def growing(data: Data) -> list[str]:
     """The fields without a limit, of the data and of those that they are made of."""
     if data._reader is not None:
         return list(data._reader.columns.growing)
-    return [name for part in _parts(data) for name in growing(part)]
+    return [name for part in parts(data) for name in growing(part)]
 
 
 def _make(data: Data, field: str, room: int) -> None:
@@ -68,17 +68,17 @@ def _make(data: Data, field: str, room: int) -> None:
             ]
             data._set = data._set.with_room(grown)
         return
-    parts = list(_parts(data))
-    before = [part._set for part in parts]
-    for part in parts:
+    made_of = list(parts(data))
+    before = [part._set for part in made_of]
+    for part in made_of:
         _make(part, field, room)
-    is_changed = any(part._set is not old for part, old in zip(parts, before, strict=True))
+    is_changed = any(part._set is not old for part, old in zip(made_of, before, strict=True))
     # Parts may have room already, which they got for other data that are made of them.
-    if parts and data._made is not None and (is_changed or not has_room):
+    if made_of and data._made is not None and (is_changed or not has_room):
         data._set = data._made.again()._set
 
 
-def _parts(data: Data) -> Iterator[Data]:
+def parts(data: Data) -> Iterator[Data]:
     """The data that others are made of."""
     return _found(() if data._made is None else data._made[1:])
 

@@ -67,9 +67,9 @@ class Shards:
         first = next(every, self)
         if first is self:
             raise ConfigError(if_none)
-        self._columns = Columns(first, self._max_length, lambda: others(lambda _: next(every), 1, LOOKED_AT))
-        self.is_tuple, self.fields = self._columns.is_tuple, self._columns.fields
-        self.places = self._columns.places
+        self.columns = Columns(first, self._max_length, lambda: others(lambda _: next(every), 1, LOOKED_AT))
+        self.is_tuple, self.fields = self.columns.is_tuple, self.columns.fields
+        self.places = self.columns.places
 
     @property
     def fingerprint(self) -> int | None:
@@ -119,7 +119,7 @@ class Shards:
         for sample in opened:
             if shard is not None:
                 self._known.add(shard)
-            yield self._columns.pack([sample])
+            yield self.columns.pack([sample])
             break
         else:
             if shard in self._known:
@@ -128,7 +128,7 @@ class Shards:
                     "each time; give Source(..., once=True) for a stream that is read once"
                 )
         for sample in opened:
-            yield self._columns.pack([sample])
+            yield self.columns.pack([sample])
 
 
 class Once(Shards):
@@ -214,7 +214,7 @@ class Once(Shards):
 
         def packed(sample: Any) -> Packed:
             self.taken[shard] += 1
-            return self._columns.pack([sample])
+            return self.columns.pack([sample])
 
         return _Taken(begun, packed)
 

@@ -11,7 +11,7 @@ from . import _feedline, _options, _parts
 from ._data import Data
 from ._errors import ConfigError, shown
 from ._made import keeps_its_call
-from ._open import opening, told
+from ._open import of_texts, opening, told
 from ._tables import Table
 
 
@@ -95,7 +95,7 @@ def sounds(
         max_seconds: The length of the longest sound that is not cropped.
         field: The field or the column that holds the sounds, if neither its name nor its values say so.
         beside: Further fields of varying size, as ragged fields. What is left out is logged as a warning.
-        text: The field of the transcript: UTF-8, ``batch[text].text()``; with ``tokenizer`` its ids,
+        text: The field of the transcript, a list of ``str`` in a batch; with ``tokenizer`` its ids,
             ``batch["ids"]``.
         tokenizer: The ``tokenizer.json`` of Hugging Face's tokenizers.
         root: The folder or URL that relative paths of a manifest start from. Default: the manifest's own
@@ -108,12 +108,7 @@ def sounds(
     """
     # The options by name.
     options = dict(locals())
-    named = _parts.names("beside", beside)
-    said = text if tokenizer is None or text is None else "ids"
-    if said is not None and said not in named:
-        named.append(said)
-    if tokenizer is not None and text is None:
-        raise ConfigError('tokenizer is for the field of texts: name it, text="sentence"')
+    named, tokenized = _parts.with_text(options)
     if mel is not None and not isinstance(mel, MelSpectrogram):
         raise ConfigError(f"mel is {shown(mel)}: give feedline.MelSpectrogram(n_mels=80)")
     rate = _options.maybe("rate", rate, 1, 768_000)
@@ -125,10 +120,9 @@ def sounds(
         "max_seconds": _options.number("max_seconds", max_seconds),
         "field": field,
         "beside": named,
-        "text": text,
-        "tokenizer": None if tokenizer is None else _options.path("tokenizer", tokenizer),
+        "tokenized": tokenized,
     }
-    return told(_feedline.open_sounds(opening(options), given))
+    return of_texts(told(_feedline.open_sounds(opening(options), given)), text, tokenized)
 
 
 def _crop(crop: int | float | None, at: int | float | str, rate: int | None) -> tuple[int, int] | None:

@@ -6,6 +6,7 @@ only, so that a worker process can import it.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -105,6 +106,11 @@ def _converted(name: str, value: Any) -> Array:
             "of one type"
         )
     return array
+
+
+def json_of(texts: Sequence[str]) -> Array:
+    """The UTF-8 of the JSON of a list of texts."""
+    return np.frombuffer(json.dumps(list(texts)).encode(), np.uint8)
 
 
 def _check_whole(name: str, value: Any) -> None:

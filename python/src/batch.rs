@@ -9,7 +9,7 @@ use feedline_dlpack::ffi::{CUDA, DLDevice};
 use feedline_dlpack::{Consumer, Exported, Share};
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyTuple};
 
 use crate::capsule::capsule;
 use crate::error::{no_field, raise};
@@ -115,10 +115,10 @@ impl Batch {
         Ok(PyBytes::new(py, &self.share.batch().host_rows(name).map_err(raise)?.bytes))
     }
 
-    /// The rows of a field of UTF-8 that the host keeps.
-    fn texts<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Vec<Bound<'py, PyString>>> {
+    /// The bytes of each row of a field that the host keeps.
+    fn host_rows<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Vec<Bound<'py, PyBytes>>> {
         let kept = self.share.batch().host_rows(name).map_err(raise)?;
-        kept.rows().map(|row| PyString::from_bytes(py, row)).collect()
+        Ok(kept.rows().map(|row| PyBytes::new(py, row)).collect())
     }
 
     fn __reduce__(&self) -> PyResult<()> {

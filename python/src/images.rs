@@ -6,7 +6,7 @@ use std::sync::Arc;
 use feedline::{Error, ErrorKind};
 use feedline_core::Dataset;
 use feedline_datasets::{
-    Annotated, Form, ManifestOptions, Paired, Parts, PathOrTable, Pictures, Views, open_pictures,
+    Annotated, Form, ManifestOptions, Paired, Parts, PathOrTable, Pictures, Tokenized, Views, open_pictures,
 };
 use feedline_images::{BoxFormat, Mode, Transforms};
 use feedline_pictures::Decode;
@@ -36,6 +36,8 @@ pub(crate) struct Given {
     box_format: String,
     points: Vec<String>,
     beside: Vec<String>,
+    /// The field of texts to tokenize, and the file of the tokenizer.
+    tokenized: Option<(String, String)>,
     min_size: f32,
     clip: bool,
     max_boxes: Option<usize>,
@@ -181,7 +183,11 @@ fn parts_of(
         let parts = with(Parts::new(), given, &fields("mask", &given.mask), &fields("depth", &given.depth))?;
         return Ok((Arc::new(pairs), parts));
     }
-    Ok((open_pictures(from, options)?, with(Parts::new(), given, &given.mask, &given.depth)?))
+    let mut reader = open_pictures(from, options)?;
+    if let Some((text, file)) = &given.tokenized {
+        reader = Arc::new(Tokenized::new(reader, text, file)?);
+    }
+    Ok((reader, with(Parts::new(), given, &given.mask, &given.depth)?))
 }
 
 /// Adds the given fields to `parts`.

@@ -24,9 +24,8 @@ pub(crate) struct Given {
     max_seconds: f64,
     field: Option<String>,
     beside: Vec<String>,
-    /// The field of texts, and the file of their tokenizer.
-    text: Option<String>,
-    tokenizer: Option<String>,
+    /// The field of texts to tokenize, and the file of the tokenizer.
+    tokenized: Option<(String, String)>,
 }
 
 /// A `MelSpectrogram`.
@@ -51,7 +50,7 @@ pub(crate) fn open_sounds(py: Python<'_>, opening: Opening, given: Given) -> PyR
     detached(py, || {
         let mut reader = open_encoded(from, &options)?;
         let classes = reader.about().classes.map(<[String]>::to_vec);
-        if let (Some(text), Some(file)) = (&given.text, &given.tokenizer) {
+        if let Some((text, file)) = &given.tokenized {
             reader = Arc::new(Tokenized::new(reader, text, file)?);
         }
         let set = match &given.field {

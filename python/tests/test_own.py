@@ -41,7 +41,7 @@ def test_dicts_tuples_and_single_arrays() -> None:
     assert names == ["x", "id", "text"] and data.fields[2].max_length == 8
     for batch in feedline.Loader(data, 8, shuffle=1, framework="numpy"):
         assert (batch["x"][:, 0, 0] == batch["id"]).all() and batch["id"].dtype == np.int64
-        assert [len(text) for text in batch["text"].text()] == [one % 4 for one in batch["id"]]
+        assert [len(text) for text in batch["text"]] == [one % 4 for one in batch["id"]]
         del batch
     seen = []
     for x, y in feedline.Loader(Pairs(), 8, shuffle=1, framework="numpy"):

@@ -305,6 +305,19 @@ def test_captions_are_read_where_they_are_named_and_what_is_left_out_is_said(
     assert [bytes(sample["txt"]).decode() for sample in data] == captions
     (batch,) = feedline.Loader(data, 3, framework="numpy")
     assert batch["txt"].text() == captions and batch["image"].shape == (3, 3, 32, 32)
+    data = feedline.images(pairs / "captions.tar", [T.CenterCrop(32)], text="txt")
+    for of in (data, data.subset([0, 1, 2]), feedline.concat(data)):
+        assert [batch["txt"] for batch in feedline.Loader(of, 3, framework="numpy")] == [captions]
+    (pairs / "tokenizer.json").write_text(
+        '{"model": {"type": "WordLevel", "unk_token": "?", "vocab": {"?": 0, "a": 1, "dog": 2, "two": 3, "cats": 4}},'
+        ' "pre_tokenizer": {"type": "Whitespace"}}'
+    )
+    data = feedline.images(pairs / "captions.tar", [T.CenterCrop(32)], text="txt", tokenizer=pairs / "tokenizer.json")
+    assert [sample["ids"].tolist() for sample in data] == [[1, 2], [], [3, 4, 0, 0]]
+    with pytest.raises(feedline.ConfigError, match='tokenizer is for the field of texts: name it, text="sentence"'):
+        feedline.images(pairs / "captions.tar", tokenizer=pairs / "tokenizer.json")
+    with pytest.raises(feedline.ConfigError, match="text is of the whole picture, and fields beside boxes"):
+        feedline.images(pairs / "captions.tar", text="txt", boxes="at")
     pictures = feedline.images(pairs / "captions.tar", [T.CenterCrop(32)])
     assert [field.name for field in pictures.fields] == ["image"]
     (record,) = caplog.records

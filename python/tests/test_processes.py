@@ -101,7 +101,7 @@ def test_tuples_and_fields_that_vary() -> None:
         data = feedline.Data(own_sets.Texts(), max_length={"text": 8, "items": 4})
         with feedline.Loader(data, 7, shuffle=2, framework="numpy", **way) as loader:
             for batch in loader:
-                texts, all_items = batch["text"].text(), batch["items"].rows()
+                texts, all_items = batch["text"], batch["items"].rows()
                 for index, text, items in zip(batch["id"].tolist(), texts, all_items, strict=True):
                     assert text == "x" * (index % 5)
                     assert items.shape == (index % 3, 2) and (items == index).all()

@@ -92,7 +92,7 @@ def test_a_manifest_gives_what_is_said_as_text_or_as_ids(tmp_path: Path) -> None
     (tmp_path / "clips.csv").write_text("file,sentence,speaker\n1.wav,open the door,3\n2.mp3,stop,4\ngone.flac,no,5\n")
     data = feedline.sounds(tmp_path / "clips.csv", root=tmp_path / "clips", rate=RATE, text="sentence")
     (batch,) = batches(data, bad_samples=1)
-    assert batch["sentence"].text()[:2] == ["open the door", "stop"] and batch["speaker"].tolist()[:2] == [3, 4]
+    assert batch["sentence"][:2] == ["open the door", "stop"] and batch["speaker"].tolist()[:2] == [3, 4]
     assert len(batch.substituted) == 1
     with pytest.raises(feedline.SampleError, match=r"in row 2.*gone\.flac"):
         list(batches(data))

@@ -44,7 +44,7 @@ def test_samples_arrive_in_order_with_all_fields() -> None:
     seen = []
     for batch in loader(workers=3):
         assert (batch["x"] == batch["id"][:, None]).all() and batch["x"].dtype == np.float32
-        assert [len(text) for text in batch["text"].text()] == [one % 4 for one in batch["id"]]
+        assert [len(text) for text in batch["text"]] == [one % 4 for one in batch["id"]]
         seen += batch["id"].tolist()
         del batch
     assert seen == every()

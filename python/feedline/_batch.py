@@ -315,4 +315,4 @@ def forms_of(data: Data | Source, padded: set[str], texts: Mapping[str, Any]) ->
     for name, column, at in data._places:
         if at is not None:
             forms[name] = Part(column, at, forms[name])
-    return forms | texts
+    return {**forms, **texts}

@@ -125,12 +125,13 @@ class Collating(Reader):
         #: The nesting of the fields in the function's result.
         self.nest = nest_of(results[-1]) if has_rows else Tree
         try:
-            every = [self._taken(result).rows(count)[0] for result, count in zip(results, counts, strict=True)]
+            every: list[Any] = [self._taken(result).rows(count)[0] for result, count in zip(results, counts, strict=True)]
         except ValueError as error:
             raise ConfigError(str(error)) from error.__cause__
         #: A row of a batch with a sample that cannot be read.
-        self._example = every[0] if has_rows else Tree(None)
-        self.columns = self._columns_of(*every, max_length, padded) if has_rows else TreeColumns(every[0])
+        self._example: Any = every[0] if has_rows else Tree(None)
+        columns: Any = self._columns_of(every, max_length, padded) if has_rows else TreeColumns(every[0])
+        self.columns = columns
         self.is_tuple, self.fields = False, self.columns.fields
         places = self.columns.places or [(name, name, None) for name, *_ in self.fields]
         self.places = [place for place in places if place[0] != _WHOLE] if has_rows else []
@@ -139,9 +140,10 @@ class Collating(Reader):
         self.kept_results: dict[str, Kept] = defaultdict(Kept)
 
     def _columns_of(
-        self, one: dict[str, Any], two: dict[str, Any], max_length: Mapping[str, int | None], padded: Collection[str]
+        self, every: Sequence[dict[str, Any]], max_length: Mapping[str, int | None], padded: Collection[str]
     ) -> Columns:
-        """The columns of rows, of one sample and of two."""
+        """The columns of the rows of one sample and of two."""
+        one, two = every
         if one.keys() != two.keys():
             raise ConfigError(
                 f"collate_fn returned the fields {list(one)[:-1]} for one sample and {list(two)[:-1]} for two: a batch has "

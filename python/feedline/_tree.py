@@ -74,7 +74,7 @@ class TreeColumns:
         if not rows:
             return [(b"", []) for _ in self.growing]
         pieces = zip(rows[0].parts, rows[0].sizes, strict=True)
-        return [(b"".join(parts), _pieces(size, len(rows))) for parts, size in pieces]
+        return [(b"".join([bytes(part) if isinstance(part, bytes) else part.data for part in parts]), _pieces(size, len(rows))) for parts, size in pieces]
 
     def write(self, rows: Sequence[Tree], out: Sequence[Any], _: object = None) -> None:
         """Writes the fields into their arrays. Raises Longer if there is no room."""

@@ -85,7 +85,11 @@ impl Batch {
     fn part(&self, name: &str, offset: usize, dtype: &str, shape: Vec<usize>) -> PyResult<Field> {
         self.share.batch().spec().index_of(name).map_err(no_field)?;
         let dtype = dtype_named(dtype).map_err(raise)?;
-        Ok(Field { share: self.share.clone(), name: name.to_owned(), part: Part::Array(offset, dtype, shape) })
+        Ok(Field {
+            share: self.share.clone(),
+            name: name.to_owned(),
+            part: Part::Array(offset, dtype, shape),
+        })
     }
 
     /// The offsets of a ragged field, or the lengths of a padded one.

@@ -204,7 +204,8 @@ class Collating(Reader):
             found, error = batch.read_from(at, keys[at:], by)
             at += len(found)
             if error is not None:
-                return [self._example] * (at if at < len(ids) else 0), error
+                # The function's own error is behind the last sample.
+                return [self._example] * min(at, len(ids)), error
             if at == len(keys):
                 return list(found[-1]), None
 

@@ -296,10 +296,6 @@ class Loader:
         _check_device_map(device_map, self._framework)
         pads = _options.by_column("pad", pad, '{"tokens": 0}')
         if self.data._nest is not None:
-            if bad_samples:
-                raise ConfigError(
-                    "bad_samples is for single samples, and collate_fn makes whole batches: leave it out"
-                )
             is_padded = self.data._nest is not Tree
             varying = [field.name for field in self.data.fields if field.max_length is not None and is_padded]
             pads = dict.fromkeys(varying) | dict(pads)
@@ -544,21 +540,21 @@ class Loader:
             self._device_map.clear()
 
     def _make(self, inner: _feedline.Batch | Mapped) -> Any:
-        if self.data._nest is Tree and not isinstance(inner, Mapped):
-            self._is_resumed = False
-            return returned(inner, self._framework, self._kind is Copied)
-        batch = inner if isinstance(inner, Mapped) else self._kind(inner, self._forms, self._framework)
+        info: Any = inner._inner if isinstance(inner, Mapped) else inner
         if self._watches_bad_samples:
-            substituted = batch.substituted
-            failures = batch._inner.failures() if substituted else []
+            substituted = info.substituted()
+            failures = info.failures() if substituted else []
             for row, substitute in substituted:
                 told = "; ".join(_failure(sample, path, why) for at, sample, path, why in failures if at == row)
                 _log.warning(
-                    "batch %d, row %d: unreadable %s; sample %d instead", batch.step, row, told, substitute
+                    "batch %d, row %d: unreadable %s; sample %d instead", info.step, row, told, substitute
                 )
         self._is_resumed = False
         if self._once is not None:
-            self._once.count(batch.ids)
+            self._once.count(np.frombuffer(info.ids(), np.uint64))
+        if self.data._nest is Tree:
+            return returned(info, self._framework, self._kind is Copied)
+        batch = inner if isinstance(inner, Mapped) else self._kind(inner, self._forms, self._framework)
         if self.data._nest is not None and not isinstance(batch, Mapped):
             return nested(self.data._nest, batch)
         return tuple(batch.values()) if self.data._is_tuple else batch

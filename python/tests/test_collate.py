@@ -138,7 +138,6 @@ def test_what_cannot_be_a_batch_is_refused() -> None:
     refused(lambda samples: [{"a.b": ids(samples), "a": {"b": ids(samples)}}], 'two fields that are called "0.a.b"')
     refused(lambda samples: {f"x{len(samples)}": ids(samples)}, "the same fields each time")
     refused(5, "collate_fn is int: give a function")
-    refused(own_sets.padded, "bad_samples is for single samples", max_length={"items": 3}, bad_samples=3)
     with pytest.raises(feedline.ConfigError, match="collate_fn is for samples that are read by index"):
         feedline.Loader(iter, 4, collate_fn=ids) if False else feedline.Loader(
             feedline.Source([{"x": 1}]), 4, collate_fn=ids
@@ -147,6 +146,27 @@ def test_what_cannot_be_a_batch_is_refused() -> None:
         feedline.Loader(feedline.Data(own_sets.Numbers(), collate_fn=own_sets.in_nest), 4, map_batch=print)
     with pytest.raises(feedline.ConfigError, match="give max_length with the samples"):
         feedline.Loader(feedline.Data(own_sets.Numbers()), 4, max_length={"x": 3})
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("options", [{}, {"map_batch": own_sets.unchanged}])
+def test_bad_samples_are_replaced_as_without_it(way: dict[str, Any], options: Any, caplog: pytest.LogCaptureFixture) -> None:
+    data = own_sets.Faulty(60, ".", "raise", 33, always=True)
+    given: dict[str, Any] = {"shuffle": 2, "framework": "numpy", "bad_samples": 3, **way}
+    with feedline.Loader(data, 8, **given) as loader:
+        wanted = [(batch.ids.tolist(), batch["id"].tolist(), batch.substituted) for batch in loader]
+        reported = loader.state_dict()["bad_samples"]
+    with feedline.Loader(data, 8, collate_fn=own_sets.in_dict, **given, **options) as loader:
+        found = [(batch.ids.tolist(), batch["id"].tolist(), batch.substituted) for batch in loader]
+        assert loader.state_dict()["bad_samples"] == reported
+    assert found == wanted and sum(len(substituted) for *_, substituted in found) == 1
+    logged = [text for record in caplog.records if "unreadable" in (text := record.getMessage())]
+    assert len(logged) == 2 and logged[0] == logged[1] and "unreadable sample 33: KeyError: 'lost'" in logged[0]
+    # An error of the function is not one of a sample.
+    with feedline.Loader(own_sets.Numbers(60), 8, collate_fn=own_sets.fails, **given, **options) as loader:
+        with pytest.raises(feedline.SampleError, match="KeyError.*33") as raised:
+            list(loader)
+    assert raised.value.sample is None and raised.value.batch is not None
 
 
 @pytest.mark.parametrize("way", WAYS[::3])

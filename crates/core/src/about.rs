@@ -45,6 +45,10 @@ pub struct About<'a> {
     /// sets: each draws its own random numbers, so an image and its mask would not match. A set that reads
     /// from others is random if one of them is.
     pub has_random_geometry: bool,
+    /// Whether a batch is made of all of its samples by one call of
+    /// [`read_many`](crate::Dataset::read_many). If one of them cannot be read, the batch is made again with
+    /// its substitute; an error at the index behind the last sample is one of the whole batch.
+    pub is_whole: bool,
     /// How many sets are read through one another below this one: 0 for a set that reads from no other; in a
     /// wrapper, one more than the set that it reads. Each takes a part of a worker's stack, so compositions
     /// and loaders refuse more than [`MAX_NESTING`](crate::compose::MAX_NESTING).
@@ -67,6 +71,7 @@ impl About<'_> {
             plain_shuffle: self.plain_shuffle,
             table_rows: self.table_rows,
             has_random_geometry: self.has_random_geometry,
+            is_whole: self.is_whole,
             nesting: self.nesting,
         }
     }

@@ -239,7 +239,7 @@ impl Pool {
             }
         }
         if wanted.is_whole {
-            return Err(self.unreadable(first, "read it"));
+            return Err(self.unreadable(first + count, "read it"));
         }
         // The sample that killed the worker is unknown, so from here on each request has one sample.
         (first..first + count).try_fold(Took::default(), |mut all, one| {
@@ -304,7 +304,9 @@ impl Pool {
         match answer.failed {
             None => Ok(Asked::Read(Took { is_random: answer.is_random, ns: answer.ns })),
             Some(failed) => {
-                Err(Unread::Sample(first + answer.read.min(count - 1), raised(&failed, rows.spec())))
+                // An error of a whole batch is at the index behind its last sample.
+                let last = if wanted.is_whole { count } else { count - 1 };
+                Err(Unread::Sample(first + answer.read.min(last), raised(&failed, rows.spec())))
             }
         }
     }

@@ -40,6 +40,8 @@ pub(crate) struct Decoder {
     pub(crate) content: Option<ContentHash>,
     /// The ragged fields of which the host keeps the rows, and their names.
     pub(crate) host_fields: Vec<(usize, Arc<str>)>,
+    /// Whether the data set makes a batch of all of its samples.
+    pub(crate) reads_whole: bool,
     /// For a set that is partly on the device: which samples workers read, and their places in host slots.
     pub(crate) rest: Option<Rest>,
     /// Number of workers that may take work.

@@ -62,10 +62,12 @@ impl Reader<'_> {
 
     /// Reads in bulk. If bad samples are tolerated, continues row by row after the first one.
     fn read_or_substitute(&self, ids: &[u64], rows: &mut Rows<'_>, context: &mut Context) -> Result<()> {
-        let read = rows.read_by(|rows| self.read_many(ids, rows, context));
-        let Err((bad, error)) = read else { return Ok(()) };
+        let Err((bad, error)) = self.read_all(ids, rows, context) else { return Ok(()) };
         if self.decoder.bad_samples == BadSamples::Fail || bad >= ids.len() {
             return Err(self.locate(unreadable(error), ids.get(bad).copied()));
+        }
+        if self.decoder.reads_whole {
+            return self.substitute_in_whole(ids, (bad, error), rows, context);
         }
         self.substitute(ids[bad], error, bad, rows, context)?;
         for (index, &id) in ids.iter().enumerate().skip(bad + 1) {
@@ -126,6 +128,48 @@ impl Reader<'_> {
         Err(self.locate(Error::new(ErrorKind::Sample, why), Some(id)))
     }
 
+    /// Reads all of `rows` again with another sample in place of the bad one, until none is bad.
+    fn substitute_in_whole(
+        &self,
+        ids: &[u64],
+        (mut bad, mut error): (usize, ReadError),
+        rows: &mut Rows<'_>,
+        context: &mut Context,
+    ) -> Result<()> {
+        let (mut now, mut replaced) = (ids.to_vec(), Vec::<Substituted>::new());
+        loop {
+            if is_over_budget(&*error) || bad >= now.len() {
+                return Err(self.locate(unreadable(error), now.get(bad).copied()));
+            }
+            let (row, failure) = (rows.first() + bad, self.failure(now[bad], &error));
+            let known = replaced.iter().position(|substituted| substituted.row == row);
+            let known = known.unwrap_or_else(|| {
+                replaced.push(Substituted { row, substitute: ids[bad], failures: Vec::new() });
+                replaced.len() - 1
+            });
+            let Substituted { substitute, failures, .. } = &mut replaced[known];
+            let attempt = failures.len() as u32;
+            failures.push(failure);
+            if attempt == ATTEMPTS {
+                let why = format!("cannot read a sample, nor {ATTEMPTS} in its place: {}", failures[0].cause);
+                return Err(self.locate(Error::new(ErrorKind::Sample, why), Some(ids[bad])));
+            }
+            (*substitute, _) = self.substitute_of(row, attempt);
+            now[bad] = *substitute;
+            (0..rows.len()).for_each(|index| rows.row(index).poison());
+            let read = match *substitute {
+                NO_SAMPLE => Err((bad, "the sampler gives no sample here".into())),
+                _ => self.read_all(&now, rows, context),
+            };
+            match read {
+                Ok(()) => break,
+                Err(failed) => (bad, error) = failed,
+            }
+        }
+        self.substituted.lock().unwrap_or_else(PoisonError::into_inner).extend(replaced);
+        Ok(())
+    }
+
     fn failure(&self, sample: u64, error: &ReadError) -> Failure {
         let path = self.path(sample).map(Path::to_path_buf);
         Failure { sample, path, cause: error.to_string() }
@@ -144,6 +188,20 @@ impl Reader<'_> {
                 error
             }
         }
+    }
+
+    /// Reads in bulk, and checks what was written: before an error, too, unless the batch is made as a whole.
+    fn read_all(
+        &self,
+        ids: &[u64],
+        rows: &mut Rows<'_>,
+        context: &mut Context,
+    ) -> Result<(), (usize, ReadError)> {
+        if !self.decoder.reads_whole {
+            return rows.read_by(|rows| self.read_many(ids, rows, context));
+        }
+        self.read_many(ids, rows, context)?;
+        rows.check_written().map_err(|(row, error)| (row, error.into()))
     }
 
     /// Reads the samples of `rows`. An error comes with the index of the sample that failed.

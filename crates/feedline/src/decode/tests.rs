@@ -72,6 +72,7 @@ impl Rig {
             map_batch: None,
             content: None,
             host_fields: Vec::new(),
+            reads_whole: false,
             rest: None,
             workers: Arc::new(workers.into()),
             requests: requests.clone(),

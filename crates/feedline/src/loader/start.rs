@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
-use feedline_core::{BatchSampler, Error, ErrorKind, Layout, Result, Sampler};
+use feedline_core::{BatchSampler, Dataset as _, Error, ErrorKind, Layout, Result, Sampler};
 use feedline_device::device_slots::{Held, SlotRing};
 use feedline_device::slots::Ring;
 use feedline_device::zero_copy::StridedColumns;
@@ -64,6 +64,7 @@ impl Loader {
         let setup = setup(&builder, &mode, &batch_sampler, &layout, &pool, counts, device);
         let (ledger, tuning, filling) = observe(&builder, setup, trace.clone(), &pool, len)?;
         let host_fields = builder.host_fields()?;
+        let reads_whole = builder.input.stable_dataset().is_some_and(|set| set.about().is_whole);
         let (ended, owner) = (running.stage("decode"), device.clone());
         let decoder = Arc::new(Decoder {
             // The last thread that uses the decoder drops the data set with it.
@@ -74,6 +75,7 @@ impl Loader {
             map_batch: builder.map_batch,
             content,
             host_fields,
+            reads_whole,
             rest: columns.as_ref().and_then(|columns| columns.rest()),
             workers: pool.active(),
             requests: requests.clone(),

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use crate::common::alone;
 use crate::restoring::Restored;
 use feedline::bad_samples::Budget;
+use feedline::dataset::Rows;
 use feedline::sampler::Proof;
 use feedline::{
     BadSampleReport, BadSamples, Context, DType, Dataset, Device, Error, ErrorKind, LastBatch, Loader,
     LoaderBuilder, ReadError, Row, Sampler, Spec, World,
 };
-use feedline_core::random::splitmix64;
+use feedline_core::{About, random::splitmix64};
 use feedline_testkit::fixtures::Random;
 use feedline_testkit::restore::{self, From, MIXES, Mix, Pipeline, Step};
 
@@ -424,5 +425,99 @@ fn a_rate_outside_0_to_1_is_rejected_before_anything_is_read() {
             assert_eq!(error.kind(), ErrorKind::Config);
             assert!(error.message().contains("it must be from 0 to 1"), "{error}");
         }
+    });
+}
+
+/// A set that makes each batch of all of its samples: a row is its sample, and the sum of all samples of the
+/// batch. The samples of [`BAD`] cannot be read. With `fails`, neither can a batch be made with sample 7.
+struct Sums {
+    spec: Spec,
+    fails: bool,
+}
+
+impl Dataset for Sums {
+    fn len(&self) -> u64 {
+        LEN
+    }
+
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn about(&self) -> About<'_> {
+        About { is_whole: true, ..About::default() }
+    }
+
+    fn read(&self, _: u64, _: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+        Err("a sample is read alone".into())
+    }
+
+    fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, _: &mut Context) -> Result<(), (usize, ReadError)> {
+        if let Some(bad) = ids.iter().position(|id| BAD.contains(id)) {
+            return Err((bad, "planned".into()));
+        }
+        if self.fails && ids.contains(&7) {
+            return Err((ids.len(), "no batch with 7".into()));
+        }
+        for (row, &id) in ids.iter().enumerate() {
+            let values = [id as i64, ids.iter().sum::<u64>() as i64];
+            rows.row(row).write_ragged(0, &values).map_err(|error| (row, error.into()))?;
+        }
+        Ok(())
+    }
+}
+
+fn sums(fails: bool, budget: u64, device: &Device) -> Loader {
+    let spec = Spec::new().ragged("row", DType::I64, [], 2).unwrap();
+    let builder = Loader::builder(Sums { spec, fails }).batch_size(BATCH).shuffle().seed(SEED);
+    builder.bad_samples(tolerate(Budget::Count(budget))).build(device).unwrap()
+}
+
+#[test]
+fn a_batch_that_is_made_as_a_whole_is_made_again_with_the_substitutes() {
+    alone(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let mut files =
+            builder(Files::corrupted(dir.path()), Budget::Count(10)).build(&Device::new_host()).unwrap();
+        let device = Device::new_host();
+        let (mut whole, compute) = (sums(false, 10, &device), device.stream().unwrap());
+        for epoch in 0..2 {
+            for (one, other) in files.epoch(epoch).unwrap().zip(whole.epoch(epoch).unwrap()) {
+                let (one, other) = (one.unwrap(), other.unwrap());
+                assert_eq!(one.ids(), other.ids());
+                let replaced = |batch: &feedline::Batch| {
+                    batch.substituted().iter().map(|bad| (bad.row, bad.substitute)).collect::<Vec<_>>()
+                };
+                assert_eq!(replaced(&one), replaced(&other));
+                let sum: u64 = other.ids().iter().sum();
+                let wanted: Vec<i64> = other.ids().iter().flat_map(|&id| [id as i64, sum as i64]).collect();
+                let ready = other.wait_on(&compute).unwrap();
+                let rows = ready.ragged::<i64>("row").unwrap().values;
+                feedline_device::launch_host(&compute, "check", [rows.into()], [], move |memory| {
+                    assert_eq!(memory.input::<i64>(0), wanted);
+                })
+                .unwrap();
+                compute.synchronize().unwrap();
+            }
+        }
+        let told = |loader: &Loader| {
+            let report = loader.bad_sample_report();
+            report.samples().iter().map(|bad| (bad.sample, bad.times)).collect::<Vec<_>>()
+        };
+        assert_eq!(told(&files), told(&whole));
+    });
+}
+
+#[test]
+fn an_error_of_a_whole_batch_is_no_bad_sample() {
+    alone(|| {
+        let (delivered, error) = until_error(&mut sums(true, 10, &Device::new_host()), 1);
+        let error = error.expect("no batch with 7");
+        let of = order_of(0).iter().position(|&id| id == 7).unwrap() / BATCH;
+        assert_eq!((delivered, error.batch(), error.sample()), (of as u64, Some(of as u64), None));
+        assert!(error.to_string().contains("no batch with 7"), "{error}");
+        let (_, error) = until_error(&mut sums(false, 2, &Device::new_host()), 1);
+        let error = error.expect("a third bad sample");
+        assert!(error.to_string().contains("3 bad samples, the budget is 2"), "{error}");
     });
 }

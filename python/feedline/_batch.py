@@ -248,7 +248,10 @@ def _each(value: Any, call: Callable[[Any], Any]) -> Any:
 def _copied(framework: Framework, value: Any) -> Any:
     if isinstance(value, (Ragged, Padded)):
         return type(value)(*map(framework.copy, value))
-    return value if isinstance(value, list) else framework.copy(value)
+    if isinstance(value, list):
+        # Of texts, lists of texts, or pictures.
+        return [item if isinstance(item, (str, list)) else framework.copy(item) for item in value]
+    return framework.copy(value)
 
 
 def _array(framework: Framework, inner: _feedline.Batch, name: str) -> Any:

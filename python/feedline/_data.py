@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import os
 import sys
@@ -14,6 +15,7 @@ from . import _arrays, _collate, _feedline, _notebook, _options, _own
 from ._columns import Place
 from ._errors import ConfigError, shown
 from ._made import Made, check, keeps_its_call, one_of, refusal
+from ._own_sizes import SIZE, OwnSizes
 from ._packing import packed, unpadded
 from ._room import with_room
 from ._sampler import counts
@@ -123,8 +125,8 @@ class Data:
     _places: Sequence[Place] = ()
     #: The nesting of the fields in a batch made by ``collate_fn``: a `_collate.Nest`.
     _nest: Any = None
-    #: The fields that a batch has as lists of texts.
-    _texts: frozenset[str] = frozenset()
+    #: How a batch has fields that are not arrays: a `_texts.HostForm` of each.
+    _host_forms: Mapping[str, Any] = {}
     #: The fields of packed windows that are converted from ``uint32`` to ``int32``, which torch can add.
     _signed: frozenset[str] = frozenset()
 
@@ -286,9 +288,19 @@ class Data:
             if name == "cu_seqlens" and name in self._signed:
                 # As in a batch, the ends of the documents instead of their lengths.
                 sample[name] = np.concatenate(([0], np.cumsum(array))).astype(np.int32)
+        for name, form in self._own_sizes.items():
+            sample[name] = form.of_sample(sample[name], sample[name + SIZE])
         if self._places:
             sample = {name: sample[of] if at is None else sample[of][at, ...] for name, of, at in self._places}
         return tuple(sample.values()) if self._is_tuple else sample
+
+    @functools.cached_property
+    def _own_sizes(self) -> dict[str, OwnSizes]:
+        """The fields of pictures of their own sizes."""
+        # It imports this module.
+        from ._texts import known_forms
+
+        return {name: form.make for name, form in known_forms(self).items() if isinstance(form.make, OwnSizes)}
 
     def __iter__(self) -> Iterator[Any]:
         return (self[index] for index in range(len(self)))

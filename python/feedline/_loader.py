@@ -34,7 +34,7 @@ from ._room import growing, made_for
 from ._sampler import Sampler, order_of
 from ._source import Source
 from ._tables import is_table
-from ._texts import forms_of_texts, kept
+from ._texts import host_forms, kept
 from ._tree import PICKLE, Tree
 from ._workers.choice import BatchMap, Choice, has_lock
 
@@ -301,7 +301,7 @@ class Loader:
             pads = dict.fromkeys(varying) | dict(pads)
         _check_has_limits(self.data, device_map=device_map is not None, record=record is not None)
         padding = [(name, *_padding(self.data, name, given)) for name, given in pads.items()]
-        texts = forms_of_texts(self.data, text, {name for name, *_ in padding}, device_map is not None)
+        texts = host_forms(self.data, text, {name for name, *_ in padding}, device_map is not None)
         self._forms = forms_of(self.data, {name for name, *_ in padding}, texts)
         #: Maps the batches ahead of the loop, once there is a loader.
         self._device_map: DeviceMap | None = None

@@ -170,7 +170,10 @@ def opened_from(data: Any) -> str | None:
 def of_texts(data: Data, text: str | None, tokenized: Any) -> Data:
     """The data, whose field ``text`` is texts in a batch unless it is tokenized."""
     if text is not None and tokenized is None:
-        data._texts = frozenset({text})
+        # It imports this module.
+        from ._texts import TEXTS
+
+        data._host_forms = {text: TEXTS}
     return data
 
 

@@ -12,6 +12,8 @@ from ._data import Data
 from ._errors import ConfigError, shown
 from ._made import keeps_its_call
 from ._open import of_texts, opening, told
+from ._own_sizes import SIZE, OwnSizes
+from ._texts import HostForm
 from .transforms import Transform
 
 
@@ -44,6 +46,7 @@ def images(
     clip_boxes: bool = False,
     max_boxes: int | None = None,
     moves: bool = False,
+    own_sizes: int | None = None,
     views: int | Sequence[tuple[int, Sequence[Transform]]] | None = None,
     listing_age: int = 0,
 ) -> Data:
@@ -118,6 +121,10 @@ def images(
         max_boxes: The max number of boxes or points per sample. Default: every sample is read once to find
             it.
         moves: Adds the field ``moves``: how the sample was moved, see :func:`feedline.transforms.moves`.
+        own_sizes: Leaves pictures in sizes of their own, of up to so many pixels, as detection needs them: ``image`` is a
+            list of arrays in a batch, on the device, and ``image.size`` has height and width. A larger picture is a bad
+            sample. Such as ``[T.Resize(800, max_size=1333)], own_sizes=1333 * 1333``. Not with masks, views, or a GPU that
+            decodes.
         views: The number of random views of each picture, which is decoded once: fields ``view0``, ``view1``
             and so on instead of ``image``. Or several lists of transforms, each with its number of views:
             ``views=[(2, large), (6, small)]``.
@@ -143,6 +150,8 @@ def images(
         raise ConfigError("views are of pictures alone, and without scaled_decode")
     if not is_alone and scaled_decode:
         raise ConfigError("masks, boxes and points cannot follow a scaled decode: leave out scaled_decode")
+    if own_sizes is not None and (views is not None or decode != "cpu"):
+        raise ConfigError('own_sizes is for decode="cpu" and without views: leave one of them out')
     pictures = {
         "field": field,
         "transforms": steps,
@@ -152,10 +161,15 @@ def images(
         "scaled_decode": is_alone and scaled_decode,
         "mode": mode,
         "decode": decode,
+        "own_sizes": _options.maybe("own_sizes", own_sizes, 1),
     }
     has_beside = views is None and boxes is None and points is None and annotations is None
     opened = told(_feedline.open_images(opening(given), pictures), has_beside)
-    return of_texts(opened, text, moving and moving["tokenized"])
+    data = of_texts(opened, text, moving and moving["tokenized"])
+    if own_sizes is not None:
+        form = OwnSizes(data.fields[0].dtype, mode, channels_first)
+        data._host_forms = {**data._host_forms, "image": HostForm(form, (SIZE,))}
+    return data
 
 
 def _views(views: Any, steps: list[Any]) -> list[tuple[int, list[tuple[str, dict[str, Any]]]]]:

@@ -1,11 +1,12 @@
-"""The fields of texts of a loader: a batch has them as lists of `str`, which stay on the host."""
+"""The fields of a batch that are made with what the host keeps: texts, as lists of `str`, and pictures of their own
+sizes, as lists of arrays."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 import numpy as np
 
@@ -20,21 +21,30 @@ if TYPE_CHECKING:
 #: Ends the name of the field with the lengths of texts in a list.
 _LENGTHS = ".lengths"
 
-#: Makes the value of a field of a batch.
-Form = Callable[..., Any]
+
+class HostForm(NamedTuple):
+    """Makes the value of a field of a batch from what the host keeps."""
+
+    make: Any
+    #: The ends of the names of the fields that the host keeps.
+    keeps: tuple[str, ...] = ("",)
+
+    def __call__(self, framework: Any, inner: Any, name: str) -> Any:
+        return self.make(framework, inner, name)
 
 
-def kept(forms: Mapping[str, Form]) -> list[str]:
+def kept(forms: Mapping[str, HostForm]) -> list[str]:
     """The fields that the host keeps for these forms."""
-    return [*forms, *(name + _LENGTHS for name, form in forms.items() if form is _lists)]
+    return [name + end for name, form in forms.items() for end in form.keeps]
 
 
-def forms_of_texts(
+def host_forms(
     data: Data | Source, text: Union[str, Sequence[str], None], padded: Collection[str], has_device_map: bool
-) -> dict[str, Form]:
-    """The forms of the fields that are texts by their samples, or that ``text`` names."""
+) -> dict[str, HostForm]:
+    """The forms of the fields that are texts by their samples, or that ``text`` names, and of pictures of their own
+    sizes."""
     fields = {field.name: field for field in data.fields}
-    forms: dict[str, Form] = {}
+    forms: dict[str, HostForm] = {}
     for name in _parts.names("text", text):
         field = fields.get(name)
         if field is None:
@@ -44,29 +54,32 @@ def forms_of_texts(
         if name in padded or has_device_map:
             why = "pad names it, too" if name in padded else "device_map gets tensors"
             raise ConfigError(f'text names "{name}", and {why}: leave one of them out')
-        forms[name] = _lists if name + _LENGTHS in fields else _texts
-    if has_device_map:
-        return forms
-    forms |= _known(data)
-    return {name: form for name, form in forms.items() if name in fields and name not in padded}
+        forms[name] = LISTS if name + _LENGTHS in fields else TEXTS
+    for name, form in known_forms(data).items():
+        is_text = form in (TEXTS, JSON_LISTS)
+        if not is_text and (name in padded or has_device_map):
+            raise ConfigError(f"field \"{name}\" has own_sizes, and pad and device_map are for arrays: leave them out")
+        if name in fields and name not in padded and not (is_text and has_device_map):
+            forms.setdefault(name, form)
+    return forms
 
 
-def _known(data: Data | Source) -> dict[str, Form]:
-    """The fields that are known to be texts: by samples of Python, or named when files were opened."""
+def known_forms(data: Data | Source) -> dict[str, HostForm]:
+    """The forms that are known without options of a loader: by samples of Python, or by how files were opened."""
     if isinstance(data, Source):
         return _by_type(data._opens.columns) if data._of is None else {}
     if data._nest is not None:
         return {}
     if data._reader is not None:
         return _by_type(data._reader.columns)
-    found = dict.fromkeys(data._texts, _texts)
+    found = dict(data._host_forms)
     for part in _room.parts(data):
-        found |= _known(part)
+        found |= known_forms(part)
     return found
 
 
-def _by_type(columns: Columns) -> dict[str, Form]:
-    return dict.fromkeys(columns.texts, _texts) | dict.fromkeys(columns.text_lists, _json_lists)
+def _by_type(columns: Columns) -> dict[str, HostForm]:
+    return dict.fromkeys(columns.texts, TEXTS) | dict.fromkeys(columns.text_lists, JSON_LISTS)
 
 
 def _texts(_: Any, inner: Any, name: str) -> list[str]:
@@ -97,3 +110,7 @@ def _lengths(inner: Any, name: str) -> list[list[int]]:
 
 def _not_utf8(name: str, error: UnicodeDecodeError) -> DataError:
     return DataError(f'field "{name}" has bytes that are no text: {error}: leave it out of text')
+
+
+#: The forms of texts, of lists of texts of Arrow or Parquet, and of those of Python.
+TEXTS, LISTS, JSON_LISTS = HostForm(_texts), HostForm(_lists, ("", _LENGTHS)), HostForm(_json_lists)

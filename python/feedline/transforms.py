@@ -101,15 +101,21 @@ class Transform:
 
 @dataclass(repr=False)
 class Resize(Transform):
-    """Resizes to ``(height, width)``, or the shorter side to one length."""
+    """Resizes to ``(height, width)``, or the shorter side to one length, and the longer one to at most ``max_size``."""
 
     size: _Size
     interpolation: Literal["nearest", "bilinear", "bicubic", "lanczos"] = "bilinear"
+    max_size: int | None = None
 
     def options(self) -> dict[str, Any]:
         size = _pair("Resize", self.size)
         shorter = size[0] if _is_one(self.size) else None
-        return {"shorter_side": shorter, "size": size, "interpolation": self.interpolation}
+        if self.max_size is not None and (shorter is None or self.max_size < shorter):
+            raise ConfigError(
+                f"Resize: max_size is {shown(self.max_size)}: it is for a length of the shorter side, and not less than that"
+            )
+        longest = _options.maybe("max_size", self.max_size, 1)
+        return {"shorter_side": shorter, "size": size, "interpolation": self.interpolation, "max_size": longest}
 
 
 @dataclass(repr=False)

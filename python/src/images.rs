@@ -62,13 +62,18 @@ pub(crate) struct PictureOptions<'py> {
     scaled_decode: bool,
     mode: String,
     decode: String,
+    /// The most pixels of a picture, if each keeps its own size.
+    own_sizes: Option<usize>,
 }
 
 impl PictureOptions<'_> {
     /// The transforms of the workers, and those of the lanes that decode, if any do.
     fn list(&self, steps: &Steps<'_>) -> PyResult<(Transforms, Option<(Decode, Transforms)>)> {
         let decode = decode_named(&self.decode).map_err(raise)?;
-        let start = Transforms::new().mode(mode_named(&self.mode)?);
+        let mut start = Transforms::new().mode(mode_named(&self.mode)?);
+        if let Some(pixels) = self.own_sizes {
+            start = start.own_sizes(pixels);
+        }
         let list = transforms(start.clone(), steps, self.channels_first, self.scaled_decode)?;
         let Some(decode) = decode else { return Ok((list, None)) };
         let why = match (&self.views, &self.parts) {

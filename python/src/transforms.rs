@@ -66,7 +66,10 @@ impl<'py> Options<'_, 'py> {
 fn then(list: Transforms, name: &str, options: &Options<'_, '_>) -> PyResult<Transforms> {
     Ok(match name {
         "Resize" => match options.get::<Option<usize>>("shorter_side")? {
-            Some(length) => list.then(Resize::shorter_side(length, options.filter()?)),
+            Some(length) => {
+                let longest = options.get::<Option<usize>>("max_size")?.unwrap_or(usize::MAX);
+                list.then(Resize::sides(length, longest, options.filter()?))
+            }
             None => list.then(Resize::exact(options.size()?, options.filter()?)),
         },
         "CenterCrop" => list.then(CenterCrop::new(options.size()?)),

@@ -38,7 +38,7 @@ pub struct BatchInfo {
     pub host_rows: Vec<HostRows>,
 }
 
-/// The rows of a ragged field that the host keeps, such as texts. They are known before the batch has arrived,
+/// The rows of a field that the host keeps, such as texts. They are known before the batch has arrived,
 /// and stay when its slot is released.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostRows {

@@ -58,8 +58,8 @@ impl Share {
         Ok(Exported::new(batch, self.device(), dtype, address, shape))
     }
 
-    /// The bytes from `offset` on of the field `name`, which is `u8`, ragged and not padded, as a tensor of
-    /// this type and shape: for an array that was written as bytes.
+    /// The bytes from `offset` on of the values of the ragged field `name`, as a tensor of this type and shape:
+    /// one of the arrays that were written one after another.
     ///
     /// # Errors
     /// As [`tensor`](Self::tensor); `Config` for another field, for bytes that the field does not have, and for
@@ -71,14 +71,18 @@ impl Share {
         consumer: Consumer,
     ) -> Result<Exported> {
         let batch = self.open(consumer)?;
-        let bytes = batch.ragged::<u8>(name)?.values;
+        let field = &batch.spec().fields()[batch.spec().index_of(name)?];
+        if field.as_ragged().map(RaggedField::form) != Some(Form::Rows) {
+            let why = format!("field \"{name}\" is not ragged, or padded: read it by tensor");
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        let Memory { address, bytes, .. } = memory(&batch, field)?;
         let count = shape.iter().try_fold(dtype.size(), |bytes, &size| bytes.checked_mul(size));
-        let end = count.and_then(|count| offset.checked_add(count)).filter(|&end| end <= bytes.len());
-        let address = bytes.address().0 + offset as u64;
+        let end = count.and_then(|count| offset.checked_add(count)).filter(|&end| end <= bytes);
+        let address = address + offset as u64;
         if end.is_none() || !address.is_multiple_of(dtype.size() as u64) {
             let why = format!(
-                "field \"{name}\" has {} bytes: {shape:?} elements of {dtype} do not begin at byte {offset}",
-                bytes.len()
+                "field \"{name}\" has {bytes} bytes: {shape:?} elements of {dtype} do not begin at byte {offset}"
             );
             return Err(Error::new(ErrorKind::Config, why));
         }

@@ -68,7 +68,7 @@ impl<T: ?Sized> LoaderBuilder<T> {
         self
     }
 
-    /// Keeps a copy of the rows of the ragged field `field` on the host, for what the program reads there while
+    /// Keeps a copy of the rows of the field `field` on the host, for what the program reads there while
     /// the batch is on its way, such as texts. See [`Ready::host_rows`](crate::Ready::host_rows).
     ///
     /// ```
@@ -121,18 +121,10 @@ impl LoaderOptions {
     /// The fields of which the host keeps the rows, and their names.
     ///
     /// # Errors
-    /// `Config` for a field that does not exist or is not ragged.
+    /// `Config` for a field that does not exist.
     pub(crate) fn host_fields(&self) -> Result<Vec<(usize, Arc<str>)>> {
         let spec = self.input.spec();
-        let index = |name: &String| {
-            let index = spec.index_of(name)?;
-            match spec.fields()[index].as_ragged() {
-                Some(_) => Ok((index, name.as_str().into())),
-                None => refuse(format!(
-                    "field \"{name}\" is not ragged: keep_on_host is for rows that vary in length"
-                )),
-            }
-        };
+        let index = |name: &String| Ok((spec.index_of(name)?, name.as_str().into()));
         self.kept_on_host.iter().map(index).collect()
     }
 

@@ -38,7 +38,7 @@ pub(crate) struct Decoder {
     pub(crate) map_batch: Option<MapBatch>,
     /// Hashes the rows of batches, for a run that is recorded.
     pub(crate) content: Option<ContentHash>,
-    /// The ragged fields of which the host keeps the rows, and their names.
+    /// The fields of which the host keeps the rows, and their names.
     pub(crate) host_fields: Vec<(usize, Arc<str>)>,
     /// Whether the data set makes a batch of all of its samples.
     pub(crate) reads_whole: bool,
@@ -171,8 +171,8 @@ impl Decoder {
             let (bytes, HostInfo { batch: info, .. }) = lease.parts_mut();
             info.content = Some(hash.of_slab(&self.layout, bytes, info.ids.len()));
         }
+        self.keep_rows(&mut lease);
         if self.layout.is_ragged() {
-            self.keep_rows(&mut lease);
             self.finish_ragged(&mut lease)?;
         }
         if let Some(rest) = &self.rest {
@@ -200,8 +200,13 @@ impl Decoder {
         for (kept, &(field, _)) in info.host_rows.iter_mut().zip(&self.host_fields) {
             kept.bytes.clear();
             kept.ends.clear();
+            let is_ragged = self.layout.ragged_place(field).is_some();
+            let bytes = self.layout.spec().fields()[field].row_bytes();
             for row in 0..info.ids.len() {
-                kept.bytes.extend_from_slice(self.layout.row_values(slab, field, row));
+                kept.bytes.extend_from_slice(match is_ragged {
+                    true => self.layout.row_values(slab, field, row),
+                    false => &slab[self.layout.offset(field) + row * bytes..][..bytes],
+                });
                 kept.ends.push(kept.bytes.len());
             }
         }

@@ -83,7 +83,8 @@ impl Case {
         let builder = builder.sampler(self.sampler.clone()).seed(self.seed).last_batch(self.last_batch);
         let builder = builder.world(World::new(rank, self.world).unwrap());
         let builder = builder.workers(Workers::Count(1 + random.below(3) as usize));
-        let mut builder = builder.depth(1 + random.below(3) as usize).keep_on_host("pairs");
+        let mut builder =
+            builder.depth(1 + random.below(3) as usize).keep_on_host("pairs").keep_on_host("id");
         if !self.bad.is_empty() {
             builder = builder.bad_samples(BadSamples::Substitute { budget: Budget::Count(u64::MAX) });
         }
@@ -163,6 +164,10 @@ fn check_field(case: &Case, ready: &Ready, field: usize, wrong: &Wrong) {
         let kept = ready.host_rows(name).unwrap();
         if !kept.rows().eq(rows.iter().map(Vec::as_slice)) {
             wrong.add(format!("{place}: the rows on the host differ"));
+        }
+        let numbers: Vec<_> = ids.iter().map(|&id| (id as i64).to_ne_bytes()).collect();
+        if !ready.host_rows("id").unwrap().rows().eq(numbers.iter().map(|bytes| &bytes[..])) {
+            wrong.add(format!("{place}: the ids on the host differ"));
         }
     }
     let items: Vec<usize> = rows.iter().map(|row| row.len() / item).collect();

@@ -15,7 +15,7 @@ impl Transforms {
     /// # Errors
     /// `Data` if the picture cannot be decoded, see [`Decoder::decode`](crate::Decoder::decode); `Sample` if
     /// a transform makes a picture beyond [`Limits::pixels`](crate::Limits::pixels), or if `image` does not
-    /// have the length of the result.
+    /// have the length of the result; with [`own_sizes`](Self::own_sizes), if it is shorter.
     pub fn read(
         &self,
         encoded: &[u8],
@@ -31,15 +31,13 @@ impl Transforms {
             Mode::U16 => {
                 decoder.decode_plane(encoded, wide)?;
                 self.move_plane(random, canvas, wide, Sampling::Filtered)?;
-                self.check_length(canvas.size(), image)?;
-                self.output.write_wide(wide.pixels(), image);
+                self.output.write_wide(wide.pixels(), self.place(canvas.size(), image)?);
                 return Ok(());
             }
             Mode::Index => {
                 decoder.decode_plane(encoded, alpha)?;
                 self.move_plane(random, canvas, alpha, Sampling::Nearest)?;
-                self.check_length(canvas.size(), image)?;
-                image.copy_from_slice(alpha.pixels());
+                self.place(canvas.size(), image)?.copy_from_slice(alpha.pixels());
                 return Ok(());
             }
         }
@@ -130,16 +128,23 @@ impl Transforms {
         Ok(())
     }
 
-    /// Checks that a picture of `size` fills the field.
-    fn check_length(&self, size: Size, image: &[u8]) -> Result<()> {
-        let bytes = self.written().bytes(size);
-        if bytes == image.len() {
-            return Ok(());
+    /// The place of a picture of `size` in `image`, the bytes of the field: all of them, unless pictures have
+    /// sizes of their own.
+    fn place<'a>(&self, size: Size, image: &'a mut [u8]) -> Result<&'a mut [u8]> {
+        let (bytes, room) = (self.written().bytes(size), image.len());
+        if let Some(most) = self.own_sizes {
+            return image.get_mut(..bytes).filter(|_| size.pixels() <= most as u64).ok_or_else(|| {
+                let why = format!("the picture is {size} after the transforms, more than {most} pixels");
+                Error::new(ErrorKind::Sample, why)
+            });
+        }
+        if bytes == room {
+            return Ok(image);
         }
         let why = format!(
             "the picture is {size} after the transforms, {bytes} bytes instead of {}: end the list with one \
              size",
-            image.len()
+            room
         );
         Err(Error::new(ErrorKind::Sample, why))
     }
@@ -159,7 +164,7 @@ impl Transforms {
         image: &mut [u8],
     ) -> Result<()> {
         self.apply_steps(from, random, canvas)?;
-        self.check_length(canvas.size(), image)?;
+        let image = self.place(canvas.size(), image)?;
         if self.output.mode == Mode::RgbAlpha {
             alpha.apply(canvas.moves(), Sampling::Filtered);
         }

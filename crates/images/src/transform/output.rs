@@ -102,7 +102,7 @@ impl Output {
     }
 
     /// The type of the field.
-    fn dtype(&self) -> DType {
+    pub(super) fn dtype(&self) -> DType {
         match self.mode {
             _ if self.levels.is_some() => DType::F32,
             Mode::U16 => DType::U16,
@@ -119,6 +119,11 @@ impl Output {
             (_, ChannelOrder::Last) => spec.field(name, self.dtype(), [height, width, channels]),
             (_, ChannelOrder::First) => spec.field(name, self.dtype(), [channels, height, width]),
         }
+    }
+
+    /// Adds the field of pictures of up to so many pixels, each of its own size.
+    pub(super) fn own_field(&self, spec: Spec, name: &str, pixels: usize) -> Result<Spec> {
+        spec.ragged(name, self.dtype(), [], pixels.saturating_mul(self.mode.channels()))
     }
 
     /// Bytes of the field for a picture of this size.

@@ -148,11 +148,35 @@ impl Transforms {
         row: &mut Row<'_, '_>,
         first: usize,
     ) -> Result<usize> {
+        if self.has_own_sizes() {
+            return self.read_own_size(encoded, random, scratch, row, first);
+        }
         self.read(encoded, random, scratch, row.bytes_mut(first))?;
         if self.host.is_none() {
             return Ok(first + 1);
         }
         self.draw(scratch.canvas.size(), random, row.bytes_mut(first + 1))?;
+        Ok(first + 2)
+    }
+
+    fn read_own_size(
+        &self,
+        encoded: &[u8],
+        random: &mut Random,
+        scratch: &mut Scratch,
+        row: &mut Row<'_, '_>,
+        first: usize,
+    ) -> Result<usize> {
+        let dtype = self.output.dtype();
+        let room = match dtype {
+            DType::F32 => bytemuck::cast_slice_mut(row.ragged_mut::<f32>(first)?),
+            DType::U16 => bytemuck::cast_slice_mut(row.ragged_mut::<u16>(first)?),
+            _ => row.ragged_mut::<u8>(first)?,
+        };
+        self.read(encoded, random, scratch, room)?;
+        let size = scratch.canvas.size();
+        row.set_ragged_len(first, self.output.bytes(size) / dtype.size())?;
+        row.field_mut::<i64>(first + 1)?.copy_from_slice(&[size.height as i64, size.width as i64]);
         Ok(first + 2)
     }
 

@@ -38,7 +38,8 @@ pub struct Resize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum To {
     Size(Size),
-    ShorterSide(usize),
+    /// The shorter side, and the most of the longer one.
+    ShorterSide(usize, usize),
 }
 
 impl Resize {
@@ -49,18 +50,26 @@ impl Resize {
 
     /// Resizes the shorter side to `length` pixels and the other one in proportion, rounded down.
     pub fn shorter_side(length: usize, filter: Filter) -> Self {
-        Self { to: To::ShorterSide(length), filter }
+        Self::sides(length, usize::MAX, filter)
+    }
+
+    /// As [`shorter_side`](Self::shorter_side). If the other side would be longer than `longest`, it becomes
+    /// `longest`, and the shorter one shrinks in proportion, rounded down: `max_size` of torchvision.
+    pub fn sides(length: usize, longest: usize, filter: Filter) -> Self {
+        Self { to: To::ShorterSide(length, longest), filter }
     }
 
     fn wanted(&self, size: Size) -> Size {
         match self.to {
             To::Size(size) => size,
-            To::ShorterSide(length) => {
-                let longer = |this: usize, shorter: usize| this.saturating_mul(length) / shorter.max(1);
-                match size {
-                    Size { height, width } if height < width => Size::new(length, longer(width, height)),
-                    Size { height, width } => Size::new(longer(height, width), length),
-                }
+            To::ShorterSide(length, longest) => {
+                let (shorter, longer) = (size.height.min(size.width), size.height.max(size.width));
+                let longer = longer.saturating_mul(length) / shorter.max(1);
+                let (shorter, longer) = match longest.saturating_mul(length) / longer.max(1) {
+                    shrunk if longer > longest => (shrunk.max(1), longest),
+                    _ => (length, longer),
+                };
+                if size.height < size.width { Size::new(shorter, longer) } else { Size::new(longer, shorter) }
             }
         }
     }
@@ -74,7 +83,7 @@ impl Transform for Resize {
     fn size(&self, size: Option<Size>) -> Option<Size> {
         match self.to {
             To::Size(size) => Some(size),
-            To::ShorterSide(_) => size.map(|size| self.wanted(size)),
+            To::ShorterSide(..) => size.map(|size| self.wanted(size)),
         }
     }
 
@@ -83,7 +92,7 @@ impl Transform for Resize {
     fn scaled_to(&self) -> Option<Size> {
         match self.to {
             To::Size(size) => Some(size),
-            To::ShorterSide(_) => None,
+            To::ShorterSide(..) => None,
         }
     }
 

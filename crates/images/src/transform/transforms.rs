@@ -48,6 +48,8 @@ pub struct Transforms {
     pub(super) mixing: Option<Mixing>,
     /// The element type of the finished pixels, if it is not the default.
     pub(super) element: Option<DType>,
+    /// The most pixels of a picture, if pictures keep sizes of their own.
+    pub(super) own_sizes: Option<usize>,
 }
 
 /// A worker's memory, reused from sample to sample: a decoder and a canvas.
@@ -63,6 +65,11 @@ impl Scratch {
     /// The moves of the last picture read, for its masks, boxes and points.
     pub fn moves(&self) -> &Moves {
         self.canvas.moves()
+    }
+
+    /// The size of the last picture read, after its transforms.
+    pub fn size(&self) -> Size {
+        self.canvas.size()
     }
 }
 
@@ -214,6 +221,26 @@ impl Transforms {
         Self { scaled_decode: true, ..self }
     }
 
+    /// Lets pictures keep sizes of their own, of up to `max_pixels`: detection needs no one size. The field
+    /// is ragged, with the values of a picture one after another, and `NAME.size` has height and width. A larger
+    /// picture is a bad sample. Not for views, masks and transforms on the device.
+    ///
+    /// ```
+    /// use feedline_images::{Filter, Resize, Transforms};
+    /// let list = Transforms::new().then(Resize::sides(800, 1333, Filter::Bilinear)).own_sizes(1333 * 1333);
+    /// let spec = list.channels_first().field("image")?;
+    /// assert_eq!(spec.fields()[0].as_ragged().unwrap().max_per_sample(), 3 * 1333 * 1333);
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    pub fn own_sizes(self, max_pixels: usize) -> Self {
+        Self { own_sizes: Some(max_pixels), ..self }
+    }
+
+    /// Whether pictures keep sizes of their own.
+    pub fn has_own_sizes(&self) -> bool {
+        self.own_sizes.is_some()
+    }
+
     /// Whether the list crops, flips, turns or shifts pictures at random, or mixes them; see
     /// [`Transform::has_random_geometry`].
     pub fn has_random_geometry(&self) -> bool {
@@ -285,6 +312,7 @@ impl Transforms {
     pub fn check_shared_decode(&self) -> Result<()> {
         let why = match self.output.mode {
             _ if self.host.is_some() => "its transforms run on the device: leave out on_device()",
+            _ if self.has_own_sizes() => "pictures keep their own sizes: leave out own_sizes()",
             _ if self.scaled_decode => "the decode is scaled for it: leave out the scaled decode",
             Mode::Rgb | Mode::Gray => return Ok(()),
             Mode::RgbAlpha | Mode::U16 | Mode::Index => "its mode decodes in another way: use rgb or gray",
@@ -321,6 +349,14 @@ impl Transforms {
     /// As [`field`](Self::field), and as [`Spec::field`].
     pub fn add_field(&self, spec: Spec, name: &str) -> Result<Spec> {
         self.check_mode()?;
+        if let Some(pixels) = self.own_sizes {
+            if self.host.is_some() {
+                let why = "own_sizes is for pictures that the workers transform: leave out on_device()";
+                return Err(Error::new(ErrorKind::Config, named(why, "own_sizes is for decode=\"cpu\"")));
+            }
+            let spec = self.output.own_field(spec, name, pixels)?;
+            return spec.field(&format!("{name}.size"), DType::I64, [2]);
+        }
         let Some(size) = self.host_size() else {
             let why = named(
                 "the transforms leave pictures in sizes of their own: add resize, random_resized_crop or \

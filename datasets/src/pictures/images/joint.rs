@@ -61,6 +61,11 @@ impl Joint {
             None => transforms.size().unwrap_or_default(),
         };
         let first_plane = spec.fields().len();
+        if let Some((name, _)) = parts.planes.first().filter(|_| transforms.has_own_sizes()) {
+            let why = format!("mask or depth \"{name}\" has one size, and pictures keep their own");
+            let how = named("leave out own_sizes()", "leave out own_sizes=");
+            return Err(Error::new(ErrorKind::Config, format!("{why}: {how}")));
+        }
         for (name, depth) in &parts.planes {
             let dtype = if *depth == Depth::U8 { DType::U8 } else { DType::U16 };
             spec = spec.field(name, dtype, [size.height, size.width])?;
@@ -91,14 +96,15 @@ impl Joint {
         let Memory { values, scratch, decoder, parts: PartsMemory { mask, depth, buffers } } = memory;
         let image = &values[self.found.image].bytes;
         match encoded {
-            None => self.transforms.read(image, random, scratch, row.bytes_mut(0))?,
+            None => drop(self.transforms.read_row(image, random, scratch, row, 0)?),
             Some(files) => {
                 files.check(id, || self.transforms.check(image, scratch))?;
                 self.transforms.write_moving(image, random, scratch, row, 0)?;
             }
         }
+        let size = if self.transforms.has_own_sizes() { scratch.size() } else { self.size };
         let moves = scratch.moves();
-        if !moves.lead_to(self.size) {
+        if !moves.lead_to(size) {
             let why =
                 "a transform has moved the picture in a way that it did not record: correct its effect()";
             return Err(Error::new(ErrorKind::Config, why));

@@ -827,10 +827,11 @@ def _world(world: str | tuple[int, int] | None) -> tuple[int, int]:
 
 def _padding(data: Data | Source, name: str, given: Any) -> tuple[int, bytes | None, bool]:
     """The multiple of the width, the bytes of the value, and whether the padding comes first."""
-    parts = given if isinstance(given, tuple) else (given,)
+    parts: tuple[Any, ...] = given if isinstance(given, tuple) else (given,)
     if not 1 <= len(parts) <= 3:
         raise ConfigError(f'pad[{name!r}] is {shown(given)}: give a value, (0, 64) or (0, 64, "left"): value, multiple, side')
-    value, multiple, side = (*parts, *(None, 1, "right")[len(parts) :])
+    parts += (None, 1, "right")[len(parts) :]
+    value, multiple, side = parts
     multiple = _options.whole(f"pad[{name!r}]", multiple, 1)
     is_left = _options.word(f"the side of pad[{name!r}]", side, "left", "right") == "left"
     # A missing field is refused later.

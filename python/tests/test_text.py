@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from page_files import lines as lines_of
 from page_files import TEMPLATE, megatron, said
+from page_files import lines as lines_of
 from page_files import tokenizer as chat_tokenizer
 
 import feedline

@@ -299,7 +299,8 @@ pub(crate) fn open_chats(
         let data = DataSet::ragged("chats", set);
         let fate = data.before_labels.iter().map(|(labels, before)| {
             let lengths = data.lengths_of(labels)?;
-            let none = lengths.iter().zip(before).filter(|(length, before)| *length == *before).count() - refused;
+            let none =
+                lengths.iter().zip(before).filter(|(length, before)| *length == *before).count() - refused;
             let of = labels.strip_suffix(".labels").map(|of| format!(" of {of}")).unwrap_or_default();
             Ok(format!("{none} of {} conversations{of} teach nothing: all labels are -100", before.len()))
         });

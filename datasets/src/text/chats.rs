@@ -232,8 +232,9 @@ impl Chats {
     ///
     /// # let dir = std::env::temp_dir().join(format!("feedline-doc-prompts-{}", std::process::id()));
     /// # std::fs::create_dir_all(&dir)?;
-    /// # std::fs::write(dir.join("tokenizer.json"), r#"{"model": {"type": "WordLevel", "unk_token": "?", "vocab":
-    /// #     {"?": 0, "user": 1, "assistant": 2, "Hi": 3, ":": 4}}, "pre_tokenizer": {"type": "Whitespace"}}"#)?;
+    /// # std::fs::write(dir.join("tokenizer.json"), r#"{"model": {"type": "WordLevel", "unk_token": "?",
+    /// #     "vocab": {"?": 0, "user": 1, "assistant": 2, "Hi": 3, ":": 4}},
+    /// #     "pre_tokenizer": {"type": "Whitespace"}}"#)?;
     /// # let file = dir.join("prompts.txt");
     /// std::fs::write(&file, r#"[{"role": "user", "content": "Hi"}]"#)?;
     /// # let options = ChatOptions { messages: "text".into(), ..Default::default() };
@@ -281,33 +282,34 @@ impl Chats {
             variables: find(&options.variables),
             ..Columns::default()
         };
-        let (mut missing, ids): (Vec<&str>, &[&str]) = match shape {
+        // The columns that must exist, and the fields.
+        let (needed, ids): (Vec<(&str, Option<usize>)>, &[&str]) = match shape {
             Shape::Conversation => {
                 columns.messages = find(&options.messages);
-                (
-                    if columns.messages.is_none() { vec![&options.messages] } else { vec![] },
-                    &["ids", "labels"],
-                )
+                (vec![(&options.messages, columns.messages)], &["ids", "labels"])
             }
             Shape::Completion => {
                 columns.prompt = find("prompt");
                 columns.answers[0] = find("completion");
-                (vec![], &["ids", "labels"])
+                (vec![("prompt", columns.prompt), ("completion", columns.answers[0])], &["ids", "labels"])
             }
             Shape::Preference => {
                 columns.prompt = find("prompt");
                 columns.answers = [find("chosen"), find("rejected")];
-                (vec![], &["chosen", "chosen.labels", "rejected", "rejected.labels"])
+                let [chosen, rejected] = columns.answers;
+                let ids = &["chosen", "chosen.labels", "rejected", "rejected.labels"];
+                (vec![("chosen", chosen), ("rejected", rejected)], ids)
             }
             Shape::Prompt => {
                 let is_default = options.messages == defaults.messages;
                 columns.prompt = find("prompt").filter(|_| is_default);
                 columns.messages = find(&options.messages).filter(|_| columns.prompt.is_none());
-                let missing = if is_default { "prompt" } else { &options.messages };
-                let has_none = columns.prompt.or(columns.messages).is_none();
-                (if has_none { vec![missing] } else { vec![] }, &["ids"])
+                let name = if is_default { "prompt" } else { &options.messages };
+                (vec![(name, columns.prompt.or(columns.messages))], &["ids"])
             }
         };
+        let missing = needed.into_iter().filter(|(_, found)| found.is_none()).map(|(name, _)| name);
+        let mut missing: Vec<&str> = missing.collect();
         for (name, default, found) in [
             (&options.tools, &defaults.tools, columns.tools),
             (&options.variables, &defaults.variables, columns.variables),
@@ -318,17 +320,6 @@ impl Chats {
         if !is_in_one && options.messages != defaults.messages {
             let why = format!("messages names the column \"{}\"", one_line(&options.messages));
             return refuse(why + ", which is for conversations in one column: leave it out");
-        }
-        match shape {
-            Shape::Conversation | Shape::Prompt => {}
-            Shape::Completion => {
-                missing.extend(columns.prompt.is_none().then_some("prompt"));
-                missing.extend(columns.answers[0].is_none().then_some("completion"));
-            }
-            Shape::Preference => {
-                missing.extend(columns.answers[0].is_none().then_some("chosen"));
-                missing.extend(columns.answers[1].is_none().then_some("rejected"));
-            }
         }
         if let Some(missing) = missing.first() {
             let has = inner.spec();

@@ -31,8 +31,8 @@ pub enum Learn {
     Marked,
     /// Tokens after each `start`, up to and including the next `end`, such as `<|im_start|>assistant\n` and
     /// `<|im_end|>`. The last answer may lack its end, if the conversation ends with a message of the
-    /// `assistant`. Another answer without an end is an error, since the texts are not those of the template; so
-    /// it is if no conversation has an answer.
+    /// `assistant`. Another answer without an end is an error, since the texts are not those of the template;
+    /// so it is if no conversation has an answer.
     Between {
         /// The text before an answer. It is not learnt.
         start: String,
@@ -63,8 +63,8 @@ pub struct ChatOptions {
     /// Whether to add the beginning of an answer to each conversation. Default: to [prompts](Chats::prompts)
     /// only.
     pub add_generation_prompt: Option<bool>,
-    /// Max tokens of a conversation. The first ones are kept; the last ones of [prompts](Chats::prompts), which
-    /// end with the beginning of the answer.
+    /// Max tokens of a conversation. The first ones are kept; the last ones of [prompts](Chats::prompts),
+    /// which end with the beginning of the answer.
     pub max_tokens: Option<usize>,
     /// Today's date, for templates that use it: [`ChatTemplate::with_today`].
     pub today: Option<String>,

@@ -155,9 +155,10 @@ impl Bounded {
         Self::measure(inner, None, false)
     }
 
-    /// As [`measured`](Self::measured), but a sample that cannot be decoded, such as a conversation that a chat
-    /// template refuses, is no error yet. Its [length](Self::lengths) is 0, [`bad_samples`](Self::bad_samples)
-    /// has it, and to read it is an error: a loader gives it a substitute, if its policy for bad samples allows.
+    /// As [`measured`](Self::measured), but a sample that cannot be decoded, such as a conversation that a
+    /// chat template refuses, is no error yet. Its [length](Self::lengths) is 0,
+    /// [`bad_samples`](Self::bad_samples) has it, and to read it is an error: a loader gives it a
+    /// substitute, if its policy for bad samples allows.
     ///
     /// ```
     /// use std::sync::Arc;

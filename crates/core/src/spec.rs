@@ -262,7 +262,8 @@ impl Spec {
 
     /// Pads the rows of the ragged field `name` to one width per batch. A batch then holds `[rows, width,
     /// item...]`, where the width is the length of its longest row, or a multiple, and the `u32` length of
-    /// each row instead of offsets; [`Pad::left`] says at which end the items are. The builder of a loader does this, not a data set.
+    /// each row instead of offsets; [`Pad::left`] says at which end the items are. The builder of a loader
+    /// does this, not a data set.
     ///
     /// # Errors
     /// `Config` for a field that does not exist, is not ragged or is cumulative, and for padding of another

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use feedline_core::{DType, Dataset, Error, ErrorKind, Field, Result, Spec};
+use feedline_core::{DType, Dataset, Error, ErrorKind, Field, Result, Spec, Values};
 
 use self::lengths::Lengths;
 use self::row_memory::RowMemory;
@@ -62,6 +62,8 @@ pub struct Bounded {
     fields: Vec<Kind>,
     /// The items of each sample, for each field of the inner set. Empty if the samples are not measured.
     lengths: Lengths,
+    /// The samples that could not be measured.
+    bad_samples: Vec<u64>,
     /// The rows in memory, if all have one size.
     memory: Option<RowMemory>,
 }
@@ -119,6 +121,7 @@ impl Bounded {
             puts: false,
             fields,
             lengths,
+            bad_samples: Vec::new(),
             memory: None,
         }
     }
@@ -149,7 +152,44 @@ impl Bounded {
     /// # Errors
     /// As [`limited`](Self::limited), and those of [`Dataset::read`](feedline_core::Dataset::read).
     pub fn measured(inner: Arc<dyn Dataset>) -> Result<Self> {
-        Self::measure(inner, None)
+        Self::measure(inner, None, false)
+    }
+
+    /// As [`measured`](Self::measured), but a sample that cannot be decoded, such as a conversation that a
+    /// chat template refuses, is no error yet. Its [length](Self::lengths) is 0,
+    /// [`bad_samples`](Self::bad_samples) has it, and to read it is an error: a loader gives it a
+    /// substitute, if its policy for bad samples allows.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use feedline_datasets::{Bounded, ChatOptions, Chats, Learn, Lines};
+    ///
+    /// # let dir = std::env::temp_dir().join(format!("feedline-doc-refused-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&dir)?;
+    /// # let (chats, tokenizer) = (dir.join("chats.txt"), dir.join("tokenizer.json"));
+    /// # std::fs::write(&tokenizer, r#"{"model": {"type": "WordLevel", "unk_token": "?", "vocab":
+    /// #     {"?": 0, "Hi": 1}}, "pre_tokenizer": {"type": "Whitespace"}}"#)?;
+    /// std::fs::write(&chats, "[{\"content\": \"Hi\"}]\n[]\n")?;
+    /// let template = "{{ messages[0].content or raise_exception('no messages') }}";
+    /// let options = ChatOptions { messages: "text".into(), learn: Learn::All, ..Default::default() };
+    /// let options = ChatOptions { template: Some(template.into()), ..options };
+    /// let chats = Chats::new(Arc::new(Lines::open(&chats)?), &tokenizer, options)?;
+    /// let data = Bounded::measured_with_bad_samples(Arc::new(chats))?;
+    /// assert_eq!((data.lengths("ids")?, data.bad_samples()), (&[1, 0][..], &[1][..]));
+    /// # std::fs::remove_dir_all(&dir)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`measured`](Self::measured), but `Sample` only if all samples are bad: the error of the first.
+    pub fn measured_with_bad_samples(inner: Arc<dyn Dataset>) -> Result<Self> {
+        Self::measure(inner, None, true)
+    }
+
+    /// The samples that could not be decoded, of a set that was
+    /// [measured with bad samples](Self::measured_with_bad_samples).
+    pub fn bad_samples(&self) -> &[u64] {
+        &self.bad_samples
     }
 
     /// As [`measured`](Self::measured), for any data set. The file of lengths is `cache`.
@@ -157,10 +197,10 @@ impl Bounded {
     /// # Errors
     /// As [`measured`](Self::measured); `Data` if the file cannot be written.
     pub fn measured_at(inner: Arc<dyn Dataset>, cache: impl AsRef<Path>) -> Result<Self> {
-        Self::measure(inner, Some(cache.as_ref()))
+        Self::measure(inner, Some(cache.as_ref()), false)
     }
 
-    fn measure(inner: Arc<dyn Dataset>, cache: Option<&Path>) -> Result<Self> {
+    fn measure(inner: Arc<dyn Dataset>, cache: Option<&Path>, marks_bad: bool) -> Result<Self> {
         if inner.spec().fields().iter().all(|field| !field.dims().contains(&None)) {
             return Self::new(inner);
         }
@@ -170,7 +210,11 @@ impl Bounded {
             let item = data.spec.fields()[data.place(at)].item_bytes();
             (*kind != Kind::Fixed).then_some(item)
         });
-        data.lengths = lengths::counted(&*data.inner, &items.collect::<Vec<_>>(), cache)?;
+        data.lengths = lengths::counted(&*data.inner, &items.collect::<Vec<_>>(), cache, marks_bad)?;
+        data.bad_samples = lengths::bad_samples(&mut data.lengths);
+        if data.bad_samples.len() as u64 == data.len() {
+            Values::new().read(&*data.inner, 0)?;
+        }
         for (field, lengths) in fields.iter().zip(&data.lengths) {
             let max = lengths.iter().flat_map(|lengths| lengths.iter()).max();
             // A limit is at least 1, even if all samples are empty.

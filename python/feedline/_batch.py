@@ -42,9 +42,18 @@ class Ragged(NamedTuple):
 
 
 class Padded(NamedTuple):
-    """A ragged field whose rows are padded to one width per batch."""
+    """A ragged field whose rows are padded to one width per batch.
 
-    #: ``[rows, width, shape...]``.
+    >>> import feedline, numpy as np
+    >>> data = [{"ids": np.array([5, 6, 7])}, {"ids": np.array([8])}]
+    >>> ids, lengths = next(iter(feedline.Loader(data, 2, pad={"ids": (0, 4, "left")}, framework="numpy")))["ids"]
+    >>> ids.tolist(), lengths.tolist()
+    ([[0, 5, 6, 7], [0, 0, 0, 8]], [3, 1])
+    >>> (np.arange(4) >= 4 - lengths[:, None]).astype(int).tolist()  # the attention mask
+    [[0, 1, 1, 1], [0, 0, 0, 1]]
+    """
+
+    #: ``[rows, width, shape...]``; a row has its items first, or at its end with padding on the left.
     values: Any
     #: The length of each row, ``int32``.
     lengths: Any

@@ -20,14 +20,14 @@ def chats(
     path: str | os.PathLike[str] | Table,
     tokenizer: str | os.PathLike[str],
     *,
-    of: Literal["messages", "completions", "preferences"] = "messages",
+    of: Literal["messages", "completions", "preferences", "prompts"] = "messages",
     learn: str | tuple[str, str] = "marked",
     template: str | None = None,
     messages: str = "messages",
     tools: str = "tools",
     variables: str = "chat_template_kwargs",
     context: Mapping[str, Any] | None = None,
-    add_generation_prompt: bool = False,
+    add_generation_prompt: bool | None = None,
     max_tokens: int | None = None,
     today: str | None = None,
     special_tokens: bool = True,
@@ -38,10 +38,14 @@ def chats(
     A label is the id, or -100 for a token that is not learnt, as models of transformers take them. Text, ids
     and masks are those of ``apply_chat_template``. The conversations are JSON Lines, Parquet, Arrow, or a
     folder of the hub: a column ``messages`` of lists of ``{"role": ..., "content": ...}``; the template also
-    gets the columns ``tools`` and ``chat_template_kwargs``, if they exist. A conversation that the template
-    refuses is an error with the template's message. The workers share the work; the lengths are counted once
-    and kept, see :func:`feedline.open`. :attr:`Data.fate` counts the conversations that teach nothing: those
-    without an answer, or with ``max_tokens`` before it. Then :meth:`Data.packed` or :meth:`Data.unpadded`.
+    gets the columns ``tools`` and ``chat_template_kwargs``, if they exist. The workers share the work; the lengths
+    are counted once and kept, see :func:`feedline.open`. :attr:`Data.fate` counts the conversations that teach
+    nothing: those without an answer, or with ``max_tokens`` before it. Then :meth:`Data.packed` or
+    :meth:`Data.unpadded`.
+
+    A conversation that the template refuses is a bad sample, whose error has the template's message; see
+    ``bad_samples`` of :class:`Loader`. Its length is 0, :attr:`Data.fate` counts it, and :meth:`Data.packed`, which
+    has no substitutes, refuses it. If the template refuses all, that is an error here.
 
     Prompt and completion are messages or texts, with a rule for each, as in TRL. Messages have the ids of
     ``apply_chat_template`` and nothing else: BOS and end are in the template or nowhere. Texts have the
@@ -54,26 +58,29 @@ def chats(
             ``tokenizer_config.json`` there.
         of: ``"messages"``; ``"completions"``, of columns ``prompt`` and ``completion``: the completion is learnt;
             ``"preferences"``, of columns ``chosen`` and ``rejected`` and perhaps ``prompt``: fields ``chosen``,
-            ``chosen.labels``, ``rejected``, ``rejected.labels``. All may be texts or messages.
+            ``chosen.labels``, ``rejected``, ``rejected.labels``; ``"prompts"``, for generation, of a column ``prompt``
+            or else ``messages``: only a field ``ids``, and messages get the beginning of an answer. Pad them on the
+            left: ``Loader(data, 8, pad={"ids": (0, 64, "left")})``. All may be texts or messages.
         learn: ``"marked"``: what the template marks by ``{% generation %}``; a pair of texts: what is between
             them, such as ``("<|im_start|>assistant\\n", "<|im_end|>")``, with the second; or ``"all"``. An answer
             without the second text is an error, unless it is an assistant's and ends the conversation; so are
             texts between which no conversation has anything.
         template: A template other than that of the tokenizer.
-        messages: The column of the messages.
+        messages: The column of the messages; of prompts, instead of a column ``prompt``.
         tools: The column of the tools.
         variables: The column of further template variables.
         context: Further template variables for all conversations, such as ``{"enable_thinking": False}``.
-        add_generation_prompt: Adds the beginning of an answer to each conversation.
-        max_tokens: Max tokens of a conversation; the first ones are kept.
+        add_generation_prompt: Adds the beginning of an answer to each conversation. Default: to prompts only.
+        max_tokens: Max tokens of a conversation; the first ones are kept, but of a prompt the last ones, with the
+            beginning of the answer.
         today: Today's date, such as ``"2026-03-05"``, for templates that ask for it. Without it they are
             refused, since the text would change every day.
         special_tokens: Whether prompts that are texts begin with the tokens that the tokenizer adds before a
             text. A prompt that begins with them does not get them twice.
         split: As for :func:`feedline.open`.
     """
-    if of not in ("messages", "completions", "preferences"):
-        raise ConfigError(f'of is {shown(of)}: give "messages", "completions" or "preferences"')
+    if of not in ("messages", "completions", "preferences", "prompts"):
+        raise ConfigError(f'of is {shown(of)}: give "messages", "completions", "preferences" or "prompts"')
     between = None
     if not isinstance(learn, str):
         is_pair = isinstance(learn, Sequence) and len(learn) == 2 and all(isinstance(text, str) for text in learn)
@@ -82,6 +89,8 @@ def chats(
         between = (learn[0], learn[1])
     elif learn not in ("marked", "all"):
         raise ConfigError(f'learn is {shown(learn)}: give "marked", "all", or the texts around an answer')
+    if of == "prompts":
+        _options.unused("conversations with answers, not prompts", learn=learn != "marked")
     if of == "messages":
         _options.unused("prompts that are texts", special_tokens=not special_tokens)
     steps = {
@@ -93,7 +102,9 @@ def chats(
         "tools": tools,
         "variables": variables,
         "context": [(str(name), _json(f"context[{shown(name)}]", value)) for name, value in _mapping(context)],
-        "add_generation_prompt": _options.flag("add_generation_prompt", add_generation_prompt),
+        "add_generation_prompt": None
+        if add_generation_prompt is None
+        else _options.flag("add_generation_prompt", add_generation_prompt),
         "max_tokens": _options.maybe("max_tokens", max_tokens),
         "today": today,
         "special_tokens": _options.flag("special_tokens", special_tokens),

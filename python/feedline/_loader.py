@@ -177,8 +177,9 @@ class Loader:
         world: ``"env"`` for the ranks of torchrun, Open MPI or Slurm, ``"torch"`` for those of
             ``torch.distributed``, a pair of rank and size, or ``None`` for one process that reads all.
         epochs: The number of epochs, if it is known: nothing is read ahead beyond the last one.
-        pad: Pads ragged fields to one width per batch: the value for each field, or (value, multiple). In samples of
-            yours these fields vary in length without a limit, if ``data`` is not a :class:`Data` and ``max_length`` does not
+        pad: Pads ragged fields to one width per batch: the value for each field, or (value, multiple of the width), as
+            transformers' ``pad_to_multiple_of``; with ``"left"`` as a third, as ``padding_side="left"``, rows end in one
+            column, for generation: ``pad={"ids": (0, 64, "left")}``. See :class:`Padded`. In samples of yours these fields vary in length without a limit, if ``data`` is not a :class:`Data` and ``max_length`` does not
             name them.
         text: The fields of UTF-8 that a batch has as a list of ``str``. They stay on the host. In samples of yours, ``str``
             and lists of ``str`` need not be named; give ``bytes`` for an array.
@@ -236,7 +237,8 @@ class Loader:
         prefetch: int | None = None,
         world: str | tuple[int, int] | None = "env",
         epochs: int | None = None,
-        pad: Mapping[str, float | None | tuple[float | None, int]] | None = None,
+        pad: Mapping[str, float | None | tuple[float | None, int] | tuple[float | None, int, Literal["left", "right"]]]
+        | None = None,
         text: str | Sequence[str] | None = None,
         max_per_batch: Mapping[str, int] | None = None,
         bad_samples: int | float = 0,
@@ -844,10 +846,15 @@ def _world(world: str | tuple[int, int] | None) -> tuple[int, int]:
     return rank, _options.whole("the size of world", world[1], 1, 2**32 - 1)
 
 
-def _padding(data: Data | Source, name: str, given: Any) -> tuple[int, bytes | None]:
-    """The multiple of the width, and the bytes of the value."""
-    value, multiple = given if isinstance(given, tuple) and len(given) == 2 else (given, 1)
+def _padding(data: Data | Source, name: str, given: Any) -> tuple[int, bytes | None, bool]:
+    """The multiple of the width, the bytes of the value, and whether the padding comes first."""
+    parts: tuple[Any, ...] = given if isinstance(given, tuple) else (given,)
+    if not 1 <= len(parts) <= 3:
+        raise ConfigError(f'pad[{name!r}] is {shown(given)}: give a value, (0, 64) or (0, 64, "left"): value, multiple, side')
+    parts += (None, 1, "right")[len(parts) :]
+    value, multiple, side = parts
     multiple = _options.whole(f"pad[{name!r}]", multiple, 1)
+    is_left = _options.word(f"the side of pad[{name!r}]", side, "left", "right") == "left"
     # A missing field is refused later.
     field = next((field for field in data.fields if field.name == name), None)
     if field is not None and field.max_length is None:
@@ -856,8 +863,8 @@ def _padding(data: Data | Source, name: str, given: Any) -> tuple[int, bytes | N
             f'if samples of your own vary in length, give max_length={{"{name}": None}} to Data, or the most items to Source'
         )
     if value is None or field is None:
-        return multiple, None
-    return multiple, _values.one(name, value, _values.numpy_dtype(field.dtype), "pad")
+        return multiple, None, is_left
+    return multiple, _values.one(name, value, _values.numpy_dtype(field.dtype), "pad"), is_left
 
 
 def _mapping(function: Callable[[dict[str, Any]], Any], data: Data | Source, rows: int) -> BatchMap:

@@ -43,6 +43,8 @@ pub(crate) struct DataSet {
     /// For each field of labels, the tokens of each sample before the first that is learnt, if they were
     /// counted.
     pub(crate) before_labels: Vec<(String, Vec<u32>)>,
+    /// The first conversation that is a bad sample, and how many there are, in words.
+    pub(crate) bad: Option<(u64, String)>,
     /// The costs of packed windows: the number of items, and the squares of the lengths of the documents.
     pub(crate) costs: Option<[Vec<u32>; 2]>,
     /// The set, if it is written in Python.
@@ -65,6 +67,7 @@ impl DataSet {
             fate: None,
             lengths: Vec::new(),
             before_labels: Vec::new(),
+            bad: None,
             costs: None,
             own: None,
             windows: None,

@@ -43,8 +43,9 @@ pub(crate) struct Options {
     /// Rank and size.
     pub(crate) world: (u32, u32),
     pub(crate) epochs: Option<u64>,
-    /// For each padded field: its name, the multiple for its width, and the bytes of one padding element.
-    pub(crate) pad: Vec<(String, usize, Option<Vec<u8>>)>,
+    /// For each padded field: its name, the multiple for its width, the bytes of one padding element, and
+    /// whether the padding comes first.
+    pub(crate) pad: Vec<(String, usize, Option<Vec<u8>>, bool)>,
     pub(crate) max_per_batch: Vec<(String, usize)>,
     /// The fields of which the host keeps the rows.
     pub(crate) on_host: Vec<String>,
@@ -135,8 +136,9 @@ pub(crate) fn builder(
     if let Some(epochs) = options.epochs {
         builder = builder.epochs(epochs);
     }
-    for (field, multiple, element) in &options.pad {
-        builder = builder.pad(field, Pad::from_parts(*multiple, element.as_deref().unwrap_or_default()));
+    for (field, multiple, element, is_left) in &options.pad {
+        let pad = Pad::from_parts(*multiple, element.as_deref().unwrap_or_default());
+        builder = builder.pad(field, if *is_left { pad.left() } else { pad });
     }
     for (field, items) in &options.max_per_batch {
         builder = builder.max_per_batch(field, *items);

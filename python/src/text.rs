@@ -6,6 +6,7 @@ use feedline::dataset::{
     Cost, Element, Long, Packed, PackedBuilder, PackedSource, PackedSourceBuilder, Unpadded,
 };
 use feedline::{DType, Dataset, Error, ErrorKind, Spec};
+use feedline_core::Values;
 use feedline_datasets::{
     Bounded, ChatOptions, ChatTemplate, Chats, Learn, Remote, TokenOptions, Tokens,
     open_chats as open_table_of_chats,
@@ -82,6 +83,14 @@ pub(crate) fn packed(py: Python<'_>, data: &DataSet, packing: Packing) -> PyResu
     detached(py, || {
         let Packing { fields, window, labels, pad, in_order, within, long, shuffle, padded } = packing;
         let first = fields.first().map(String::as_str).unwrap_or_default();
+        if let Some((sample, bad)) = &data.bad {
+            let why = format!(
+                "{bad}; windows have no substitutes, so leave them out: \
+                 data.subset(np.flatnonzero(data.lengths(\"{first}\")))"
+            );
+            let error = Error::new(ErrorKind::Sample, why).at_sample(*sample);
+            return Err(data.set.path(*sample).map_or(error.clone(), |path| error.at_path(path)));
+        }
         let given = labels.as_ref().filter(|(_, is_made)| !is_made).map(|(labels, _)| labels.as_str());
         let (lengths, before) = data.lengths_with_labels(first, given)?;
         let mut builder = Packed::builder(data.set.clone(), &lengths, window);
@@ -225,7 +234,7 @@ pub(crate) fn unpadded(
             None => builder,
         };
         // It has the documents as they are.
-        let fate = data.fate.clone().filter(|_| !data.before_labels.is_empty());
+        let fate = data.fate.clone().filter(|_| data.kind == "chats");
         Ok(DataSet { fate, ..DataSet::new("unpadded", builder.build()?) })
     })
 }
@@ -234,7 +243,7 @@ pub(crate) fn unpadded(
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct ChatSteps {
-    /// The kind: `messages`, `completions` or `preferences`.
+    /// The kind: `messages`, `completions`, `preferences` or `prompts`.
     of: String,
     /// The texts before and after an answer. `None` means the template's marks, or all tokens with
     /// `learn_all`.
@@ -245,7 +254,7 @@ pub(crate) struct ChatSteps {
     tools: String,
     variables: String,
     context: Vec<(String, String)>,
-    add_generation_prompt: bool,
+    add_generation_prompt: Option<bool>,
     max_tokens: Option<usize>,
     today: Option<String>,
     special_tokens: bool,
@@ -282,18 +291,32 @@ pub(crate) fn open_chats(
         let chats = match steps.of.as_str() {
             "completions" => Chats::completions(reader, tokenizer, chat)?,
             "preferences" => Chats::preferences(reader, tokenizer, chat)?,
+            "prompts" => Chats::prompts(reader, tokenizer, chat)?,
             _ => Chats::new(reader, tokenizer, chat)?,
         };
-        let data = DataSet::ragged("chats", Bounded::measured(Arc::new(chats))?);
+        let set = Bounded::measured_with_bad_samples(Arc::new(chats))?;
+        let (bad, refused) = (refused(&set), set.bad_samples().len());
+        let data = DataSet::ragged("chats", set);
         let fate = data.before_labels.iter().map(|(labels, before)| {
             let lengths = data.lengths_of(labels)?;
-            let none = lengths.iter().zip(before).filter(|(length, before)| *length == *before).count();
+            let none =
+                lengths.iter().zip(before).filter(|(length, before)| *length == *before).count() - refused;
             let of = labels.strip_suffix(".labels").map(|of| format!(" of {of}")).unwrap_or_default();
             Ok(format!("{none} of {} conversations{of} teach nothing: all labels are -100", before.len()))
         });
-        let fate = fate.collect::<feedline::Result<Vec<_>>>()?.join("; ");
-        Ok(DataSet { fate: Some(fate), ..data })
+        let refused = bad.iter().map(|(_, bad)| Ok(bad.clone()));
+        let fate = fate.chain(refused).collect::<feedline::Result<Vec<_>>>()?.join("; ");
+        Ok(DataSet { fate: Some(fate).filter(|fate| !fate.is_empty()), bad, ..data })
     })
+}
+
+/// The first conversation of `set` that is a bad sample, and in words how many there are and why it is one.
+fn refused(set: &Bounded) -> Option<(u64, String)> {
+    let first = *set.bad_samples().first()?;
+    let error = Values::new().read(set.inner(), first).err()?;
+    let (bad, len) = (set.bad_samples().len(), set.len());
+    let why = error.message();
+    Some((first, format!("{bad} of {len} conversations are bad samples, the first of them {first}: {why}")))
 }
 
 /// A conversation in JSON, from `_chats.py`.

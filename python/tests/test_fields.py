@@ -74,17 +74,54 @@ def test_nested_tensors() -> None:
     assert nested.is_nested and [len(row) for row in nested.unbind()] == [0, 1, 2, 3, 4, 5, 6, 0]
 
 
-@pytest.mark.parametrize("pad", [None, -100, (-100, 4)])
+@pytest.mark.parametrize("pad", [None, -100, (-100,), (-100, 4), (-100, 4, "right"), (None, 5, "left")])
 def test_padded_fields_are_rows_of_one_width(framework: str, pad: Any) -> None:
-    value, multiple = pad if isinstance(pad, tuple) else (pad or 0, 1)
+    parts = pad if isinstance(pad, tuple) else (pad,)
+    value, multiple, side = (parts[0] or 0, *parts[1:], *(1, "right")[len(parts) - 1 :])
     for batch in feedline.Loader(texts(), 6, framework=framework, pad={"tokens": pad}):
         tokens = batch["tokens"]
         lengths, values = np.asarray(tokens.lengths), np.asarray(tokens.values)
         assert values.shape == (batch.rows, -(-lengths.max() // multiple) * multiple)
         for row, length, one in zip(values, lengths, np.asarray(batch["id"]), strict=True):
-            assert row[:length].tolist() == [one + item for item in range(one % 7)]
+            row = row if side == "right" else row[::-1]
+            items = [one + item for item in range(one % 7)]
+            assert row[:length].tolist() == (items if side == "right" else items[::-1])
             assert (row[length:] == value).all()
         del batch, tokens, lengths, values, row
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "?"])
+@pytest.mark.parametrize("lengths", [[0, 0, 0], [4, 4, 4, 4, 4], [1, 0, 7, 3, 2, 64, 65], [1]], ids=str)
+@pytest.mark.parametrize("last_batch", ["keep", "pad"])
+def test_rows_padded_on_the_left_end_in_one_column(dtype: str, lengths: list[int], last_batch: Any) -> None:
+    numbers = np.random.default_rng(7)
+    rows = [numbers.integers(0, 2 if dtype == "?" else 100, (length, 2)).astype(dtype) for length in lengths]
+    own = feedline.Data([{"x": row} for row in rows], max_length={"x": 65})
+    for multiple, side in ((1, "left"), (64, "left"), (3, "left"), (3, "right")):
+        pad: Any = {"x": (1, multiple, side)}
+        with feedline.Loader(own, 2, pad=pad, last_batch=last_batch, framework="numpy") as loader:
+            batches = [(values.copy(), numbers.tolist()) for values, numbers in (batch["x"] for batch in loader)]
+        for at, (values, found) in zip(range(0, len(rows), 2), batches, strict=True):
+            wanted = rows[at : at + 2]
+            wanted += rows[: 2 - len(wanted)] if last_batch == "pad" and len(rows) > 1 else []
+            wanted += wanted[: len(values) - len(wanted)]
+            width = -(-max(1, *(len(row) for row in wanted), 1) // multiple) * multiple
+            full = np.ones((len(wanted), width, 2), dtype)
+            for to, row in zip(full, wanted, strict=True):
+                to[slice(width - len(row), width) if side == "left" else slice(len(row))] = row
+            assert values.dtype == full.dtype and found == [len(row) for row in wanted]
+            assert np.array_equal(values, full)
+
+
+def test_padding_that_is_none_is_refused_by_its_name() -> None:
+    for pad, match in (
+        ((0, 4, "top"), "the side of pad\\['tokens'\\] 'top': use \"left\" or \"right\""),
+        ((0, 4, "left", 1), "value, multiple, side"),
+        ((), "value, multiple, side"),
+        ((0, "left"), "pad\\['tokens'\\] is 'left'"),
+    ):
+        with pytest.raises(feedline.ConfigError, match=match):
+            feedline.Loader(texts(), 6, pad={"tokens": pad})  # type: ignore[dict-item]
 
 
 def test_packed_windows(framework: str) -> None:

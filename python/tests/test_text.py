@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from page_files import TEMPLATE, megatron, said
 from page_files import lines as lines_of
-from page_files import megatron, said
 from page_files import tokenizer as chat_tokenizer
 
 import feedline
@@ -190,6 +190,62 @@ def test_chats_become_ids_and_labels(tmp_path: Path) -> None:
     ):
         with pytest.raises(feedline.ConfigError, match=match):
             feedline.chats(path, folder, **options)  # type: ignore[arg-type]
+
+
+def test_prompts_are_padded_on_the_left_and_have_no_labels(tmp_path: Path) -> None:
+    # Without marks of what is learnt.
+    said_by = "{% for m in messages %}{{ m.role }} : {{ m.content }} {% endfor %}"
+    folder = chat_tokenizer(tmp_path, said_by + "{% if add_generation_prompt %}assistant : {% endif %}")
+    asked = {"prompt": [said("user", "Hi")]}
+    path = lines_of(tmp_path / "prompts.jsonl", asked, {"prompt": [said("user", "Hi there")]})
+    data = feedline.chats(path, folder, of="prompts")
+    assert [field.name for field in data.fields] == ["ids"] and data.fate is None
+    (batch,) = feedline.Loader(data, 2, pad={"ids": (2, 3, "left")}, framework="numpy")
+    assert batch["ids"].values.tolist() == [[2, 3, 5, 6, 4, 5], [3, 5, 6, 7, 4, 5]]
+    assert batch["ids"].lengths.tolist() == [5, 6]
+    del batch
+    assert feedline.chats(path, folder, of="prompts", max_tokens=3)[1]["ids"].tolist() == [7, 4, 5]
+    assert feedline.chats(path, folder, of="prompts", add_generation_prompt=False)[0]["ids"].tolist() == [3, 5, 6]
+    messages = lines_of(tmp_path / "messages.jsonl", {"messages": asked["prompt"]})
+    assert feedline.chats(messages, folder, of="prompts")[0]["ids"].tolist() == data[0]["ids"].tolist()
+    text = lines_of(tmp_path / "text.jsonl", {"prompt": "Hi there"})
+    assert feedline.chats(text, folder, of="prompts")[0]["ids"].tolist() == [6, 7]
+    with pytest.raises(feedline.ConfigError, match="learn is for conversations with answers"):
+        feedline.chats(path, folder, of="prompts", learn="all")
+
+
+def test_a_refused_conversation_is_a_bad_sample(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    template = TEMPLATE.replace("{{ m.role }} :", "{% if m.role == 'critic' %}{{ raise_exception('no critic') }}{% endif %}{{ m.role }} :")
+    assert template != TEMPLATE
+    folder = chat_tokenizer(tmp_path, template)
+    chat = [said("user", "Hi"), said("assistant", "Hi there")]
+    rows = [chat, [said("critic", "Hi")], chat, chat[:1], [*chat, said("critic", "Hi")], chat]
+    path = lines_of(tmp_path / "chats.jsonl", *({"messages": row} for row in rows))
+    data = feedline.chats(path, folder)
+    assert data.lengths("ids").tolist() == [7, 0, 7, 2, 0, 7]
+    why = "the chat template refuses this conversation: no critic"
+    bad = f"2 of 6 conversations are bad samples, the first of them 1: {why}"
+    assert data.fate == f"1 of 6 conversations teach nothing: all labels are -100; {bad}"
+    for made in (data, data.unpadded("ids", labels="labels")):
+        assert made.fate == data.fate
+        caplog.clear()
+        with feedline.Loader(made, 2, bad_samples=2, framework="numpy") as loader:
+            substituted = [row for batch in loader for row, _ in batch.substituted]
+        assert substituted == [1, 0]
+        named = [record.getMessage() for record in caplog.records]
+        assert len(named) == 2 and all(why in text and str(path) in text for text in named), named
+        for budget in (0, 1):
+            with pytest.raises(feedline.Error, match="no critic" if budget == 0 else "bad_samples|budget") as raised:
+                list(feedline.Loader(made, 2, bad_samples=budget, framework="numpy"))
+            assert budget or (raised.value.sample, raised.value.path) == (1, str(path))
+    with pytest.raises(feedline.Error, match=r"no critic; windows have no substitutes.*data.subset\(np.flatnonzero") as raised:
+        data.packed("ids", 8, labels="labels")
+    assert (raised.value.sample, raised.value.path) == (1, str(path))
+    kept = data.subset(np.flatnonzero(data.lengths("ids"))).packed("ids", 8, labels="labels")
+    assert kept.fate is not None and kept.fate.startswith("4 documents of 23 items: 0 empty")
+    # A part has no counts of its own: it is read, and refused.
+    with pytest.raises(feedline.Error, match="no critic"):
+        data.take(2).packed("ids", 8, labels="labels")
 
 
 def test_chats_that_teach_nothing_are_counted_or_refused(tmp_path: Path) -> None:

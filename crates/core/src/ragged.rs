@@ -9,6 +9,8 @@
 //! last row is written, [`Layout::finish`](crate::Layout::finish) brings the region into the form that the
 //! spec asks for.
 
+use std::ops::Range;
+
 use crate::{DType, Element};
 
 /// Maximum number of items in a batch.
@@ -43,6 +45,7 @@ pub enum Form {
 /// use feedline_core::Pad;
 /// let longest = Pad::longest();
 /// let multiple = Pad::multiple_of(8).fill_value(-100i32);
+/// let prompts = Pad::multiple_of(64).left(); // for generation
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -51,18 +54,26 @@ pub struct Pad {
     multiple: usize,
     /// The bytes of one padding element, and their number; none for zeros.
     element: ([u8; 8], usize),
+    /// Whether the padding comes before the items of a row.
+    left: bool,
 }
 
 impl Pad {
     /// Pads rows with zeros to the longest row of the batch.
     pub const fn longest() -> Self {
-        Self { multiple: 1, element: ([0; 8], 0) }
+        Self::multiple_of(1)
     }
 
     /// Pads rows with zeros to the smallest multiple of `items` that the longest row of the batch fits. 0
     /// counts as 1.
     pub const fn multiple_of(items: usize) -> Self {
-        Self { multiple: if items == 0 { 1 } else { items }, element: ([0; 8], 0) }
+        Self { multiple: if items == 0 { 1 } else { items }, element: ([0; 8], 0), left: false }
+    }
+
+    /// Pads rows before their items instead of behind them, so that all rows end in one column: for
+    /// generation, which continues each row at its end.
+    pub const fn left(self) -> Self {
+        Self { left: true, ..self }
     }
 
     /// Pads with `element` instead of zeros; it must have the type of the field.
@@ -95,12 +106,23 @@ impl Pad {
         longest.max(1).checked_next_multiple_of(self.multiple).unwrap_or(usize::MAX)
     }
 
+    /// The places of the `items` items of a row in a row of `width`.
+    pub fn places(self, items: usize, width: usize) -> Range<usize> {
+        let before = if self.left { width - items } else { 0 };
+        before..before + items
+    }
+
+    /// Whether the padding comes before the items of a row.
+    pub fn is_left(self) -> bool {
+        self.left
+    }
+
     /// The multiple, and the bytes of the element to pad with; none for zeros.
     pub fn parts(&self) -> (usize, &[u8]) {
         (self.multiple, &self.element.0[..self.element.1])
     }
 
-    /// The padding of these [`parts`](Self::parts).
+    /// The padding of these [`parts`](Self::parts), behind the items.
     pub fn from_parts(items: usize, element: &[u8]) -> Self {
         let mut bytes = [0; 8];
         let len = element.len().min(8);
@@ -209,6 +231,9 @@ mod stored {
     pub(super) struct Pad {
         multiple: usize,
         element: ([u8; 8], usize),
+        /// Earlier versions padded behind the items only.
+        #[serde(default)]
+        left: bool,
     }
 
     impl TryFrom<RaggedField> for super::RaggedField {
@@ -223,7 +248,7 @@ mod stored {
     impl TryFrom<Pad> for super::Pad {
         type Error = String;
 
-        fn try_from(Pad { multiple, element }: Pad) -> Result<Self, String> {
+        fn try_from(Pad { multiple, element, left }: Pad) -> Result<Self, String> {
             let (bytes, len) = element;
             if multiple == 0 {
                 return Err("padding to a multiple of 0 items: it must be at least 1".to_owned());
@@ -231,7 +256,7 @@ mod stored {
             if !matches!(len, 0 | 1 | 2 | 4 | 8) || bytes[len..] != [0; 8][len..] {
                 return Err(format!("padding with the {len} bytes of {bytes:?}, which is not an element"));
             }
-            Ok(Self { multiple, element })
+            Ok(Self { multiple, element, left })
         }
     }
 }

@@ -143,8 +143,11 @@ impl<'r> Region<'r> {
         // The last row moves first, so that no row overwrites one that has not moved yet.
         for row in (0..rows).rev() {
             let (start, len) = place(self, row);
-            self.values.copy_within(start * item..(start + len) * item, row * width * item);
-            pad.fill(&mut self.values[(row * width + len) * item..(row + 1) * width * item]);
+            let (at, places) = (row * width, pad.places(len, width));
+            self.values.copy_within(start * item..(start + len) * item, (at + places.start) * item);
+            for rest in [0..places.start, places.end..width] {
+                pad.fill(&mut self.values[(at + rest.start) * item..(at + rest.end) * item]);
+            }
         }
         for row in 0..rows {
             let len = place(self, row).1;

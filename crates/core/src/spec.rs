@@ -262,7 +262,8 @@ impl Spec {
 
     /// Pads the rows of the ragged field `name` to one width per batch. A batch then holds `[rows, width,
     /// item...]`, where the width is the length of its longest row, or a multiple, and the `u32` length of
-    /// each row instead of offsets. The builder of a loader does this, not a data set.
+    /// each row instead of offsets; [`Pad::left`] says at which end the items are. The builder of a loader
+    /// does this, not a data set.
     ///
     /// # Errors
     /// `Config` for a field that does not exist, is not ragged or is cumulative, and for padding of another
@@ -397,7 +398,7 @@ mod tests {
     /// A spec of a ragged and a fixed field, as JSON.
     #[cfg(feature = "serde")]
     fn stored() -> (Spec, serde_json::Value) {
-        let pad = Pad::multiple_of(8).fill_value(7_u16);
+        let pad = Pad::multiple_of(8).fill_value(7_u16).left();
         let spec = Spec::new().field("x", DType::F32, [2]).unwrap().ragged("y", DType::U16, [3], 5).unwrap();
         let spec = spec.max_per_batch("y", 9).unwrap().padded("y", pad).unwrap();
         let spec = spec.cumulative("z", 4).unwrap();
@@ -409,7 +410,11 @@ mod tests {
     #[cfg(feature = "serde")]
     fn a_stored_spec_passes_the_checks_of_its_constructors_again() {
         let (spec, value) = stored();
-        assert_eq!(serde_json::from_value::<Spec>(value).unwrap(), spec);
+        assert_eq!(serde_json::from_value::<Spec>(value.clone()).unwrap(), spec);
+        let mut earlier = value;
+        earlier.pointer_mut("/fields/1/ragged/form/Padded").unwrap().as_object_mut().unwrap().remove("left");
+        let right = Pad::multiple_of(8).fill_value(7_u16);
+        assert_eq!(serde_json::from_value::<Spec>(earlier).unwrap(), spec.padded("y", right).unwrap());
         let changed = |at: &str, to: serde_json::Value| {
             let mut value = stored().1;
             *value.pointer_mut(at).unwrap() = to;

@@ -183,7 +183,9 @@ impl Header {
             if let Some(multiple) = ragged["form"]["multiple_of"].as_u64() {
                 let fill = ragged["form"]["fill"].as_array().into_iter().flatten();
                 let fill: Vec<u8> = fill.filter_map(|byte| byte.as_u64()).map(|byte| byte as u8).collect();
-                builder = builder.pad(name, feedline_core::Pad::from_parts(multiple as usize, &fill));
+                let pad = feedline_core::Pad::from_parts(multiple as usize, &fill);
+                let is_left = ragged["form"]["left"] == Value::Bool(true);
+                builder = builder.pad(name, if is_left { pad.left() } else { pad });
             }
         }
         Ok(builder)

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use feedline::{HostBatch, Result};
+use feedline_core::ragged::Form;
 use serde_json::{Map, Value, json};
 
 use crate::field_values;
@@ -42,13 +43,14 @@ pub fn safetensors(batch: &HostBatch) -> Result<Vec<u8>> {
         let items = field.bytes.len() / field.item_bytes().max(1);
         let shape = match field.numbers {
             None => [&[rows], item].concat(),
-            Some((_, true)) => [&[rows, items / rows.max(1)], item].concat(),
-            Some((_, false)) => [&[items], item].concat(),
+            Some((_, Form::Padded(_))) => [&[rows, items / rows.max(1)], item].concat(),
+            Some(_) => [&[items], item].concat(),
         };
         let name = if field.name == METADATA { free(METADATA) } else { field.name.to_owned() };
         tensor(name, &field.dtype.name().to_uppercase(), shape, field.bytes);
-        if let Some((numbers, is_padded)) = field.numbers {
-            let name = format!("{}.{}", field.name, if is_padded { "lengths" } else { "offsets" });
+        if let Some((numbers, form)) = field.numbers {
+            let of_rows = if let Form::Padded(_) = form { "lengths" } else { "offsets" };
+            let name = format!("{}.{of_rows}", field.name);
             tensor(free(&name), "U32", vec![numbers.len()], bytemuck::cast_slice(numbers));
         }
     }

@@ -18,8 +18,9 @@ pub struct FieldValues<'a> {
     pub shape: &'a [usize],
     /// The bytes of all rows.
     pub bytes: &'a [u8],
-    /// For a ragged field, the offsets of the rows in items, or the length of each row if it is padded.
-    pub numbers: Option<(&'a [u32], bool)>,
+    /// For a ragged field, the offsets of the rows in items, or the length of each row if it is padded; and
+    /// its form.
+    pub numbers: Option<(&'a [u32], Form)>,
     rows: usize,
 }
 
@@ -36,13 +37,13 @@ pub fn field_values(batch: &HostBatch) -> Result<Vec<FieldValues<'_>>> {
                 ($type:ty) => {
                     match field.as_ragged().map(|ragged| ragged.form()) {
                         None => (cast_slice(batch.field::<$type>(name)?), None),
-                        Some(Form::Padded(_)) => {
+                        Some(form @ Form::Padded(_)) => {
                             let (values, lengths) = batch.padded::<$type>(name)?;
-                            (cast_slice(values), Some((lengths, true)))
+                            (cast_slice(values), Some((lengths, form)))
                         }
-                        Some(_) => {
+                        Some(form) => {
                             let (values, offsets) = batch.ragged::<$type>(name)?;
-                            (cast_slice(values), Some((offsets, false)))
+                            (cast_slice(values), Some((offsets, form)))
                         }
                     }
                 };
@@ -79,11 +80,12 @@ impl FieldValues<'_> {
         let item = self.item_bytes();
         match self.numbers {
             None => row * item..(row + 1) * item,
-            Some((lengths, true)) => {
+            Some((lengths, Form::Padded(pad))) => {
                 let width = self.bytes.len() / self.rows;
-                row * width..row * width + lengths[row] as usize * item
+                let places = pad.places(lengths[row] as usize, width / item);
+                row * width + places.start * item..row * width + places.end * item
             }
-            Some((offsets, false)) => offsets[row] as usize * item..offsets[row + 1] as usize * item,
+            Some((offsets, _)) => offsets[row] as usize * item..offsets[row + 1] as usize * item,
         }
     }
 

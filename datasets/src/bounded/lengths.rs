@@ -25,6 +25,8 @@ const VERSION: u64 = 1;
 /// Bytes before the counts.
 const HEAD: usize = 5 * size_of::<u64>();
 const CHECKSUM: usize = size_of::<u64>();
+/// The count of a bad sample, which cannot be decoded. No field has as many items.
+const BAD: u32 = u32::MAX;
 /// The number of samples that a thread counts at a time.
 const CHUNK: u64 = 256;
 
@@ -37,20 +39,27 @@ pub(crate) type Lengths = Vec<Option<Arc<[u32]>>>;
 ///
 /// The pass uses all cores. Without a `cache`, the file is in the user's cache. It need not be writable.
 /// Nothing is written beside the data, as its folder may be shared. A file that an earlier version wrote
-/// there is still read.
-pub(crate) fn counted(inner: &dyn Dataset, items: &[Option<usize>], cache: Option<&Path>) -> Result<Lengths> {
+/// there is still read. A bad sample is an error, or a mark for [`bad_samples`] if `marks_bad`.
+pub(crate) fn counted(
+    inner: &dyn Dataset,
+    items: &[Option<usize>],
+    cache: Option<&Path>,
+    marks_bad: bool,
+) -> Result<Lengths> {
     if let Some(lengths) = known(inner, items)? {
         return Ok(lengths);
     }
     let labels = labels(inner).map(|_| Some(size_of::<i64>()));
     let items = &items.iter().copied().chain(labels).collect::<Vec<_>>();
     let key = key(inner, items)?;
-    let load = |path: &Path| load(path, key, inner.len(), items);
+    let is_marked = |lengths: &Lengths| lengths.iter().flatten().any(|counts| counts.contains(&BAD));
+    let load =
+        |path: &Path| load(path, key, inner.len(), items).filter(|lengths| marks_bad || !is_marked(lengths));
     if let Some(path) = cache {
         if let Some(lengths) = load(path) {
             return Ok(lengths);
         }
-        let lengths = count(inner, items)?;
+        let lengths = count(inner, items, marks_bad)?;
         let saved = save(path, key, inner.len(), &lengths);
         let failed = |error| data("cannot write the file of lengths").with_source(error).at_path(path);
         return saved.map(|()| lengths).map_err(failed);
@@ -61,13 +70,24 @@ pub(crate) fn counted(inner: &dyn Dataset, items: &[Option<usize>], cache: Optio
     if let Some(lengths) = own.iter().chain(&beside).find_map(|path| load(path)) {
         return Ok(lengths);
     }
-    let lengths = count(inner, items)?;
+    let lengths = count(inner, items, marks_bad)?;
     if let Some(path) = own {
         // A failure is ignored: the file only saves time.
         let _ = path.parent().map(fs::create_dir_all);
         let _ = save(&path, key, inner.len(), &lengths);
     }
     Ok(lengths)
+}
+
+/// The bad samples that are marked in `lengths`. Their counts become 0.
+pub(super) fn bad_samples(lengths: &mut Lengths) -> Vec<u64> {
+    let counts = lengths.iter().flatten().next().into_iter().flat_map(|counts| counts.iter());
+    let bad = (0..).zip(counts).filter(|&(_, &count)| count == BAD).map(|(sample, _)| sample);
+    let bad: Vec<u64> = bad.collect();
+    for counts in lengths.iter_mut().flatten().filter(|_| !bad.is_empty()) {
+        *counts = counts.iter().map(|&count| if count == BAD { 0 } else { count }).collect();
+    }
+    bad
 }
 
 /// The fields of labels of `inner`.
@@ -87,7 +107,7 @@ pub(crate) fn of_field(inner: &dyn Dataset, field: usize) -> Result<Arc<[u32]>> 
         return Ok(known.into_iter().nth(place).unwrap_or_default().into());
     }
     let items: Vec<_> = (0..fields.len()).map(|index| (index == field).then_some(1)).collect();
-    let mut lengths = counted(inner, &items, None)?;
+    let mut lengths = counted(inner, &items, None, false)?;
     Ok(lengths.swap_remove(field).unwrap_or_default())
 }
 
@@ -146,7 +166,7 @@ impl Counted {
 }
 
 /// Counts the items of every sample.
-fn count(inner: &dyn Dataset, items: &[Option<usize>]) -> Result<Lengths> {
+fn count(inner: &dyn Dataset, items: &[Option<usize>], marks_bad: bool) -> Result<Lengths> {
     let len = inner.len();
     let labels = Vec::from_iter(labels(inner));
     let first = items.len() - labels.len();
@@ -163,7 +183,8 @@ fn count(inner: &dyn Dataset, items: &[Option<usize>]) -> Result<Lengths> {
             if first >= len {
                 return chunks;
             }
-            match count_chunk(inner, &counted, first..len.min(first + CHUNK), &mut context) {
+            let samples = first..len.min(first + CHUNK);
+            match count_chunk(inner, (&counted, marks_bad), samples, &mut context) {
                 Ok(chunk) => chunks.push((first, chunk)),
                 Err(error) => {
                     // This makes the other threads end after their chunk.
@@ -191,7 +212,7 @@ fn count(inner: &dyn Dataset, items: &[Option<usize>]) -> Result<Lengths> {
 /// The counts of a range of samples. The counts of one sample are side by side.
 fn count_chunk(
     inner: &dyn Dataset,
-    counted: &[Counted],
+    (counted, marks_bad): (&[Counted], bool),
     samples: std::ops::Range<u64>,
     context: &mut Context,
 ) -> Result<Vec<u32>> {
@@ -207,7 +228,10 @@ fn count_chunk(
             }
             Ok(())
         };
-        inner.visit(sample, &mut Sink::new(&mut count), context)?;
+        match inner.visit(sample, &mut Sink::new(&mut count), context) {
+            Err(error) if marks_bad && error.kind() == ErrorKind::Sample => row.fill(BAD),
+            visited => visited?,
+        }
     }
     Ok(counts)
 }

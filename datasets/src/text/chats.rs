@@ -31,8 +31,8 @@ pub enum Learn {
     Marked,
     /// Tokens after each `start`, up to and including the next `end`, such as `<|im_start|>assistant\n` and
     /// `<|im_end|>`. The last answer may lack its end, if the conversation ends with a message of the
-    /// `assistant`. Another answer without an end makes the conversation a bad sample. It is an error if no
-    /// conversation has an answer.
+    /// `assistant`. Another answer without an end is an error, since the texts are not those of the template;
+    /// so it is if no conversation has an answer.
     Between {
         /// The text before an answer. It is not learnt.
         start: String,
@@ -60,9 +60,11 @@ pub struct ChatOptions {
     /// Further template variables for all conversations. Each is a name and a JSON value, such as
     /// `enable_thinking` and `false`.
     pub context: Vec<(String, String)>,
-    /// Whether to add the beginning of an answer to each conversation.
-    pub add_generation_prompt: bool,
-    /// Max tokens of a conversation. The first ones are kept.
+    /// Whether to add the beginning of an answer to each conversation. Default: to [prompts](Chats::prompts)
+    /// only.
+    pub add_generation_prompt: Option<bool>,
+    /// Max tokens of a conversation. The first ones are kept; the last ones of [prompts](Chats::prompts),
+    /// which end with the beginning of the answer.
     pub max_tokens: Option<usize>,
     /// Today's date, for templates that use it: [`ChatTemplate::with_today`].
     pub today: Option<String>,
@@ -81,7 +83,7 @@ impl Default for ChatOptions {
             tools: "tools".to_owned(),
             variables: "chat_template_kwargs".to_owned(),
             context: Vec::new(),
-            add_generation_prompt: false,
+            add_generation_prompt: None,
             max_tokens: None,
             today: None,
             special_tokens: true,
@@ -95,6 +97,7 @@ enum Shape {
     Conversation,
     Completion,
     Preference,
+    Prompt,
 }
 
 /// Conversations of a data set as token ids and labels. The tokenizer's chat template makes the text.
@@ -104,6 +107,7 @@ enum Shape {
 /// | [`Chats::new`] | `messages` | `ids`, `labels` |
 /// | [`Chats::completions`] | `prompt`, `completion` | `ids`, `labels` |
 /// | [`Chats::preferences`] | `chosen`, `rejected` (`prompt`) | `chosen`, `rejected`, `.labels` of both |
+/// | [`Chats::prompts`] | `prompt`, or `messages` | `ids` |
 ///
 /// A label is the token's id, or -100 for a token that is not learnt. Models that shift labels take them
 /// unchanged. Messages are lists of objects with `role` and `content`, in JSON Lines, or as `list<struct>` in
@@ -119,7 +123,9 @@ enum Shape {
 /// only. [`Bounded::before_labels`](crate::Bounded::before_labels) finds these.
 ///
 /// Text and ids are those of `apply_chat_template` of transformers. If the template refuses a conversation,
-/// it is a bad sample, and the error has the template's message. The workers of a loader share the work.
+/// it is a bad sample, and the error has the template's message; see
+/// [`Bounded::measured_with_bad_samples`](crate::Bounded::measured_with_bad_samples). The workers of a loader
+/// share the work.
 /// [`pack`](crate::pack()) does it once.
 ///
 /// ```
@@ -215,6 +221,46 @@ impl Chats {
         Self::of_shape(inner, tokenizer.as_ref(), options, Shape::Preference)
     }
 
+    /// Prompts for generation, without labels: the column `prompt`, of messages or texts, or the messages in
+    /// [`ChatOptions::messages`] if that is another column than by default, or there is no `prompt`. Messages
+    /// end with the beginning of the answer. [`ChatOptions::learn`] is ignored.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use feedline_core::Values;
+    /// use feedline_datasets::{ChatOptions, Chats, Lines};
+    ///
+    /// # let dir = std::env::temp_dir().join(format!("feedline-doc-prompts-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&dir)?;
+    /// # std::fs::write(dir.join("tokenizer.json"), r#"{"model": {"type": "WordLevel", "unk_token": "?",
+    /// #     "vocab": {"?": 0, "user": 1, "assistant": 2, "Hi": 3, ":": 4}},
+    /// #     "pre_tokenizer": {"type": "Whitespace"}}"#)?;
+    /// # let file = dir.join("prompts.txt");
+    /// std::fs::write(&file, r#"[{"role": "user", "content": "Hi"}]"#)?;
+    /// # let options = ChatOptions { messages: "text".into(), ..Default::default() };
+    /// let template = "{% for m in messages %}{{ m.role }}: {{ m.content }} {% endfor %}\
+    ///     {% if add_generation_prompt %}assistant:{% endif %}";
+    /// let options = ChatOptions { template: Some(template.into()), ..options };
+    /// let prompts = Chats::prompts(Arc::new(Lines::open(&file)?), dir.join("tokenizer.json"), options)?;
+    /// let mut values = Values::new();
+    /// values.read(&prompts, 0)?;
+    /// assert_eq!(values.fields()[0].bytes.len(), 5 * size_of::<i64>()); // ids 1 4 3 2 4
+    /// # std::fs::remove_dir_all(&dir)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn prompts(
+        inner: Arc<dyn Dataset>,
+        tokenizer: impl AsRef<Path>,
+        options: ChatOptions,
+    ) -> Result<Self> {
+        // No labels need the marks of a template, or texts around an answer.
+        let options = ChatOptions { learn: Learn::All, ..options };
+        Self::of_shape(inner, tokenizer.as_ref(), options, Shape::Prompt)
+    }
+
     fn of_shape(
         inner: Arc<dyn Dataset>,
         tokenizer: &Path,
@@ -230,51 +276,50 @@ impl Chats {
             };
             inner.spec().fields().iter().position(is_text)
         };
+        let defaults = ChatOptions::default();
         let mut columns = Columns {
             tools: find(&options.tools),
             variables: find(&options.variables),
             ..Columns::default()
         };
-        let (mut missing, ids): (Vec<&str>, &[&str]) = match shape {
+        // The columns that must exist, and the fields.
+        let (needed, ids): (Vec<(&str, Option<usize>)>, &[&str]) = match shape {
             Shape::Conversation => {
                 columns.messages = find(&options.messages);
-                (
-                    if columns.messages.is_none() { vec![&options.messages] } else { vec![] },
-                    &["ids", "labels"],
-                )
+                (vec![(&options.messages, columns.messages)], &["ids", "labels"])
             }
             Shape::Completion => {
                 columns.prompt = find("prompt");
                 columns.answers[0] = find("completion");
-                (vec![], &["ids", "labels"])
+                (vec![("prompt", columns.prompt), ("completion", columns.answers[0])], &["ids", "labels"])
             }
             Shape::Preference => {
                 columns.prompt = find("prompt");
                 columns.answers = [find("chosen"), find("rejected")];
-                (vec![], &["chosen", "chosen.labels", "rejected", "rejected.labels"])
+                let [chosen, rejected] = columns.answers;
+                let ids = &["chosen", "chosen.labels", "rejected", "rejected.labels"];
+                (vec![("chosen", chosen), ("rejected", rejected)], ids)
+            }
+            Shape::Prompt => {
+                let is_default = options.messages == defaults.messages;
+                columns.prompt = find("prompt").filter(|_| is_default);
+                columns.messages = find(&options.messages).filter(|_| columns.prompt.is_none());
+                let name = if is_default { "prompt" } else { &options.messages };
+                (vec![(name, columns.prompt.or(columns.messages))], &["ids"])
             }
         };
-        let defaults = ChatOptions::default();
+        let missing = needed.into_iter().filter(|(_, found)| found.is_none()).map(|(name, _)| name);
+        let mut missing: Vec<&str> = missing.collect();
         for (name, default, found) in [
             (&options.tools, &defaults.tools, columns.tools),
             (&options.variables, &defaults.variables, columns.variables),
         ] {
             missing.extend((name != default && found.is_none()).then_some(name.as_str()));
         }
-        if shape != Shape::Conversation && options.messages != defaults.messages {
+        let is_in_one = matches!(shape, Shape::Conversation | Shape::Prompt);
+        if !is_in_one && options.messages != defaults.messages {
             let why = format!("messages names the column \"{}\"", one_line(&options.messages));
             return refuse(why + ", which is for conversations in one column: leave it out");
-        }
-        match shape {
-            Shape::Conversation => {}
-            Shape::Completion => {
-                missing.extend(columns.prompt.is_none().then_some("prompt"));
-                missing.extend(columns.answers[0].is_none().then_some("completion"));
-            }
-            Shape::Preference => {
-                missing.extend(columns.answers[0].is_none().then_some("chosen"));
-                missing.extend(columns.answers[1].is_none().then_some("rejected"));
-            }
         }
         if let Some(missing) = missing.first() {
             let has = inner.spec();
@@ -347,9 +392,14 @@ impl Chats {
         Ok(chats)
     }
 
+    /// Whether conversations end with the beginning of an answer.
+    fn adds_prompt(&self) -> bool {
+        self.options.add_generation_prompt.unwrap_or(self.shape == Shape::Prompt)
+    }
+
     /// Refuses texts around an answer of which no conversation has any. Reads up to the first that has.
     fn check_learns(&self) -> Result<()> {
-        let is_asked = self.shape == Shape::Conversation && !self.options.add_generation_prompt;
+        let is_asked = self.shape == Shape::Conversation && !self.adds_prompt();
         let Learn::Between { start, end } = &self.options.learn else { return Ok(()) };
         if !is_asked || self.len() == 0 {
             return Ok(());
@@ -395,10 +445,16 @@ impl Dataset for Chats {
         let buffers = context.scratch::<Buffers>();
         let max = self.options.max_tokens.unwrap_or(usize::MAX);
         for (field, Sequence { ids, learnt }) in (0..).step_by(2).zip(sequences) {
-            let ids = &ids[..max.min(ids.len())];
+            let ids = match self.shape {
+                Shape::Prompt => &ids[ids.len().saturating_sub(max)..],
+                _ => &ids[..max.min(ids.len())],
+            };
             buffers.value.clear();
             buffers.value.extend(ids.iter().flat_map(|&id| i64::from(id).to_le_bytes()));
             row.put(field, &buffers.value)?;
+            if self.shape == Shape::Prompt {
+                break;
+            }
             let label = |(&id, learnt)| if learnt { i64::from(id) } else { IGNORED };
             buffers.value.clear();
             buffers.value.extend(ids.iter().zip(learnt).map(label).flat_map(i64::to_le_bytes));
@@ -409,11 +465,11 @@ impl Dataset for Chats {
 
     /// Covers the inner set, every byte of the tokenizer's file, the template and the options.
     fn fingerprint(&self) -> u64 {
-        let ChatOptions { learn, add_generation_prompt, max_tokens, context, .. } = &self.options;
+        let ChatOptions { learn, max_tokens, context, .. } = &self.options;
         let state = Fingerprint::new().bytes(b"chats").number(self.inner.fingerprint()).number(self.content);
         let state = self.template.fingerprint(state).number(self.shape as u64);
         let options =
-            format!("{learn:?} {add_generation_prompt} {max_tokens:?} {context:?} {:?}", self.columns);
+            format!("{learn:?} {} {max_tokens:?} {context:?} {:?}", self.adds_prompt(), self.columns);
         let state = state.bytes(options.as_bytes());
         // Texts once had no special tokens.
         if self.has_special_tokens { state.bytes(b"special tokens").value() } else { state.value() }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::made::write;
 use crate::training::{golden, lines};
 use feedline_core::{Dataset, ErrorKind, Values};
-use feedline_datasets::{Bounded, ChatOptions, ChatTemplate, Chats, Learn, open};
+use feedline_datasets::{Bounded, ChatOptions, ChatTemplate, Chats, Learn, OpenOptions, open, open_chats};
 use serde_json::{Value as Json, json};
 
 const FAMILIES: [&str; 5] = ["chatml", "llama3", "mistral", "gemma", "reason"];
@@ -203,7 +203,7 @@ fn labels_are_the_ids_of_what_the_assistant_writes_and_minus_100_elsewhere() {
     assert_eq!(pairs(&marked, 0).unwrap()[1], [-100, -100, -100, -100, -100, 8, 2]);
     let all = with(ChatOptions { learn: Learn::All, max_tokens: Some(4), ..ChatOptions::default() });
     assert_eq!(pairs(&all, 0).unwrap(), [vec![3, 6, 7, 4], vec![3, 6, 7, 4]]);
-    let asked = with(ChatOptions { add_generation_prompt: true, ..ChatOptions::default() });
+    let asked = with(ChatOptions { add_generation_prompt: Some(true), ..ChatOptions::default() });
     assert_eq!(pairs(&asked, 0).unwrap()[0][7..], [4, 6]);
     let plain = "{% for m in messages %}{{ bos_token }} {{ m.content }}{{ extra }} {% endfor %}";
     let options = ChatOptions {
@@ -255,7 +255,7 @@ fn around(dir: &Path, chats: &[&[(&str, &str)]], learn: [&str; 2], prompt: bool)
     let options = ChatOptions {
         template: Some(template.into()),
         learn: Learn::Between { start, end },
-        add_generation_prompt: prompt,
+        add_generation_prompt: Some(prompt),
         ..ChatOptions::default()
     };
     Chats::open(path, tokenizer(dir), options).map_err(|error| error.to_string())
@@ -700,4 +700,99 @@ fn messages_of_parquet_are_those_of_json_lines() {
         assert_eq!(pairs(&chats, 0).unwrap()[1], [-100, -100, -100, -100, -100, 8, 0, 0, 2]);
         assert_eq!(pairs(&chats, 1).unwrap(), [Vec::<i64>::new(), vec![]]);
     }
+}
+
+#[test]
+fn prompts_end_with_the_beginning_of_the_answer_and_have_no_labels() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = tokenizer(dir.path());
+    let said = |role: &str, content: &str| json!([{"role": role, "content": content}]);
+    let open = |name: &str, line: Json, options: ChatOptions| {
+        let path = write(dir.path(), name, format!("{line}\n").as_bytes());
+        Chats::prompts(open(&path).unwrap(), &folder, options).map_err(|error| error.to_string())
+    };
+    let messages = || json!({"messages": said("user", "Hi"), "turns": said("user", "Bye")});
+    let plain = ChatOptions::default;
+    let chats = open("messages.jsonl", messages(), plain()).unwrap();
+    assert_eq!(chats.spec().to_string(), "ids i64 [?]");
+    assert_eq!(pairs(&chats, 0).unwrap(), [[3, 6, 7, 4, 6]]);
+    let without = ChatOptions { add_generation_prompt: Some(false), ..plain() };
+    let without = open("messages.jsonl", messages(), without).unwrap();
+    assert_eq!(pairs(&without, 0).unwrap(), [[3, 6, 7]]);
+    assert_ne!(without.fingerprint(), chats.fingerprint());
+    // The beginning of the answer stays.
+    for (max, ids) in [(1, &[6][..]), (4, &[6, 7, 4, 6]), (5, &[3, 6, 7, 4, 6]), (9, &[3, 6, 7, 4, 6])] {
+        let options = ChatOptions { max_tokens: Some(max), ..plain() };
+        assert_eq!(pairs(&open("messages.jsonl", messages(), options).unwrap(), 0).unwrap(), [ids]);
+    }
+    let both = json!({"prompt": "2 + 2 =", "messages": said("user", "Hi"), "turns": said("user", "Bye")});
+    assert_eq!(pairs(&open("both.jsonl", both.clone(), plain()).unwrap(), 0).unwrap(), [[10, 11, 10, 12]]);
+    let turns = ChatOptions { messages: "turns".into(), learn: Learn::Marked, ..plain() };
+    assert_eq!(pairs(&open("both.jsonl", both, turns.clone()).unwrap(), 0).unwrap(), [[3, 6, 9, 4, 6]]);
+    let prompt = json!({"prompt": said("user", "Hi")});
+    assert_eq!(pairs(&open("prompt.jsonl", prompt, plain()).unwrap(), 0).unwrap(), [[3, 6, 7, 4, 6]]);
+    for (line, options, part) in [
+        (json!({"id": "a"}), plain(), "no column \"prompt\""),
+        (json!({"prompt": "Hi"}), turns, "no column \"turns\""),
+    ] {
+        let error = open("none.jsonl", line, options).map(drop).unwrap_err();
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn prompts_of_300_conversations_equal_those_of_transformers() {
+    let Some(folder) = golden("chat") else { return };
+    for family in FAMILIES {
+        let path = folder.join("conversations.jsonl");
+        let chats = open_chats(&path, &OpenOptions::default()).unwrap();
+        let chats = Chats::prompts(chats, folder.join(family), options()).unwrap();
+        let tokenizer = tokenizers::Tokenizer::from_file(folder.join(family).join("tokenizer.json")).unwrap();
+        let expected = lines(&folder.join(format!("expected-{family}.jsonl")));
+        let (mut values, mut same) = (Values::new(), 0);
+        for (sample, expected) in (0..).zip(&expected) {
+            let read = values.read(&chats, sample);
+            let of = &expected["gen"];
+            let text = match (of.get("suffix"), of.get("text")) {
+                (Some(end), _) => [&expected["text"], end].map(|text| text.as_str().unwrap()).concat(),
+                (None, Some(text)) => text.as_str().unwrap().to_owned(),
+                (None, None) => {
+                    assert_eq!(read.unwrap_err().kind(), ErrorKind::Sample);
+                    continue;
+                }
+            };
+            read.unwrap_or_else(|error| panic!("{family} {sample}: {error}"));
+            let ids = tokenizer.encode(text, false).unwrap();
+            let ids: Vec<i64> = ids.get_ids().iter().map(|&id| id.into()).collect();
+            assert_eq!(numbers(&values.fields()[0].bytes), ids, "{family} {sample}");
+            same += 1;
+        }
+        assert!(same >= 100, "{family}: {same} of 300 prompts");
+    }
+}
+
+#[test]
+fn refused_conversations_are_bad_samples_of_length_0() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = tokenizer(dir.path());
+    let chat = |role: &str| json!({"messages": [{"role": role, "content": "Hi"}]}).to_string() + "\n";
+    let measured = |roles: &[&str]| {
+        let text: String = roles.iter().map(|role| chat(role)).collect();
+        let path = write(dir.path(), "chats.jsonl", text.as_bytes());
+        let lenient = Bounded::measured_with_bad_samples(open_sample(&path, &folder));
+        (lenient, Bounded::measured(open_sample(&path, &folder)).map(drop))
+    };
+    // Counted, and from the file of lengths, which a strict pass does not take.
+    for _ in 0..2 {
+        let (data, strict) = measured(&["user", "critic", "user", "critic"]);
+        let data = data.unwrap();
+        assert_eq!((data.lengths("ids").unwrap(), data.bad_samples()), (&[3, 0, 3, 0][..], &[1, 3][..]));
+        assert_eq!(data.before_labels("labels").unwrap(), [3, 0, 3, 0]);
+        let error = strict.unwrap_err();
+        assert!(error.to_string().contains("no critic"), "{error}");
+    }
+    let (all, _) = measured(&["critic"]);
+    let error = all.unwrap_err();
+    assert!(error.sample() == Some(0) && error.to_string().contains("no critic"), "{error}");
+    assert!(measured(&["user"]).0.unwrap().bad_samples().is_empty());
 }

@@ -114,9 +114,14 @@ fn a_ragged_field_has_no_bytes_of_a_fixed_size() {
 #[test]
 fn padded_rows_have_one_width_and_their_lengths() {
     let spec = |pad| Spec::new().ragged("x", DType::U16, [], 5).unwrap().padded("x", pad).unwrap();
-    for (pad, width, rest) in
-        [(Pad::longest(), 4, 0), (Pad::multiple_of(3), 6, 0), (Pad::multiple_of(8).fill_value(9u16), 8, 9)]
-    {
+    let nines = Pad::multiple_of(8).fill_value(9u16);
+    for (pad, width, rest, is_left) in [
+        (Pad::longest(), 4, 0, false),
+        (Pad::multiple_of(3), 6, 0, false),
+        (nines, 8, 9, false),
+        (Pad::longest().left(), 4, 0, true),
+        (nines.left(), 8, 9, true),
+    ] {
         let layout = Layout::new(&spec(pad), 4).unwrap();
         let mut slab = vec![0xC5; layout.bytes()];
         let mut rows = Rows::new(&layout, &mut slab, 3);
@@ -131,7 +136,9 @@ fn padded_rows_have_one_width_and_their_lengths() {
         let got: Vec<u16> =
             slab[layout.values(0)].chunks(2).map(|at| u16::from_ne_bytes([at[0], at[1]])).collect();
         for (row, len) in got.chunks(width).zip(lengths) {
-            let want: Vec<u16> = (0..width).map(|at| if at < len { at as u16 + 1 } else { rest }).collect();
+            let mut want: Vec<u16> =
+                (0..width).map(|at| if at < len { at as u16 + 1 } else { rest }).collect();
+            want.rotate_right(if is_left { width - len } else { 0 });
             assert_eq!(row, want);
         }
         assert_eq!(slab[..12], [2u32, 0, 4].map(u32::to_ne_bytes).concat());

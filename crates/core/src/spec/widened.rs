@@ -73,6 +73,7 @@ impl Field {
 fn form(form: Form) -> &'static str {
     match form {
         Form::Rows => "rows",
+        Form::Padded(pad) if pad.is_left() => "rows padded on the left",
         Form::Padded(_) => "padded rows",
         Form::Cumulative => "running sums",
     }

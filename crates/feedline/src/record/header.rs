@@ -215,7 +215,7 @@ fn spec(spec: &Spec) -> Value {
                 Form::Cumulative => json!("cumulative"),
                 Form::Padded(pad) => {
                     let (multiple, element) = pad.parts();
-                    json!({"multiple_of": multiple, "fill": element})
+                    json!({"multiple_of": multiple, "fill": element, "left": pad.is_left()})
                 }
             };
             let stated = ragged.stated_per_batch();

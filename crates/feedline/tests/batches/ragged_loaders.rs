@@ -68,7 +68,7 @@ impl Case {
         } else {
             LastBatch::Keep
         };
-        let pads = [(); 2].map(|()| pick(random, &[None, None, Some(1), Some(8)]));
+        let pads = [(); 2].map(|()| pick(random, &[None, None, Some(1), Some(LEFT), Some(8)]));
         let bad =
             if random.below(4) == 0 { (0..len / 3).map(|_| random.below(len)).collect() } else { vec![] };
         Self { seed, len, max, sampler, batch, last_batch, world, pads, is_tight: random.below(2) == 0, bad }
@@ -118,8 +118,15 @@ impl Case {
     }
 }
 
+/// The multiple of the rows that are padded on the left.
+const LEFT: usize = 5;
+
 fn pad_of(field: &str, multiple: usize) -> Pad {
-    let pad = if multiple == 1 { Pad::longest() } else { Pad::multiple_of(multiple) };
+    let pad = match multiple {
+        1 => Pad::longest(),
+        LEFT => Pad::multiple_of(LEFT).left(),
+        _ => Pad::multiple_of(multiple),
+    };
     if field == "bytes" { pad } else { pad.fill_value(0xABCDu16) }
 }
 
@@ -184,8 +191,8 @@ fn check_field(case: &Case, ready: &Ready, field: usize, wrong: &Wrong) {
             let width = pad.width(items.iter().copied().max().unwrap_or(0)) * item;
             let filler = if field == Uneven::BYTES { vec![0, 0] } else { 0xABCDu16.to_ne_bytes().to_vec() };
             let padded = rows.iter().flat_map(|row| {
-                let rest = filler.iter().copied().cycle().take(width - row.len());
-                row.iter().copied().chain(rest).collect::<Vec<_>>()
+                let rest: Vec<u8> = filler.iter().copied().cycle().take(width - row.len()).collect();
+                if multiple == LEFT { [&rest[..], row].concat() } else { [row, &rest[..]].concat() }
             });
             (items.iter().map(|&items| items as u32).collect(), padded.collect())
         }

@@ -20,7 +20,8 @@ struct Drawn {
     batch: usize,
     sampler: Sampler,
     last_batch: LastBatch,
-    pad: bool,
+    /// None, on the right, on the left.
+    pad: u64,
 }
 
 impl Drawn {
@@ -32,7 +33,7 @@ impl Drawn {
         };
         let last_batch = [LastBatch::Keep, LastBatch::Drop, LastBatch::Pad][random.below(3) as usize];
         let world = [1, 4][random.below(2) as usize];
-        Self { world, batch: 3 + random.below(9) as usize, sampler, last_batch, pad: random.below(2) == 0 }
+        Self { world, batch: 3 + random.below(9) as usize, sampler, last_batch, pad: random.below(3) }
     }
 
     /// A loader of ragged samples of which some cannot be read.
@@ -45,7 +46,12 @@ impl Drawn {
             .bad_samples(BadSamples::Substitute { budget: Budget::Count(1000) })
             .world(World::new(rank, self.world).unwrap())
             .workers(Workers::Count(workers));
-        if self.pad { builder.pad("bytes", Pad::multiple_of(8).fill_value(7_u8)) } else { builder }
+        let pad = Pad::multiple_of(8).fill_value(7_u8);
+        match self.pad {
+            0 => builder,
+            1 => builder.pad("bytes", pad),
+            _ => builder.pad("bytes", pad.left()),
+        }
     }
 }
 

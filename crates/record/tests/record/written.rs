@@ -48,6 +48,7 @@ fn the_rows_are_hashed_as_they_are_delivered_after_map_batch() {
         let dir = tempfile::tempdir().unwrap();
         let recorder = Recorder::new(dir.path(), RecordOptions::default());
         let builder = Loader::builder(Uneven::new(50, 30).unwrap()).batch_size(8).shuffle().seed(4);
+        let builder = builder.pad("bytes", Pad::multiple_of(8).fill_value(7_u8).left());
         let builder = builder.map_batch(|batch, context| {
             for row in 0..batch.len() {
                 let shift = context.random().below(100) as u8;

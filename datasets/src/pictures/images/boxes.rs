@@ -228,7 +228,7 @@ fn max_items(
     });
     // A data set that knows some lengths knows all of them.
     let items: Vec<_> = items.map(Option::flatten).collect();
-    let lengths = lengths::counted(inner, &items, None)?;
+    let lengths = lengths::counted(inner, &items, None, false)?;
     let count = |&at: &usize| {
         let max = lengths[at].as_ref().and_then(|lengths| lengths.iter().copied().max());
         max.map_or(1, |max| (max as usize).div_ceil(unit(at).unwrap_or(1)).max(1))

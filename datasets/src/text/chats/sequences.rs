@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use feedline_core::{Context, Dataset, Error, ErrorKind, Result, Values};
 
-use super::{Chats, Learn};
+use super::{Chats, Learn, Shape};
 use crate::error::{data, one_line};
 use crate::text::tokenized::{Encoded, encode_with_places, special_before};
 use feedline_template::{Dict, Value, list, text};
@@ -47,6 +47,9 @@ impl Chats {
             None => Ok(Part::Text(String::new())),
         };
         let prompt = message(self.columns.prompt)?;
+        if self.shape == Shape::Prompt {
+            return Ok(vec![self.prompt(prompt, tools, &variables)?]);
+        }
         let answers = self.columns.answers.into_iter().flatten();
         answers
             .map(|answer| self.completion(&prompt, message(Some(answer))?, tools.clone(), &variables))
@@ -112,7 +115,7 @@ impl Chats {
                 self.options.messages
             )));
         };
-        let prompt = self.options.add_generation_prompt;
+        let prompt = self.adds_prompt();
         let rendered = self.rendered(messages.to_vec(), tools, variables, prompt)?;
         let spans = match &self.options.learn {
             Learn::Marked => rendered.spans,
@@ -131,6 +134,17 @@ impl Chats {
             |place: &(usize, usize)| spans.iter().any(|span| place.0 < span.end && place.1 > span.start);
         let learnt = places.iter().map(is_learnt).collect();
         Ok(Sequence { ids, learnt })
+    }
+
+    /// The sequence of a prompt alone, of which nothing is learnt.
+    fn prompt(&self, prompt: Part, tools: Value, variables: &Value) -> Result<Sequence> {
+        match prompt {
+            Part::Messages(messages) => self.conversation(list(messages), tools, variables),
+            Part::Text(text) => {
+                let ids = [self.special_tokens(&text, "")?, self.encode(&text)?.0].concat();
+                Ok(Sequence { ids, learnt: Vec::new() })
+            }
+        }
     }
 
     /// The sequence of a prompt and an answer. The answer is learnt.
@@ -199,7 +213,8 @@ impl Chats {
 
     /// Whether the first prompt is a text that gets special tokens.
     pub(super) fn begins_with_special_tokens(&self) -> bool {
-        let (mut values, Some(answer)) = (Values::new(), self.columns.answers[0]) else { return false };
+        let mut values = Values::new();
+        let Some(answer) = self.columns.answers[0].or(self.columns.prompt) else { return false };
         if self.len() == 0 || values.read(&*self.inner, 0).is_err() {
             return false;
         }
@@ -254,8 +269,9 @@ fn between(text: &str, start: &str, end: &str, last: Last) -> Result<Vec<Range<u
             None if next.is_none() && last == Last::Answer => text.len(),
             None => {
                 let (number, other) = (spans.len() + 1, if next.is_some() { "the next" } else { "the end" });
+                // The given texts are wrong, not the conversation.
                 return Err(Error::new(
-                    ErrorKind::Sample,
+                    ErrorKind::Config,
                     format!(
                         "answer {number} of the conversation has no {end:?} before {other}, so that tokens \
                          of others would be learnt: give the text that ends an answer"

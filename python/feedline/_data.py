@@ -163,7 +163,8 @@ class Data:
                 of = _arrays.Rows(samples, varying) if varying else Data(samples)
             inner = of if isinstance(of, Data) else None
             if inner is not None:
-                inner._check_rows()
+                if inner._nest is not None:
+                    inner._check_rows()
                 of = _Mapped(inner, _same)
             self._read_by(_reader(of, max_length, padded, collate_fn), inner, seed_generators)
         elif isinstance(samples, Data):
@@ -208,6 +209,11 @@ class Data:
         self._leaves = [Leaf(self._set, reader, varies, [] if inner is None else inner._leaves)]
 
     def _check_rows(self) -> None:
+        if self._set.copies > 1:
+            raise ConfigError(
+                f"these data are repeated({self._set.copies}), whose copies would not stay together: compose the data "
+                "before, and call repeated last"
+            )
         if self._nest is not None:
             raise ConfigError(
                 "collate_fn makes whole batches of these data, so it comes last: compose the data before, and "
@@ -396,6 +402,25 @@ class Data:
     def repeat(self, times: int) -> Data:
         """The samples several times within an epoch, each time with other random numbers."""
         return self._new(self._set.repeat(_options.whole("repeat", times)))
+
+    @keeps_its_call
+    def repeated(self, copies: int) -> Data:
+        """Each sample ``copies`` times in a row, each time with other random numbers: several answers for one
+        prompt, as for GRPO.
+
+        A loader keeps the copies together, in sequence, with ``shuffle=True`` and with a ``sampler=``: a batch has
+        whole groups on any number of ranks, so ``batch_size`` must be a multiple of ``copies``, and a short last step
+        is shared by groups. A sampler orders the samples before they were repeated, such as by one weight for each
+        prompt. The substitutes of a group's bad samples (``bad_samples=``) come from one other group.
+
+        Call it last: such data cannot be composed further. A ``collate_fn`` goes to the loader.
+
+        >>> import feedline, numpy as np
+        >>> data = feedline.Data({"prompt": np.arange(3)}).repeated(2)
+        >>> [batch["prompt"].tolist() for batch in feedline.Loader(data, 4, shuffle=True, seed=2, framework="numpy")]
+        [[2, 2, 1, 1], [0, 0]]
+        """
+        return self._new(self._set.repeated(_options.whole("repeated", copies, 1)))
 
     @keeps_its_call
     def cached(self, budget: int, path: str | os.PathLike[str] | None = None) -> Data:

@@ -136,7 +136,7 @@ impl DataSet {
         }
         let why = format!(
             "{step} needs decoded pictures, and the GPU decodes these on their way to it: use \
-             decode=\"auto\", or choose samples only (take, skip, subset, split, repeat)"
+             decode=\"auto\", or choose samples only (take, skip, subset, split, repeat, repeated)"
         );
         Err(raise(Error::new(ErrorKind::Config, why)))
     }
@@ -329,6 +329,18 @@ impl DataSet {
     fn repeat(&self, times: u64) -> PyResult<Self> {
         let copies = usize::try_from(times).unwrap_or(usize::MAX);
         self.choice("repeat", copies, |set| set.repeat(times))
+    }
+
+    /// Each sample several times in a row. A loader keeps the copies together.
+    fn repeated(&self, copies: u64) -> PyResult<Self> {
+        let most = usize::try_from(copies).unwrap_or(usize::MAX);
+        self.choice("repeated", most, |set| set.repeated(copies))
+    }
+
+    /// The number of copies of a sample that follow each other; 0 or 1 if it is not repeated.
+    #[getter]
+    fn copies(&self) -> u64 {
+        self.set.about().copies
     }
 
     fn split(&self, fractions: Vec<f64>, seed: u64) -> PyResult<Vec<Self>> {

@@ -45,6 +45,10 @@ pub struct About<'a> {
     /// sets: each draws its own random numbers, so an image and its mask would not match. A set that reads
     /// from others is random if one of them is.
     pub has_random_geometry: bool,
+    /// The number of copies of a sample that follow each other: that of [`repeated`](crate::Dataset::repeated).
+    /// A loader keeps them together, and its sampler orders the samples before they were repeated. 0 or 1 for
+    /// other sets.
+    pub copies: u64,
     /// How many sets are read through one another below this one: 0 for a set that reads from no other; in a
     /// wrapper, one more than the set that it reads. Each takes a part of a worker's stack, so compositions
     /// and loaders refuse more than [`MAX_NESTING`](crate::compose::MAX_NESTING).
@@ -67,6 +71,7 @@ impl About<'_> {
             plain_shuffle: self.plain_shuffle,
             table_rows: self.table_rows,
             has_random_geometry: self.has_random_geometry,
+            copies: self.copies,
             nesting: self.nesting,
         }
     }

@@ -83,6 +83,8 @@ pub struct BatchSampler {
     /// Samples per step over all ranks.
     global: u64,
     positions: u64,
+    /// Samples of a group, which stays whole on one rank: [`Sampler::unit`].
+    unit: u64,
     /// Sorted by (epoch, first); not empty, overlapping or adjacent.
     skips: Vec<Skip>,
     /// The order of a source's records.
@@ -100,7 +102,7 @@ impl BatchSampler {
     /// A batch sampler with `options`.
     ///
     /// # Errors
-    /// `Config` for a batch size of 0, for [`LastBatch::Drop`] with a step larger than the epoch, and as for
+    /// `Config` for a batch size of 0, for one that is no multiple of the sampler's groups, for [`LastBatch::Drop`] with a step larger than the epoch, and as for
     /// `Sampler::check`.
     pub fn new(options: BatchSamplerOptions) -> Result<Self> {
         options.sampler.check(options.len)?;
@@ -108,6 +110,12 @@ impl BatchSampler {
         let (batch, world) = (options.batch, options.world.size());
         if batch == 0 {
             return Err(config("batch size is 0: it must be at least 1"));
+        }
+        let unit = options.sampler.unit();
+        if !(batch as u64).is_multiple_of(unit) {
+            return Err(config(format!(
+                "the batch size is {batch}, and groups of {unit} samples stay together: give a multiple of {unit}"
+            )));
         }
         let global = (batch as u64).checked_mul(u64::from(world)).filter(|&global| global <= MAX_LEN);
         let Some(global) = global else {
@@ -122,7 +130,7 @@ impl BatchSampler {
                  keep or pad the last batch"
             )));
         }
-        Ok(Self { options, global, positions, skips: Vec::new(), records: RecordOrder::default() })
+        Ok(Self { options, global, positions, unit, skips: Vec::new(), records: RecordOrder::default() })
     }
 
     /// The options.
@@ -222,14 +230,16 @@ impl BatchSampler {
         match self.options.last_batch {
             _ if samples == 0 => None,
             _ if samples == self.global => Some((full, batch)),
-            // One row per rank; padding for the ranks without a sample.
-            LastBatch::Keep if samples < self.size() => {
-                Some((rows(first + rank, 1), u64::from(rank < samples)))
+            // One row per rank, or one group; padding for the ranks without a sample.
+            LastBatch::Keep if samples < self.smallest() => {
+                let at = rank * self.unit;
+                Some((rows(first + at, self.unit), if at < samples { self.unit } else { 0 }))
             }
             LastBatch::Keep => {
-                let (each, over) = (samples / self.size(), samples % self.size());
-                let own = each + u64::from(rank < over);
-                Some((rows(first + rank * each + rank.min(over), own), own))
+                let groups = samples / self.unit;
+                let (each, over) = (groups / self.size(), groups % self.size());
+                let own = (each + u64::from(rank < over)) * self.unit;
+                Some((rows(first + (rank * each + rank.min(over)) * self.unit, own), own))
             }
             LastBatch::Drop | LastBatch::Pad => Some((full, samples.saturating_sub(rank * batch).min(batch))),
         }
@@ -251,11 +261,17 @@ impl BatchSampler {
     }
 
     /// Samples that the last full step gives up for the short step after it, so that each rank has a row
-    /// there; `left` samples are left.
+    /// or a group there; `left` samples are left.
     fn lent(&self, left: u64) -> u64 {
         let (all, rest) = (left / self.global, left % self.global);
-        let is_lent = self.options.last_batch == LastBatch::Keep && self.options.batch > 1 && all > 0;
-        if is_lent && (1..self.size()).contains(&rest) { self.size() - rest } else { 0 }
+        let has_more = self.options.batch as u64 > self.unit && all > 0;
+        let is_lent = self.options.last_batch == LastBatch::Keep && has_more;
+        if is_lent && (1..self.smallest()).contains(&rest) { self.smallest() - rest } else { 0 }
+    }
+
+    /// Samples of a step in which each rank has one row, or one group.
+    fn smallest(&self) -> u64 {
+        self.size() * self.unit
     }
 
     fn size(&self) -> u64 {
@@ -387,13 +403,19 @@ impl BatchSampler {
     /// Skips global positions of one epoch. A batch across the gap takes the positions on both sides.
     ///
     /// # Errors
-    /// `Config` for an empty range, and for a range beyond the end of the epoch.
+    /// `Config` for an empty range, for one beyond the end of the epoch, and for one that divides a group.
     pub fn skip_positions(&mut self, epoch: u64, positions: Range<u64>) -> Result<()> {
         let Range { start: mut first, mut end } = positions;
         if first >= end || end > self.positions {
             return Err(config(format!(
                 "cannot skip positions {first} to {end} of an epoch of {}: choose a range inside the epoch",
                 self.positions
+            )));
+        }
+        if !(first.is_multiple_of(self.unit) && end.is_multiple_of(self.unit)) {
+            return Err(config(format!(
+                "cannot skip positions {first} to {end}, which divide a group of {}: choose multiples of it",
+                self.unit
             )));
         }
         // Merge with every overlapping or adjacent range.
@@ -493,7 +515,10 @@ impl BatchSampler {
     /// [`substitute`].
     pub fn substitute(&self, epoch: u64, position: u64, attempt: u32) -> u64 {
         let BatchSamplerOptions { len, sampler, seed, .. } = &self.options;
-        sampler.id(*len, *seed, epoch, substitute(*seed, epoch, position, attempt, self.positions))
+        // The samples of a group get those of one other group.
+        let (group, place) = (position / self.unit, position % self.unit);
+        let other = substitute(*seed, epoch, group, attempt, self.positions / self.unit);
+        sampler.id(*len, *seed, epoch, other * self.unit + place)
     }
 
     /// Number of skipped positions of `epoch` within `positions`.

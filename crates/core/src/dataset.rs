@@ -329,6 +329,30 @@ pub trait Dataset: Send + Sync + 'static {
         Repeat::new(StableDataset::new(Arc::new(self)), times)
     }
 
+    /// Each sample `copies` times in a row, each time with other random numbers: several answers for one
+    /// prompt. A loader keeps the copies together in a batch, in every order and on any number of ranks
+    /// ([`Sampler::grouped`](crate::Sampler::grouped)), so its batch size must be a multiple of `copies`. A
+    /// sampler orders the samples of this set, such as by one weight for each.
+    ///
+    /// Call it last, or only [`map`](Self::map) and [`cached`](Self::cached) behind it: a set that chooses or
+    /// mixes samples, such as [`take`](Self::take), has no copies that belong together.
+    ///
+    /// ```
+    /// use feedline_core::{Dataset, InMemory};
+    /// let data = InMemory::new().field("prompt", [], [5_u8, 6])?.repeated(3)?;
+    /// assert_eq!((data.len(), data.about().copies), (6, 3)); // 5, 5, 5, 6, 6, 6
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Config` for 0 copies, for more than 2^63 samples, and for a set that is repeated already.
+    fn repeated(self, copies: u64) -> crate::Result<Repeat>
+    where
+        Self: Sized,
+    {
+        Repeat::in_a_row(StableDataset::new(Arc::new(self)), copies)
+    }
+
     /// Keeps samples in memory once they are read: the first ones that fit in `budget` bytes.
     ///
     /// # Errors

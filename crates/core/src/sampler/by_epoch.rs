@@ -49,6 +49,14 @@ impl ByEpoch {
                     sampler.len(len)
                 )));
             }
+            if sampler.unit() != self.of(0).unit() {
+                return Err(config(format!(
+                    "the sampler from epoch {first} has groups of {}, and that from epoch 0 groups of {}: make \
+                     them groups of one size",
+                    sampler.unit(),
+                    self.of(0).unit()
+                )));
+            }
         }
         Ok(())
     }

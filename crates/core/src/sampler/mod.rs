@@ -10,6 +10,7 @@
 //! | balanced | each class equally often | 8 bytes per sample | [`balanced`] |
 //! | bucketed | every sample, batches of similar lengths | 8 bytes per sample | [`bucketed`] |
 //! | subset | another sampler over listed samples | 8 bytes per listed sample | [`subset`] |
+//! | grouped | another sampler over groups of consecutive samples | that of the sampler | [`grouped`] |
 //! | by epoch | another sampler from an epoch on | those of the samplers | [`by_epoch`] |
 //! | custom | the samples that a function of yours names | that of the function | [`custom`] |
 //!
@@ -21,6 +22,7 @@ pub mod block;
 pub mod bucketed;
 pub mod by_epoch;
 pub mod custom;
+pub mod grouped;
 pub mod permutation;
 pub mod subset;
 pub mod weighted;
@@ -31,6 +33,7 @@ pub use block::Block;
 pub use bucketed::Bucketed;
 pub use by_epoch::ByEpoch;
 pub use custom::Custom;
+pub use grouped::Grouped;
 pub use permutation::Permutation;
 pub use subset::Subset;
 pub use weighted::Weighted;
@@ -90,6 +93,8 @@ pub enum Sampler {
     ByEpoch(ByEpoch),
     /// A function of yours; see [`Sampler::custom`].
     Custom(Custom),
+    /// Another sampler over groups of samples; see [`Sampler::grouped`].
+    Grouped(Grouped),
 }
 
 impl Sampler {
@@ -247,6 +252,37 @@ impl Sampler {
         Subset::new(ids, inner).map(Self::Subset)
     }
 
+    /// `inner` over groups of `size` consecutive samples: index `i` of `inner` is the samples `i * size` to
+    /// `i * size + size - 1`, which follow each other in this order. A batch has whole groups: the batch size
+    /// must be a multiple of `size`, and the ranks share a short last step by groups.
+    ///
+    /// A loader orders the copies of [`Dataset::repeated`](crate::Dataset::repeated) like this on its own.
+    ///
+    /// ```
+    /// use feedline_core::Sampler;
+    /// let sampler = Sampler::grouped(2, Sampler::Shuffle)?; // the samples are pairs: 0 and 1, 2 and 3, ...
+    /// # use feedline_core::{BatchSampler, BatchSamplerOptions, LastBatch, World};
+    /// # let options = BatchSamplerOptions {
+    /// #     len: 100,
+    /// #     sampler,
+    /// #     seed: 7,
+    /// #     batch: 4,
+    /// #     last_batch: LastBatch::Keep,
+    /// #     world: World::single(),
+    /// # };
+    /// # let (batch_sampler, mut ids) = (BatchSampler::new(options)?, Vec::new());
+    /// # batch_sampler.batch(0, 0, 0, &mut ids);
+    /// // `ids` are the samples of the first batch.
+    /// assert_eq!((ids[1], ids[3]), (ids[0] + 1, ids[2] + 1));
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Config` for groups of 0 samples, and for groups of groups.
+    pub fn grouped(size: u64, inner: Self) -> Result<Self> {
+        Grouped::new(size, inner).map(Self::Grouped)
+    }
+
     /// Changes the sampler by epoch, such as for a curriculum: each of `spans` is an epoch, and the sampler
     /// from that epoch on. All must have the same number of samples per epoch: set it by
     /// [`draws`](Self::draws).
@@ -350,6 +386,7 @@ impl Sampler {
         match self {
             Self::Custom(_) => true,
             Self::Subset(sampler) => sampler.inner().is_custom(),
+            Self::Grouped(sampler) => sampler.inner().is_custom(),
             Self::ByEpoch(sampler) => sampler.all().any(Self::is_custom),
             _ => false,
         }
@@ -364,7 +401,7 @@ impl Sampler {
     ///
     /// # Errors
     /// `Config` for an empty data set, one longer than [`MAX_LEN`], a number of weights or labels other than
-    /// `len`, and listed ids that the data set does not have.
+    /// `len`, listed ids that the data set does not have, and a last group that is not whole.
     pub fn check(&self, len: u64) -> Result<()> {
         if len == 0 {
             return Err(config("the data set is empty: add samples"));
@@ -380,6 +417,7 @@ impl Sampler {
             Self::Bucketed(sampler) => same_count("lengths", sampler.samples(), len),
             Self::Subset(sampler) => sampler.check(len),
             Self::ByEpoch(sampler) => sampler.check(len),
+            Self::Grouped(sampler) => sampler.check(len),
             // Its samples are checked when they are drawn.
             Self::Custom(_) => Ok(()),
         }
@@ -396,6 +434,7 @@ impl Sampler {
             Self::Subset(sampler) => sampler.len(),
             Self::ByEpoch(sampler) => sampler.of(0).len(len),
             Self::Custom(sampler) => sampler.len(),
+            Self::Grouped(sampler) => sampler.len(len),
         }
     }
 
@@ -434,7 +473,24 @@ impl Sampler {
             Self::Subset(sampler) => sampler.fill(seed, epoch, start, out),
             Self::ByEpoch(sampler) => sampler.of(epoch).fill(len, seed, epoch, start, out),
             Self::Custom(sampler) => sampler.fill(len, epoch, start, out),
+            Self::Grouped(sampler) => sampler.fill(len, seed, epoch, start, out),
         }
+    }
+
+    /// Number of consecutive positions that no batch and no rank may divide: the size of a
+    /// [group](Self::grouped), 1 for other samplers.
+    pub fn unit(&self) -> u64 {
+        match self {
+            Self::Grouped(sampler) => sampler.size(),
+            Self::Subset(sampler) => sampler.inner().unit(),
+            Self::ByEpoch(sampler) => sampler.of(0).unit(),
+            _ => 1,
+        }
+    }
+
+    /// The order of the groups of a [grouped](Self::grouped) sampler; any other sampler itself.
+    pub fn of_groups(&self) -> &Self {
+        if let Self::Grouped(sampler) = self { sampler.inner() } else { self }
     }
 
     /// Samples of the batches that [`bucketed`](Self::bucketed) makes; `None` for other samplers.
@@ -443,6 +499,7 @@ impl Sampler {
             Self::Bucketed(sampler) => sampler.batch_of_loader(),
             Self::Subset(sampler) => sampler.inner().bucketed_batch(),
             Self::ByEpoch(sampler) => sampler.all().find_map(Self::bucketed_batch),
+            Self::Grouped(sampler) => Some(sampler.inner().bucketed_batch()?.saturating_mul(sampler.size())),
             _ => None,
         }
     }
@@ -451,6 +508,7 @@ impl Sampler {
     pub fn is_permutation(&self) -> bool {
         match self {
             Self::ByEpoch(sampler) => sampler.all().all(Self::is_permutation),
+            Self::Grouped(sampler) => sampler.inner().is_permutation(),
             _ => matches!(self, Self::Sequential | Self::Shuffle | Self::Block(_) | Self::Bucketed(_)),
         }
     }
@@ -463,6 +521,7 @@ impl Sampler {
             Self::Weighted(_) | Self::Balanced(_) => true,
             Self::Subset(sampler) => sampler.repeats(),
             Self::ByEpoch(sampler) => sampler.all().any(Self::repeats),
+            Self::Grouped(sampler) => sampler.inner().repeats(),
             // The function may name a sample twice.
             Self::Custom(_) => true,
         }
@@ -481,6 +540,7 @@ impl Sampler {
             Self::Subset(sampler) => (VERSION, key(&[7, sampler.digest()])),
             Self::ByEpoch(sampler) => (VERSION, key(&[9, sampler.digest(len)])),
             Self::Custom(sampler) => (VERSION, key(&[10, sampler.digest()])),
+            Self::Grouped(sampler) => (VERSION, key(&[11, sampler.digest(len)])),
         };
         key(&[version, len, kind])
     }

@@ -7,6 +7,7 @@ mod context;
 mod cursor;
 mod fingerprint;
 mod golden;
+mod grouped;
 mod memory;
 mod packed;
 mod packed_source;

@@ -202,6 +202,7 @@ fn sampler(sampler: &Sampler) -> Value {
         Sampler::Subset(_) => json!({"kind": "subset"}),
         Sampler::ByEpoch(_) => json!({"kind": "by epoch"}),
         Sampler::Custom(custom) => json!({"kind": "custom", "name": custom.name()}),
+        Sampler::Grouped(_) => json!({"kind": "grouped"}),
         _ => json!({"kind": "another"}),
     }
 }

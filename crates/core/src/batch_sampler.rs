@@ -8,10 +8,10 @@ use std::ops::Range;
 
 use crate::bad_samples::substitute;
 use crate::named;
-use crate::sampler::{MAX_LEN, custom::NO_SAMPLE};
+use crate::sampler::{MAX_LEN, batches::NO_ROW, custom::NO_SAMPLE};
 use crate::source::MAX_SHARDS;
 use crate::source_order::RecordOrder;
-use crate::{BatchInfo, Error, ErrorKind, Pad, Result, Sampler, Substituted, World};
+use crate::{BatchInfo, Error, ErrorKind, Pad, Result, Sampler, Stage, Substituted, World};
 
 /// What to do with samples that do not fill the last step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -105,12 +105,14 @@ impl BatchSampler {
     /// `Config` for a batch size of 0, for one that is no multiple of the sampler's groups, for [`LastBatch::Drop`] with a step larger than the epoch, and as for
     /// `Sampler::check`.
     pub fn new(options: BatchSamplerOptions) -> Result<Self> {
+        if options.batch == 0 {
+            return Err(config("batch size is 0: it must be at least 1"));
+        }
+        let sampler = options.sampler.with_batch(options.batch);
+        let options = BatchSamplerOptions { sampler, ..options };
         options.sampler.check(options.len)?;
         let positions = options.sampler.len(options.len);
         let (batch, world) = (options.batch, options.world.size());
-        if batch == 0 {
-            return Err(config("batch size is 0: it must be at least 1"));
-        }
         let unit = options.sampler.unit();
         if !(batch as u64).is_multiple_of(unit) {
             return Err(config(format!(
@@ -171,7 +173,15 @@ impl BatchSampler {
             self.fill_live(epoch, at, now);
             (at, rest) = (0, later);
         }
-        valid as usize
+        if let Some(rows) = self.rows_of(ids) {
+            ids.truncate(rows);
+        }
+        (valid as usize).min(ids.len())
+    }
+
+    /// The number of rows of a batch that was named as such, if it is short.
+    fn rows_of(&self, ids: &[u64]) -> Option<usize> {
+        if self.options.sampler.names_batches() { ids.iter().position(|&id| id == NO_ROW) } else { None }
     }
 
     /// The share of padding, from 0 to 1, in this rank's batches of `epoch`, if rows are padded by `pad`;
@@ -212,7 +222,11 @@ impl BatchSampler {
         while at < end {
             let run = (end - at).min(ids.len() as u64);
             self.fill_live(epoch, at, &mut ids[..run as usize]);
-            each(&ids[..run as usize]);
+            let drawn = &ids[..run as usize];
+            match self.options.sampler.names_batches() {
+                true => drawn.split(|&id| id == NO_ROW).for_each(&mut each),
+                false => each(drawn),
+            }
             at += run;
         }
     }
@@ -465,6 +479,20 @@ impl BatchSampler {
         Err(config(why).at_batch(step))
     }
 
+    /// Why the sampler gives no sample in row `row` of this rank's batch.
+    pub fn fault(&self, epoch: u64, start: u64, step: u64, row: usize) -> Error {
+        let BatchSamplerOptions { len, sampler, .. } = &self.options;
+        sampler.fault(*len, epoch).unwrap_or_else(|| {
+            let position = self.position(epoch, start, step, row).unwrap_or_default();
+            config(format!(
+                "the sampler {sampler:?} gives no sample of the data set at position {position} of epoch \
+                 {epoch}: return ids below {len}"
+            ))
+            .at_stage(Stage::Decode)
+            .at_batch(step)
+        })
+    }
+
     /// Replaces `draws` by the global position of each row of this rank's batch. Random numbers are keyed by
     /// it. A row of padding has the position of the sample that it repeats.
     ///
@@ -504,10 +532,12 @@ impl BatchSampler {
         self.position_after(epoch, start, u64::MAX)
     }
 
-    /// The sample at a global position of an epoch; `None` beyond its end.
+    /// The sample at a global position of an epoch; `None` beyond its end, and in a row that a batch of your
+    /// own does not have.
     pub fn id(&self, epoch: u64, position: u64) -> Option<u64> {
         let BatchSamplerOptions { len, sampler, seed, .. } = &self.options;
-        (position < self.positions).then(|| sampler.id(*len, *seed, epoch, position))
+        let id = (position < self.positions).then(|| sampler.id(*len, *seed, epoch, position));
+        id.filter(|&id| id != NO_ROW)
     }
 
     /// The sample to read instead of the one at `position`, after `attempt` other substitutes failed. It is
@@ -518,7 +548,10 @@ impl BatchSampler {
         // The samples of a group get those of one other group.
         let (group, place) = (position / self.unit, position % self.unit);
         let other = substitute(*seed, epoch, group, attempt, self.positions / self.unit);
-        sampler.id(*len, *seed, epoch, other * self.unit + place)
+        match sampler.id(*len, *seed, epoch, other * self.unit + place) {
+            NO_ROW => sampler.id(*len, *seed, epoch, other * self.unit),
+            id => id,
+        }
     }
 
     /// Number of skipped positions of `epoch` within `positions`.

@@ -28,6 +28,12 @@ impl ByEpoch {
         Ok(Self { spans: spans.into() })
     }
 
+    /// These samplers for a loader whose batches have up to `batch` samples.
+    pub(super) fn with_batch(self, batch: usize) -> Self {
+        let spans = self.spans.iter().cloned().map(|(first, sampler)| (first, sampler.with_batch(batch)));
+        Self { spans: spans.collect() }
+    }
+
     /// The sampler of an epoch.
     pub(super) fn of(&self, epoch: u64) -> &Sampler {
         let next = self.spans.partition_point(|(first, _)| *first <= epoch);

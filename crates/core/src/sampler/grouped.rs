@@ -19,6 +19,11 @@ impl Grouped {
         if size == 0 {
             return Err(config("groups of 0 samples: a group has at least 1"));
         }
+        if inner.names_batches() {
+            return Err(config(
+                "batches of your own are no groups: name the samples of each group one by one",
+            ));
+        }
         if inner.unit() > 1 {
             return Err(config(format!("groups of groups ({inner:?}): group the samples once")));
         }

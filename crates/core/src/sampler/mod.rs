@@ -11,6 +11,7 @@
 //! | bucketed | every sample, batches of similar lengths | 8 bytes per sample | [`bucketed`] |
 //! | subset | another sampler over listed samples | 8 bytes per listed sample | [`subset`] |
 //! | grouped | another sampler over groups of consecutive samples | that of the sampler | [`grouped`] |
+//! | batches | the batches that a function of yours names | 8 bytes per sample and step, twice | [`batches`] |
 //! | by epoch | another sampler from an epoch on | those of the samplers | [`by_epoch`] |
 //! | custom | the samples that a function of yours names | that of the function | [`custom`] |
 //!
@@ -18,6 +19,7 @@
 //! cursor saved under the old order is rejected and does not continue in the new one.
 
 pub mod balanced;
+pub mod batches;
 pub mod block;
 pub mod bucketed;
 pub mod by_epoch;
@@ -29,6 +31,7 @@ pub mod weighted;
 pub mod without_replacement;
 
 pub use balanced::Balanced;
+pub use batches::Batches;
 pub use block::Block;
 pub use bucketed::Bucketed;
 pub use by_epoch::ByEpoch;
@@ -40,7 +43,7 @@ pub use weighted::Weighted;
 pub use without_replacement::WithoutReplacement;
 
 use crate::random::{key, splitmix64};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, ReadError, Result};
 
 /// Version of the samplers that use a [`Permutation`]. Version 1 had odd radices, and so almost only
 /// permutations of one parity.
@@ -95,6 +98,8 @@ pub enum Sampler {
     Custom(Custom),
     /// Another sampler over groups of samples; see [`Sampler::grouped`].
     Grouped(Grouped),
+    /// The batches that a function of yours names; see [`Sampler::batches`].
+    Batches(Batches),
 }
 
 impl Sampler {
@@ -361,6 +366,51 @@ impl Sampler {
         Custom::new(name.into(), per_epoch, order).map(Self::Custom)
     }
 
+    /// Batches of your own: `function(epoch, step)` names the samples of step `step` of `epoch`, which has
+    /// `steps` steps over all ranks. Rank `r` of `n` takes the steps `r`, `r + n`, ...: so a run resumes at a
+    /// step, also with another number of ranks. A batch has 1 to as many samples as the batch size of the
+    /// loader. With [`LastBatch::Keep`](crate::LastBatch::Keep) a rank without a batch in the last step gets
+    /// one from the beginning of the epoch, without valid rows.
+    ///
+    /// With `repeats`, a sample may come several times in an epoch, each time with other random numbers; else
+    /// that is an error. Samples may be left out.
+    ///
+    /// The function must depend on its arguments alone. It is called for all steps of an epoch at once, in
+    /// order, by a thread of the loader that reads ahead; and for epoch 0 here, twice. A cursor holds a hash
+    /// of the batches of epoch 0 and the batch size of the loader, and fits no loader with others.
+    ///
+    /// ```
+    /// use feedline_core::Sampler;
+    /// let sampler = Sampler::batches(3, false, |_epoch, step| Ok(vec![2 * step, 2 * step + 1]))?;
+    /// # use feedline_core::{BatchSampler, BatchSamplerOptions, LastBatch, World};
+    /// # let options = BatchSamplerOptions {
+    /// #     len: 100,
+    /// #     sampler,
+    /// #     seed: 7,
+    /// #     batch: 4,
+    /// #     last_batch: LastBatch::Keep,
+    /// #     world: World::new(1, 3)?,
+    /// # };
+    /// # let (batch_sampler, mut ids) = (BatchSampler::new(options)?, Vec::new());
+    /// # batch_sampler.batch(0, 0, 0, &mut ids);
+    /// // `ids` are the samples of the first batch of rank 1 of 3.
+    /// assert_eq!(ids, [2, 3]);
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Config` for 0 steps, for an error of the function, for batches without samples, samples that come
+    /// twice, and for a function that gives other batches for epoch 0 in the second call. A later epoch that
+    /// has such an error, a batch that is too large, or an id that the data set does not have, ends the run
+    /// with it.
+    pub fn batches(
+        steps: u64,
+        repeats: bool,
+        function: impl Fn(u64, u64) -> Result<Vec<u64>, ReadError> + Send + Sync + 'static,
+    ) -> Result<Self> {
+        Batches::new(steps, repeats, function).map(Self::Batches)
+    }
+
     /// Sets the number of positions of an epoch, for weighted and balanced samplers.
     ///
     /// # Errors
@@ -397,11 +447,40 @@ impl Sampler {
 ///
 /// What a loader calls, and training code does not. It may change in any release.
 impl Sampler {
+    /// This sampler for a loader whose batches have up to `batch` samples, which [batches](Self::batches) of
+    /// your own need to know.
+    pub fn with_batch(self, batch: usize) -> Self {
+        match self {
+            Self::Batches(sampler) => Self::Batches(sampler.with_batch(batch as u64)),
+            Self::ByEpoch(sampler) => Self::ByEpoch(sampler.with_batch(batch)),
+            other => other,
+        }
+    }
+
+    /// Whether batches are named as such, and may be shorter than the batch size in any step.
+    pub fn names_batches(&self) -> bool {
+        match self {
+            Self::Batches(_) => true,
+            Self::ByEpoch(sampler) => sampler.all().any(Self::names_batches),
+            Self::Subset(sampler) => sampler.inner().names_batches(),
+            _ => false,
+        }
+    }
+
+    /// Why [batches](Self::batches) of your own have none in `epoch` for a data set of `len` samples.
+    pub(crate) fn fault(&self, len: u64, epoch: u64) -> Option<Error> {
+        match self {
+            Self::Batches(sampler) => sampler.fault(len, epoch),
+            Self::ByEpoch(sampler) => sampler.of(epoch).fault(len, epoch),
+            _ => None,
+        }
+    }
+
     /// Checks that this sampler fits a data set of `len` samples.
     ///
     /// # Errors
     /// `Config` for an empty data set, one longer than [`MAX_LEN`], a number of weights or labels other than
-    /// `len`, listed ids that the data set does not have, and a last group that is not whole.
+    /// `len`, listed ids or ids of your own batches that the data set does not have, and a last group that is not whole.
     pub fn check(&self, len: u64) -> Result<()> {
         if len == 0 {
             return Err(config("the data set is empty: add samples"));
@@ -418,6 +497,7 @@ impl Sampler {
             Self::Subset(sampler) => sampler.check(len),
             Self::ByEpoch(sampler) => sampler.check(len),
             Self::Grouped(sampler) => sampler.check(len),
+            Self::Batches(sampler) => sampler.check(len),
             // Its samples are checked when they are drawn.
             Self::Custom(_) => Ok(()),
         }
@@ -435,6 +515,7 @@ impl Sampler {
             Self::ByEpoch(sampler) => sampler.of(0).len(len),
             Self::Custom(sampler) => sampler.len(),
             Self::Grouped(sampler) => sampler.len(len),
+            Self::Batches(sampler) => sampler.len(),
         }
     }
 
@@ -474,14 +555,16 @@ impl Sampler {
             Self::ByEpoch(sampler) => sampler.of(epoch).fill(len, seed, epoch, start, out),
             Self::Custom(sampler) => sampler.fill(len, epoch, start, out),
             Self::Grouped(sampler) => sampler.fill(len, seed, epoch, start, out),
+            Self::Batches(sampler) => sampler.fill(len, epoch, start, out),
         }
     }
 
     /// Number of consecutive positions that no batch and no rank may divide: the size of a
-    /// [group](Self::grouped), 1 for other samplers.
+    /// [group](Self::grouped), or of the largest of your own [batches](Self::batches); 1 for other samplers.
     pub fn unit(&self) -> u64 {
         match self {
             Self::Grouped(sampler) => sampler.size(),
+            Self::Batches(sampler) => sampler.batch(),
             Self::Subset(sampler) => sampler.inner().unit(),
             Self::ByEpoch(sampler) => sampler.of(0).unit(),
             _ => 1,
@@ -522,6 +605,7 @@ impl Sampler {
             Self::Subset(sampler) => sampler.repeats(),
             Self::ByEpoch(sampler) => sampler.all().any(Self::repeats),
             Self::Grouped(sampler) => sampler.inner().repeats(),
+            Self::Batches(sampler) => sampler.repeats(),
             // The function may name a sample twice.
             Self::Custom(_) => true,
         }
@@ -541,6 +625,7 @@ impl Sampler {
             Self::ByEpoch(sampler) => (VERSION, key(&[9, sampler.digest(len)])),
             Self::Custom(sampler) => (VERSION, key(&[10, sampler.digest()])),
             Self::Grouped(sampler) => (VERSION, key(&[11, sampler.digest(len)])),
+            Self::Batches(sampler) => (VERSION, key(&[12, sampler.digest()])),
         };
         key(&[version, len, kind])
     }

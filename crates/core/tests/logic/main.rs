@@ -1,6 +1,7 @@
 //! Tests of the logic without threads: samplers, cursors, compositions, checks.
 
 mod batch_sampler;
+mod batches;
 mod check;
 mod compose;
 mod context;

@@ -203,6 +203,7 @@ fn sampler(sampler: &Sampler) -> Value {
         Sampler::ByEpoch(_) => json!({"kind": "by epoch"}),
         Sampler::Custom(custom) => json!({"kind": "custom", "name": custom.name()}),
         Sampler::Grouped(_) => json!({"kind": "grouped"}),
+        Sampler::Batches(_) => json!({"kind": "batches"}),
         _ => json!({"kind": "another"}),
     }
 }

@@ -16,7 +16,7 @@ from ._errors import ConfigError, shown
 from ._made import Made, check, keeps_its_call, one_of, refusal
 from ._packing import packed, unpadded
 from ._room import with_room
-from ._sampler import counts
+from ._sampler import counts, groups_of
 from ._tables import arrow, is_table
 from ._values import numpy_dtype
 from ._workers.choice import Leaf
@@ -358,9 +358,13 @@ class Data:
             part._made = Made(one_of, (Data.split, (self, *shares), {"seed": seed}, place), {})
         return parts
 
-    def folds(self, count: int, *, labels: Any = None, seed: int = 0) -> list[tuple[Data, Data]]:
+    def folds(
+        self, count: int, *, labels: Any = None, groups: Any = None, seed: int = 0
+    ) -> list[tuple[Data, Data]]:
         """Splits for a cross-validation: in each fold a training and a validation set. Every sample is in
-        exactly one validation set. With ``labels``, a whole number per sample, the folds are stratified.
+        exactly one validation set. With ``labels``, a whole number per sample, the folds are stratified. With
+        ``groups``, a whole number or a text per sample, all samples of a group are in one validation set, such as
+        the pictures of a patient; these have about the same size.
 
         >>> import feedline, numpy as np
         >>> label = np.array([0, 1] * 5)
@@ -369,9 +373,13 @@ class Data:
         [[0, 1], [0, 1], [0, 1], [0, 1], [0, 1]]
         """
         count, seed = _options.whole("folds", count), _options.whole("seed", seed, 0, 2**64 - 1)
+        if labels is not None and groups is not None:
+            raise ConfigError("folds have labels or groups: a group has samples of several labels, so leave out one")
         given = None if labels is None else counts("labels", labels)
-        folds = [(self._new(train), self._new(val)) for train, val in self._set.folds(count, given, seed)]
-        options = {"labels": None if given is None else np.array(given, np.int64), "seed": seed}
+        own = None if groups is None else groups_of(groups)
+        folds = [(self._new(train), self._new(val)) for train, val in self._set.folds(count, given, own, seed)]
+        kept = {"labels": given, "groups": own}
+        options = {name: None if one is None else np.array(one, np.int64) for name, one in kept.items()} | {"seed": seed}
         for place, fold in enumerate(folds):
             for part, data in enumerate(fold):
                 data._made = Made(one_of, (Data.folds, (self, count), options, place, part), {})

@@ -174,22 +174,30 @@ def order_of(sampler: Any) -> _feedline.Sampler | None:
     )
 
 
-def _array(name: str, values: Any) -> np.ndarray[Any, Any]:
+def _array(name: str, values: Any, kinds: str = "biuf", each: str = "one number") -> np.ndarray[Any, Any]:
     if isinstance(values, (str, bytes)) or (
         not hasattr(values, "__iter__") and not hasattr(values, "__array__")
     ):
-        raise ConfigError(f"{name} are {shown(values)}: give one number for each sample")
+        raise ConfigError(f"{name} are {shown(values)}: give {each} for each sample")
     try:
         array = np.asarray(values if hasattr(values, "__array__") else list(values))
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{name} are no array of numbers: {error}") from None
-    if array.ndim != 1 or array.dtype.kind not in "biuf":
-        raise ConfigError(f"{name} are {array.dtype} {array.shape}: give one number for each sample")
+    if array.ndim != 1 or array.dtype.kind not in kinds:
+        raise ConfigError(f"{name} are {array.dtype} {array.shape}: give {each} for each sample")
     return array
 
 
 def _floats(name: str, values: Any) -> list[float]:
     return [float(value) for value in _array(name, values).tolist()]
+
+
+def groups_of(values: Any) -> list[int]:
+    """The number of the group of each sample, from whole numbers or texts."""
+    array = _array("groups", values, "iuUO", "a whole number or a text")
+    if array.dtype.kind == "O" and not all(isinstance(value, str) for value in array):
+        raise ConfigError("groups have values that are no texts: give a whole number or a text for each sample")
+    return [int(number) for number in np.unique(array, return_inverse=True)[1]]
 
 
 def counts(name: str, values: Any) -> list[int]:

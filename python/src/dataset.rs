@@ -287,9 +287,20 @@ impl DataSet {
     }
 
     /// The folds of a cross-validation. Each has a training set and a validation set.
-    #[pyo3(signature = (count, labels, seed))]
-    fn folds(&self, count: usize, labels: Option<Vec<u32>>, seed: u64) -> PyResult<Vec<(Self, Self)>> {
-        let folds = self.set.clone().folds(count, labels.as_deref(), seed).map_err(raise)?;
+    #[pyo3(signature = (count, labels, groups, seed))]
+    fn folds(
+        &self,
+        count: usize,
+        labels: Option<Vec<u32>>,
+        groups: Option<Vec<u32>>,
+        seed: u64,
+    ) -> PyResult<Vec<(Self, Self)>> {
+        let set = self.set.clone();
+        let folds = match groups {
+            Some(groups) => set.folds_of_groups(count, &groups, seed),
+            None => set.folds(count, labels.as_deref(), seed),
+        };
+        let folds = folds.map_err(raise)?;
         folds
             .iter()
             .map(|[train, val]| Ok((self.subset(train.ids().to_vec())?, self.subset(val.ids().to_vec())?)))

@@ -58,28 +58,17 @@ impl Grouped {
     }
 
     pub(super) fn fill(&self, len: u64, seed: u64, epoch: u64, start: u64, out: &mut [u64]) {
-        let skipped = (start % self.size) as usize;
-        let size = usize::try_from(self.size).unwrap_or(usize::MAX);
-        let groups = (skipped + out.len()).div_ceil(size);
-        // No more groups than samples, except for a short piece that begins within a group.
-        if groups > out.len() {
-            for (id, position) in out.iter_mut().zip(start..) {
-                let group = self.inner.id(len / self.size, seed, epoch, position / self.size);
-                *id = self.member(group, position % self.size);
+        let (mut at, mut rest) = (start, out);
+        while !rest.is_empty() {
+            let group = self.inner.id(len / self.size, seed, epoch, at / self.size);
+            let first = at % self.size;
+            let run = (self.size - first).min(rest.len() as u64);
+            let (now, later) = rest.split_at_mut(run as usize);
+            for (id, place) in now.iter_mut().zip(first..) {
+                *id = if group == NO_SAMPLE { NO_SAMPLE } else { group * self.size + place };
             }
-            return;
+            (at, rest) = (at + run, later);
         }
-        self.inner.fill(len / self.size, seed, epoch, start / self.size, &mut out[..groups]);
-        // From the end on, so that a group is read before its place is written.
-        for at in (0..out.len()).rev() {
-            let place = skipped + at;
-            out[at] = self.member(out[place / size], (place % size) as u64);
-        }
-    }
-
-    /// Sample `place` of a group.
-    fn member(&self, group: u64, place: u64) -> u64 {
-        if group == NO_SAMPLE { NO_SAMPLE } else { group * self.size + place }
     }
 }
 

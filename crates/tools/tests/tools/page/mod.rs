@@ -31,7 +31,7 @@ type Done = Result<(), Box<dyn Error>>;
 type Piece = (&'static str, fn() -> Done);
 
 /// Each piece by the name of its function.
-const PIECES: [Piece; 46] = [
+const PIECES: [Piece; 48] = [
     ("table", tables::table),
     ("columns", tables::columns),
     ("in memory", tables::in_memory),

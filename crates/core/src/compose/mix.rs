@@ -165,7 +165,7 @@ impl MixBuilder {
     /// use feedline_core::Dataset;
     /// let [real, drawn] = [0_u8, 1].map(|x| InMemory::new().field("x", [], [x; 10]));
     /// let mix = Mix::builder(7).dataset(real?, 3.0).dataset(drawn?, 1.0).part_field("source").build()?;
-    /// assert_eq!(mix.spec().to_string(), "x: u8 [], source: i32 []");
+    /// assert_eq!(mix.spec().index_of("source")?, 1); // 0 in rows of `real`, 1 in those of `drawn`
     /// # Ok::<(), feedline_core::Error>(())
     /// ```
     pub fn part_field(self, name: &str) -> Self {

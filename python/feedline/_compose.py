@@ -9,7 +9,7 @@ from typing import Any
 from . import _feedline, _options
 from ._columns import Place
 from ._data import Data, Field, of_set
-from ._errors import ConfigError
+from ._errors import ConfigError, shown
 from ._made import keeps_its_call
 
 
@@ -48,6 +48,7 @@ def mix(
     samples: int | None = None,
     weights_from_epoch: Mapping[int, Sequence[float]] | None = None,
     weights_from: Mapping[int, Sequence[float]] | None = None,
+    part: str | None = None,
 ) -> Data:
     """Mixes data sets by weights. Each set is shuffled and has its own epochs.
 
@@ -56,21 +57,31 @@ def mix(
     counted over all epochs and ranks; 0 leaves a set out, also in the beginning. Such runs resume, too. The mix
     is already in random order: a loader with ``shuffle=`` would move changes of weights within an epoch.
 
+    ``part="source"`` adds a field of this name, ``int32``, with the number of the part that a row is from: its place in
+    ``parts``.
+
     >>> import feedline, numpy as np
     >>> few, many = feedline.Data({"x": np.zeros(10)}), feedline.Data({"x": np.ones(1000)})
     >>> half = feedline.mix([(few, 0.5), (many, 0.5)], samples=100)
     >>> sum(float(sample["x"]) for sample in half)
     50.0
+    >>> [int(sample["source"]) for sample in feedline.mix([(few, 3), (many, 1)], samples=8, part="source")]
+    [0, 0, 1, 0, 0, 0, 1, 0]
     """
     seed = _options.whole("seed", seed, 0, 2**64 - 1)
     if not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in parts):
         raise ConfigError("mix takes pairs of a data set and its weight: give mix([(a, 0.5), (b, 0.5)])")
-    _check_parts("mix", [part for part, _ in parts])
-    _check_alike("mix", [part for part, _ in parts])
-    weights = [(part._set, _options.number("a weight of mix", weight)) for part, weight in parts]
+    _check_parts("mix", [of for of, _ in parts])
+    _check_alike("mix", [of for of, _ in parts])
+    weights = [(of._set, _options.number("a weight of mix", weight)) for of, weight in parts]
     changes = _changes("weights_from_epoch", weights_from_epoch), _changes("weights_from", weights_from)
-    mixed = _feedline.mix(weights, seed, _options.maybe("samples", samples), *changes)
-    return _composed([part for part, _ in parts], mixed)
+    if part is not None and not isinstance(part, str):
+        raise ConfigError(f"part is {shown(part)}: give the name of a field, such as part=\"source\"")
+    inner = _feedline.mix(weights, seed, _options.maybe("samples", samples), *changes, part)
+    mixed = _composed([of for of, _ in parts], inner)
+    if part is not None and mixed._places:
+        mixed._places = [*mixed._places, (part, part, None)]
+    return mixed
 
 
 def _changes(name: str, given: Any) -> list[tuple[int, list[float]]]:

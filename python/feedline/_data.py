@@ -18,7 +18,7 @@ from ._made import Made, check, keeps_its_call, one_of, refusal
 from ._own_sizes import SIZE, OwnSizes
 from ._packing import packed, unpadded
 from ._room import with_room
-from ._sampler import counts
+from ._sampler import counts, groups_of
 from ._tables import arrow, is_table
 from ._tree import Tree, in_memory
 from ._values import numpy_dtype
@@ -176,7 +176,8 @@ class Data:
                 of = _arrays.Rows(samples, varying) if varying else Data(samples)
             inner = of if isinstance(of, Data) else None
             if inner is not None:
-                inner._check_rows()
+                if inner._nest is not None:
+                    inner._check_rows()
                 of = _Mapped(inner, _same)
             reader = _reader(of, max_length, padded, collate_fn, has_rows or bool(max_length))
             self._read_by(reader, inner, seed_generators)
@@ -222,6 +223,11 @@ class Data:
         self._leaves = [Leaf(self._set, reader, varies, [] if inner is None else inner._leaves)]
 
     def _check_rows(self) -> None:
+        if self._set.copies > 1:
+            raise ConfigError(
+                f"these data are repeated({self._set.copies}), whose copies would not stay together: compose the data "
+                "before, and call repeated last"
+            )
         if self._nest is not None:
             raise ConfigError(
                 "collate_fn makes whole batches of these data, so it comes last: compose the data before, and "
@@ -378,9 +384,13 @@ class Data:
             part._made = Made(one_of, (Data.split, (self, *shares), {"seed": seed}, place), {})
         return parts
 
-    def folds(self, count: int, *, labels: Any = None, seed: int = 0) -> list[tuple[Data, Data]]:
+    def folds(
+        self, count: int, *, labels: Any = None, groups: Any = None, seed: int = 0
+    ) -> list[tuple[Data, Data]]:
         """Splits for a cross-validation: in each fold a training and a validation set. Every sample is in
-        exactly one validation set. With ``labels``, a whole number per sample, the folds are stratified.
+        exactly one validation set. With ``labels``, a whole number per sample, the folds are stratified. With
+        ``groups``, a whole number or a text per sample, all samples of a group are in one validation set, such as
+        the pictures of a patient; these have about the same size.
 
         >>> import feedline, numpy as np
         >>> label = np.array([0, 1] * 5)
@@ -389,9 +399,13 @@ class Data:
         [[0, 1], [0, 1], [0, 1], [0, 1], [0, 1]]
         """
         count, seed = _options.whole("folds", count), _options.whole("seed", seed, 0, 2**64 - 1)
+        if labels is not None and groups is not None:
+            raise ConfigError("folds have labels or groups: a group has samples of several labels, so leave out one")
         given = None if labels is None else counts("labels", labels)
-        folds = [(self._new(train), self._new(val)) for train, val in self._set.folds(count, given, seed)]
-        options = {"labels": None if given is None else np.array(given, np.int64), "seed": seed}
+        own = None if groups is None else groups_of(groups)
+        folds = [(self._new(train), self._new(val)) for train, val in self._set.folds(count, given, own, seed)]
+        kept = {"labels": given, "groups": own}
+        options = {name: None if one is None else np.array(one, np.int64) for name, one in kept.items()} | {"seed": seed}
         for place, fold in enumerate(folds):
             for part, data in enumerate(fold):
                 data._made = Made(one_of, (Data.folds, (self, count), options, place, part), {})
@@ -422,6 +436,25 @@ class Data:
     def repeat(self, times: int) -> Data:
         """The samples several times within an epoch, each time with other random numbers."""
         return self._new(self._set.repeat(_options.whole("repeat", times)))
+
+    @keeps_its_call
+    def repeated(self, copies: int) -> Data:
+        """Each sample ``copies`` times in a row, each time with other random numbers: several answers for one
+        prompt, as for GRPO.
+
+        A loader keeps the copies together, in sequence, with ``shuffle=True`` and with a ``sampler=``: a batch has
+        whole groups on any number of ranks, so ``batch_size`` must be a multiple of ``copies``, and a short last step
+        is shared by groups. A sampler orders the samples before they were repeated, such as by one weight for each
+        prompt. The substitutes of a group's bad samples (``bad_samples=``) come from one other group.
+
+        Call it last: such data cannot be composed further. A ``collate_fn`` goes to the loader.
+
+        >>> import feedline, numpy as np
+        >>> data = feedline.Data({"prompt": np.arange(3)}).repeated(2)
+        >>> [batch["prompt"].tolist() for batch in feedline.Loader(data, 4, shuffle=True, seed=2, framework="numpy")]
+        [[2, 2, 1, 1], [0, 0]]
+        """
+        return self._new(self._set.repeated(_options.whole("repeated", copies, 1)))
 
     @keeps_its_call
     def cached(self, budget: int, path: str | os.PathLike[str] | None = None) -> Data:

@@ -21,7 +21,7 @@ OF_A_DATALOADER = {
     "pin_memory_device": 'give device="cuda:0"',
     "prefetch_factor": "give prefetch=, the number of batches on the device",
     "persistent_workers": "leave it out: the workers live as long as the loader",
-    "batch_sampler": "give batch_size=, and sampler= or shuffle= for the order",
+    "batch_sampler": "give sampler=feedline.Sampler.batches(batch_sampler), or batch_size= and shuffle=",
     "generator": "give shuffle=True for the order, and seed=",
     "timeout": "leave it out: Ctrl-C ends a wait",
     "worker_init_fn": "leave it out: random numbers belong to a sample, and a data set makes what it needs",
@@ -36,7 +36,7 @@ OF_A_SAMPLER = {
     "SequentialSampler": "leave it out",
     "SubsetRandomSampler": "give the loader data.subset(indices), and shuffle=True",
     "DistributedSampler": "leave it out: the loader shares an epoch over the ranks; see world=",
-    "BatchSampler": "give batch_size=",
+    "BatchSampler": "give feedline.Sampler.batches(batch_sampler), or batch_size=",
 }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import _feedline, _options
+from ._batches import steps_of
 from ._errors import ConfigError, shown
 
 
@@ -92,6 +93,35 @@ class Sampler:
         return Sampler._of(_feedline.Sampler.alike(counts("costs", costs), _options.whole("run", run)))
 
     @staticmethod
+    def batches(batches: Any, steps: int | None = None, *, repeats: bool = False) -> Sampler:
+        """Batches of your own: ``batches(epoch, step)`` returns the ids of the samples of a step.
+
+        An epoch has ``steps`` steps over all ranks: rank r of n takes the steps r, r + n, and so on. A run resumes at
+        a step, also on another number of ranks. A batch has 1 to ``batch_size`` ids. If the ranks do not divide the
+        steps, some have no batch in the last step: they get one from the beginning of the epoch, with
+        ``batch.valid_rows`` 0, or ``last_batch="drop"`` leaves that step out.
+
+        A sample that comes twice in an epoch is an error, unless ``repeats`` allows it; each time it has other random
+        numbers. Samples may be left out.
+
+        The function must depend on its arguments alone. Here it is called for all steps of epoch 0, twice; those of
+        the next epoch are listed at once, by a thread that reads ahead, and held: 8 bytes for each sample and step of
+        two epochs. A state fits only a loader with the same batches in epoch 0, and the same ``batch_size``.
+
+        Instead of a function, give a ``batch_sampler`` of torch, or any object with ``__iter__`` and ``__len__`` that
+        lists the batches of all ranks. If it or its ``sampler`` has a ``set_epoch``, that is called before. One that
+        draws from a generator of its own gives another order each time, and is refused.
+
+        >>> import feedline
+        >>> sampler = feedline.Sampler.batches(lambda epoch, step: [[epoch], [2, 3]][step], 2)
+        >>> loader = feedline.Loader({"x": [5, 6, 7, 8]}, 2, sampler=sampler, framework="numpy")
+        >>> [batch["x"].tolist() for _ in range(2) for batch in loader]
+        [[5], [7, 8], [6], [7, 8]]
+        """
+        count, ids = steps_of(batches, steps)
+        return Sampler._of(_feedline.Sampler.batches(count, _options.flag("repeats", repeats), ids))
+
+    @staticmethod
     def by_epoch(spans: Mapping[int, Sampler | None]) -> Sampler:
         """Changes the sampler by epoch, such as for a curriculum: ``{0: easy, 3: feedline.Sampler.shuffled()}`` uses
         ``easy`` in epochs 0 to 2, and shuffles from epoch 3 on.
@@ -144,22 +174,30 @@ def order_of(sampler: Any) -> _feedline.Sampler | None:
     )
 
 
-def _array(name: str, values: Any) -> np.ndarray[Any, Any]:
+def _array(name: str, values: Any, kinds: str = "biuf", each: str = "one number") -> np.ndarray[Any, Any]:
     if isinstance(values, (str, bytes)) or (
         not hasattr(values, "__iter__") and not hasattr(values, "__array__")
     ):
-        raise ConfigError(f"{name} are {shown(values)}: give one number for each sample")
+        raise ConfigError(f"{name} are {shown(values)}: give {each} for each sample")
     try:
         array = np.asarray(values if hasattr(values, "__array__") else list(values))
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{name} are no array of numbers: {error}") from None
-    if array.ndim != 1 or array.dtype.kind not in "biuf":
-        raise ConfigError(f"{name} are {array.dtype} {array.shape}: give one number for each sample")
+    if array.ndim != 1 or array.dtype.kind not in kinds:
+        raise ConfigError(f"{name} are {array.dtype} {array.shape}: give {each} for each sample")
     return array
 
 
 def _floats(name: str, values: Any) -> list[float]:
     return [float(value) for value in _array(name, values).tolist()]
+
+
+def groups_of(values: Any) -> list[int]:
+    """The number of the group of each sample, from whole numbers or texts."""
+    array = _array("groups", values, "iuUO", "a whole number or a text")
+    if array.dtype.kind == "O" and not all(isinstance(value, str) for value in array):
+        raise ConfigError("groups have values that are no texts: give a whole number or a text for each sample")
+    return [int(number) for number in np.unique(array, return_inverse=True)[1]]
 
 
 def counts(name: str, values: Any) -> list[int]:

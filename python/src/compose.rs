@@ -41,7 +41,8 @@ pub(crate) fn zip(parts: Vec<PyRef<'_, DataSet>>, independent: bool) -> PyResult
     compose::Zip::independent(parts).map(|set| DataSet::new("zip", set)).map_err(raise)
 }
 
-/// The samples of `parts`, drawn by weights, which change from some epochs and samples on.
+/// The samples of `parts`, drawn by weights, which change from some epochs and samples on. `part_field` tells
+/// the part of a row.
 #[pyfunction]
 pub(crate) fn mix(
     parts: Vec<(PyRef<'_, DataSet>, f64)>,
@@ -49,11 +50,13 @@ pub(crate) fn mix(
     samples: Option<u64>,
     from_epochs: Vec<(u64, Vec<f64>)>,
     from_samples: Vec<(u64, Vec<f64>)>,
+    part_field: Option<String>,
 ) -> PyResult<DataSet> {
     parts.iter().try_for_each(|(part, _)| part.check_decoded("mix"))?;
     let mix =
         parts.iter().fold(Mix::builder(seed), |mix, (part, weight)| mix.dataset(part.set.clone(), *weight));
     let mix = if let Some(samples) = samples { mix.samples(samples) } else { mix };
+    let mix = if let Some(name) = part_field { mix.part_field(&name) } else { mix };
     let mix = from_epochs.iter().fold(mix, |mix, (epoch, weights)| mix.weights_from_epoch(*epoch, weights));
     let mix = from_samples.iter().fold(mix, |mix, (sample, weights)| mix.weights_from(*sample, weights));
     mix.build().map(|set| DataSet::new("mix", set)).map_err(raise)

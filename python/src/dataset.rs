@@ -139,7 +139,7 @@ impl DataSet {
         }
         let why = format!(
             "{step} needs decoded pictures, and the GPU decodes these on their way to it: use \
-             decode=\"auto\", or choose samples only (take, skip, subset, split, repeat)"
+             decode=\"auto\", or choose samples only (take, skip, subset, split, repeat, repeated)"
         );
         Err(raise(Error::new(ErrorKind::Config, why)))
     }
@@ -290,9 +290,20 @@ impl DataSet {
     }
 
     /// The folds of a cross-validation. Each has a training set and a validation set.
-    #[pyo3(signature = (count, labels, seed))]
-    fn folds(&self, count: usize, labels: Option<Vec<u32>>, seed: u64) -> PyResult<Vec<(Self, Self)>> {
-        let folds = self.set.clone().folds(count, labels.as_deref(), seed).map_err(raise)?;
+    #[pyo3(signature = (count, labels, groups, seed))]
+    fn folds(
+        &self,
+        count: usize,
+        labels: Option<Vec<u32>>,
+        groups: Option<Vec<u32>>,
+        seed: u64,
+    ) -> PyResult<Vec<(Self, Self)>> {
+        let set = self.set.clone();
+        let folds = match groups {
+            Some(groups) => set.folds_of_groups(count, &groups, seed),
+            None => set.folds(count, labels.as_deref(), seed),
+        };
+        let folds = folds.map_err(raise)?;
         folds
             .iter()
             .map(|[train, val]| Ok((self.subset(train.ids().to_vec())?, self.subset(val.ids().to_vec())?)))
@@ -332,6 +343,18 @@ impl DataSet {
     fn repeat(&self, times: u64) -> PyResult<Self> {
         let copies = usize::try_from(times).unwrap_or(usize::MAX);
         self.choice("repeat", copies, |set| set.repeat(times))
+    }
+
+    /// Each sample several times in a row. A loader keeps the copies together.
+    fn repeated(&self, copies: u64) -> PyResult<Self> {
+        let most = usize::try_from(copies).unwrap_or(usize::MAX);
+        self.choice("repeated", most, |set| set.repeated(copies))
+    }
+
+    /// The number of copies of a sample that follow each other; 0 or 1 if it is not repeated.
+    #[getter]
+    fn copies(&self) -> u64 {
+        self.set.about().copies
     }
 
     fn split(&self, fractions: Vec<f64>, seed: u64) -> PyResult<Vec<Self>> {

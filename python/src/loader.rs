@@ -51,6 +51,8 @@ pub(crate) struct Loader {
 struct About {
     progress: Progress,
     steps: Option<u64>,
+    /// Whether a position of the epoch is a number of samples.
+    counts_samples: bool,
     global_batch: u64,
     mode: String,
     memory: (u64, u64),
@@ -83,6 +85,7 @@ impl Loader {
             let about = About {
                 progress: loader.progress(),
                 steps: loader.steps_per_epoch(),
+                counts_samples: !loader.batch_sampler().options().sampler.names_batches(),
                 global_batch: loader.batch_sampler().global_batch(),
                 mode: mode.unwrap_or_else(|| mode_of(loader).to_owned()),
                 memory: (loader.memory_use().pinned_bytes, loader.memory_use().device_bytes),
@@ -184,13 +187,16 @@ impl Loader {
     }
 
     /// The position after the batches delivered so far: the cursor's bytes, its epoch, the step, and the
-    /// number of samples of the epoch. For a source, the number of samples is unknown.
+    /// number of samples of the epoch, which is unknown for a source and for batches of one's own.
     fn cursor<'py>(&self, py: Python<'py>) -> (Bound<'py, PyBytes>, u64, u64, Option<u64>) {
         let reached = *self.reached();
         let (cursor, step) =
             reached.unwrap_or_else(|| (self.position().0, self.first_step.load(Ordering::Relaxed)));
         let (step, samples) = match self.about.steps {
-            Some(_) => (cursor.position().div_ceil(self.about.global_batch), Some(cursor.position())),
+            Some(_) => (
+                cursor.position().div_ceil(self.about.global_batch),
+                self.about.counts_samples.then_some(cursor.position()),
+            ),
             None => (step, None),
         };
         (PyBytes::new(py, &cursor.to_bytes()), cursor.epoch(), step, samples)

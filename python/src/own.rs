@@ -262,7 +262,12 @@ impl Dataset for OwnData {
 
     fn about(&self) -> About<'_> {
         let mapped = self.mapped.as_ref().map(|mapped| mapped.about()).unwrap_or_default();
-        About { has_random_geometry: mapped.has_random_geometry, is_whole: self.is_whole, ..About::default() }
+        About {
+            has_random_geometry: mapped.has_random_geometry,
+            is_whole: self.is_whole,
+            copies: mapped.copies,
+            ..About::default()
+        }
     }
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {

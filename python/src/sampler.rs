@@ -1,9 +1,12 @@
 //! The order of the samples.
 
-use feedline::Sampler as Order;
+use feedline::{ReadError, Sampler as Order};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
-use crate::error::raise;
+use crate::dataset::detached;
+use crate::error::{Raised, raise};
+use crate::interpreter::attach;
 
 /// The order of the samples of an epoch, if it is neither in sequence nor shuffled.
 #[pyclass(frozen, module = "feedline")]
@@ -56,6 +59,21 @@ impl Sampler {
     #[staticmethod]
     fn shuffled() -> Self {
         Self(Order::Shuffle)
+    }
+
+    /// The batches that `function(epoch, step)` names, as the bytes of their `uint64` ids.
+    #[staticmethod]
+    fn batches(py: Python<'_>, steps: u64, repeats: bool, function: Py<PyAny>) -> PyResult<Self> {
+        let ids = move |epoch: u64, step: u64| {
+            attach(|py| {
+                let raised = |error| -> ReadError { Raised::new(py, error).into() };
+                let named = function.bind(py).call1((epoch, step)).map_err(raised)?;
+                let ids = named.cast::<PyBytes>().map_err(|error| raised(error.into()))?.as_bytes();
+                let (ids, _) = ids.as_chunks::<8>();
+                Ok(ids.iter().map(|&id| u64::from_ne_bytes(id)).collect())
+            })
+        };
+        detached(py, || Order::batches(steps, repeats, ids)).map(Self)
     }
 
     /// Uses another sampler from an epoch on.

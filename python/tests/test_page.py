@@ -84,6 +84,8 @@ OTHERS = {
     "Sampler.balanced": "balanced",
     ".folds(": "fold",
     "Sampler.by_epoch": "curriculum",
+    ".repeated(4)": "groups",
+    "Sampler.batches": "own",
     "longest_first": "longest_first",
     "losses": "losses",
     "predicted": "predicted",

@@ -49,6 +49,10 @@ pub struct About<'a> {
     /// [`read_many`](crate::Dataset::read_many). If one of them cannot be read, the batch is made again with
     /// its substitute; an error at the index behind the last sample is one of the whole batch.
     pub is_whole: bool,
+    /// The number of copies of a sample that follow each other: that of [`repeated`](crate::Dataset::repeated).
+    /// A loader keeps them together, and its sampler orders the samples before they were repeated. 0 or 1 for
+    /// other sets.
+    pub copies: u64,
     /// How many sets are read through one another below this one: 0 for a set that reads from no other; in a
     /// wrapper, one more than the set that it reads. Each takes a part of a worker's stack, so compositions
     /// and loaders refuse more than [`MAX_NESTING`](crate::compose::MAX_NESTING).
@@ -72,6 +76,7 @@ impl About<'_> {
             table_rows: self.table_rows,
             has_random_geometry: self.has_random_geometry,
             is_whole: self.is_whole,
+            copies: self.copies,
             nesting: self.nesting,
         }
     }

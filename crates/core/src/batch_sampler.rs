@@ -8,10 +8,10 @@ use std::ops::Range;
 
 use crate::bad_samples::substitute;
 use crate::named;
-use crate::sampler::{MAX_LEN, custom::NO_SAMPLE};
+use crate::sampler::{MAX_LEN, batches::NO_ROW, custom::NO_SAMPLE};
 use crate::source::MAX_SHARDS;
 use crate::source_order::RecordOrder;
-use crate::{BatchInfo, Error, ErrorKind, Pad, Result, Sampler, Substituted, World};
+use crate::{BatchInfo, Error, ErrorKind, Pad, Result, Sampler, Stage, Substituted, World};
 
 /// What to do with samples that do not fill the last step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -83,6 +83,8 @@ pub struct BatchSampler {
     /// Samples per step over all ranks.
     global: u64,
     positions: u64,
+    /// Samples of a group, which stays whole on one rank: [`Sampler::unit`].
+    unit: u64,
     /// Sorted by (epoch, first); not empty, overlapping or adjacent.
     skips: Vec<Skip>,
     /// The order of a source's records.
@@ -100,14 +102,22 @@ impl BatchSampler {
     /// A batch sampler with `options`.
     ///
     /// # Errors
-    /// `Config` for a batch size of 0, for [`LastBatch::Drop`] with a step larger than the epoch, and as for
+    /// `Config` for a batch size of 0, for one that is no multiple of the sampler's groups, for [`LastBatch::Drop`] with a step larger than the epoch, and as for
     /// `Sampler::check`.
     pub fn new(options: BatchSamplerOptions) -> Result<Self> {
+        if options.batch == 0 {
+            return Err(config("batch size is 0: it must be at least 1"));
+        }
+        let sampler = options.sampler.with_batch(options.batch);
+        let options = BatchSamplerOptions { sampler, ..options };
         options.sampler.check(options.len)?;
         let positions = options.sampler.len(options.len);
         let (batch, world) = (options.batch, options.world.size());
-        if batch == 0 {
-            return Err(config("batch size is 0: it must be at least 1"));
+        let unit = options.sampler.unit();
+        if !(batch as u64).is_multiple_of(unit) {
+            return Err(config(format!(
+                "the batch size is {batch}, and groups of {unit} samples stay together: give a multiple of {unit}"
+            )));
         }
         let global = (batch as u64).checked_mul(u64::from(world)).filter(|&global| global <= MAX_LEN);
         let Some(global) = global else {
@@ -122,7 +132,7 @@ impl BatchSampler {
                  keep or pad the last batch"
             )));
         }
-        Ok(Self { options, global, positions, skips: Vec::new(), records: RecordOrder::default() })
+        Ok(Self { options, global, positions, unit, skips: Vec::new(), records: RecordOrder::default() })
     }
 
     /// The options.
@@ -163,7 +173,15 @@ impl BatchSampler {
             self.fill_live(epoch, at, now);
             (at, rest) = (0, later);
         }
-        valid as usize
+        if let Some(rows) = self.rows_of(ids) {
+            ids.truncate(rows);
+        }
+        (valid as usize).min(ids.len())
+    }
+
+    /// The number of rows of a batch that was named as such, if it is short.
+    fn rows_of(&self, ids: &[u64]) -> Option<usize> {
+        if self.options.sampler.names_batches() { ids.iter().position(|&id| id == NO_ROW) } else { None }
     }
 
     /// The share of padding, from 0 to 1, in this rank's batches of `epoch`, if rows are padded by `pad`;
@@ -204,7 +222,11 @@ impl BatchSampler {
         while at < end {
             let run = (end - at).min(ids.len() as u64);
             self.fill_live(epoch, at, &mut ids[..run as usize]);
-            each(&ids[..run as usize]);
+            let drawn = &ids[..run as usize];
+            match self.options.sampler.names_batches() {
+                true => drawn.split(|&id| id == NO_ROW).for_each(&mut each),
+                false => each(drawn),
+            }
             at += run;
         }
     }
@@ -222,14 +244,16 @@ impl BatchSampler {
         match self.options.last_batch {
             _ if samples == 0 => None,
             _ if samples == self.global => Some((full, batch)),
-            // One row per rank; padding for the ranks without a sample.
-            LastBatch::Keep if samples < self.size() => {
-                Some((rows(first + rank, 1), u64::from(rank < samples)))
+            // One row per rank, or one group; padding for the ranks without a sample.
+            LastBatch::Keep if samples < self.smallest() => {
+                let at = rank * self.unit;
+                Some((rows(first + at, self.unit), if at < samples { self.unit } else { 0 }))
             }
             LastBatch::Keep => {
-                let (each, over) = (samples / self.size(), samples % self.size());
-                let own = each + u64::from(rank < over);
-                Some((rows(first + rank * each + rank.min(over), own), own))
+                let groups = samples / self.unit;
+                let (each, over) = (groups / self.size(), groups % self.size());
+                let own = (each + u64::from(rank < over)) * self.unit;
+                Some((rows(first + (rank * each + rank.min(over)) * self.unit, own), own))
             }
             LastBatch::Drop | LastBatch::Pad => Some((full, samples.saturating_sub(rank * batch).min(batch))),
         }
@@ -251,11 +275,17 @@ impl BatchSampler {
     }
 
     /// Samples that the last full step gives up for the short step after it, so that each rank has a row
-    /// there; `left` samples are left.
+    /// or a group there; `left` samples are left.
     fn lent(&self, left: u64) -> u64 {
         let (all, rest) = (left / self.global, left % self.global);
-        let is_lent = self.options.last_batch == LastBatch::Keep && self.options.batch > 1 && all > 0;
-        if is_lent && (1..self.size()).contains(&rest) { self.size() - rest } else { 0 }
+        let has_more = self.options.batch as u64 > self.unit && all > 0;
+        let is_lent = self.options.last_batch == LastBatch::Keep && has_more;
+        if is_lent && (1..self.smallest()).contains(&rest) { self.smallest() - rest } else { 0 }
+    }
+
+    /// Samples of a step in which each rank has one row, or one group.
+    fn smallest(&self) -> u64 {
+        self.size() * self.unit
     }
 
     fn size(&self) -> u64 {
@@ -387,13 +417,19 @@ impl BatchSampler {
     /// Skips global positions of one epoch. A batch across the gap takes the positions on both sides.
     ///
     /// # Errors
-    /// `Config` for an empty range, and for a range beyond the end of the epoch.
+    /// `Config` for an empty range, for one beyond the end of the epoch, and for one that divides a group.
     pub fn skip_positions(&mut self, epoch: u64, positions: Range<u64>) -> Result<()> {
         let Range { start: mut first, mut end } = positions;
         if first >= end || end > self.positions {
             return Err(config(format!(
                 "cannot skip positions {first} to {end} of an epoch of {}: choose a range inside the epoch",
                 self.positions
+            )));
+        }
+        if !(first.is_multiple_of(self.unit) && end.is_multiple_of(self.unit)) {
+            return Err(config(format!(
+                "cannot skip positions {first} to {end}, which divide a group of {}: choose multiples of it",
+                self.unit
             )));
         }
         // Merge with every overlapping or adjacent range.
@@ -443,6 +479,20 @@ impl BatchSampler {
         Err(config(why).at_batch(step))
     }
 
+    /// Why the sampler gives no sample in row `row` of this rank's batch.
+    pub fn fault(&self, epoch: u64, start: u64, step: u64, row: usize) -> Error {
+        let BatchSamplerOptions { len, sampler, .. } = &self.options;
+        sampler.fault(*len, epoch).unwrap_or_else(|| {
+            let position = self.position(epoch, start, step, row).unwrap_or_default();
+            config(format!(
+                "the sampler {sampler:?} gives no sample of the data set at position {position} of epoch \
+                 {epoch}: return ids below {len}"
+            ))
+            .at_stage(Stage::Decode)
+            .at_batch(step)
+        })
+    }
+
     /// Replaces `draws` by the global position of each row of this rank's batch. Random numbers are keyed by
     /// it. A row of padding has the position of the sample that it repeats.
     ///
@@ -482,10 +532,12 @@ impl BatchSampler {
         self.position_after(epoch, start, u64::MAX)
     }
 
-    /// The sample at a global position of an epoch; `None` beyond its end.
+    /// The sample at a global position of an epoch; `None` beyond its end, and in a row that a batch of your
+    /// own does not have.
     pub fn id(&self, epoch: u64, position: u64) -> Option<u64> {
         let BatchSamplerOptions { len, sampler, seed, .. } = &self.options;
-        (position < self.positions).then(|| sampler.id(*len, *seed, epoch, position))
+        let id = (position < self.positions).then(|| sampler.id(*len, *seed, epoch, position));
+        id.filter(|&id| id != NO_ROW)
     }
 
     /// The sample to read instead of the one at `position`, after `attempt` other substitutes failed. It is
@@ -493,7 +545,13 @@ impl BatchSampler {
     /// [`substitute`].
     pub fn substitute(&self, epoch: u64, position: u64, attempt: u32) -> u64 {
         let BatchSamplerOptions { len, sampler, seed, .. } = &self.options;
-        sampler.id(*len, *seed, epoch, substitute(*seed, epoch, position, attempt, self.positions))
+        // The samples of a group get those of one other group.
+        let (group, place) = (position / self.unit, position % self.unit);
+        let other = substitute(*seed, epoch, group, attempt, self.positions / self.unit);
+        match sampler.id(*len, *seed, epoch, other * self.unit + place) {
+            NO_ROW => sampler.id(*len, *seed, epoch, other * self.unit),
+            id => id,
+        }
     }
 
     /// Number of skipped positions of `epoch` within `positions`.

@@ -266,6 +266,28 @@ pub trait Dataset: Send + Sync + 'static {
         compose::folds(&StableDataset::new(Arc::new(self)), count, labels, seed)
     }
 
+    /// As [`folds`](Self::folds), with all samples of a group in one validation set, such as the pictures of a
+    /// patient: `groups[i]` is the group of sample `i`. The largest groups are placed first, each in the
+    /// smallest validation set so far, so that these have about the same size.
+    ///
+    /// ```
+    /// use feedline_core::{Dataset, InMemory};
+    /// let data = InMemory::new().field("x", [], (0..6_u8).collect::<Vec<_>>())?;
+    /// let folds = data.folds_of_groups(2, &[8, 9, 8, 8, 3, 9], 7)?;
+    /// let ids: Vec<_> = folds.iter().map(|[_, validate]| validate.ids()).collect();
+    /// assert_eq!(ids, [&[0, 2, 3][..], &[1, 4, 5]]);
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Config` for less than 2 folds, more folds than groups, and another number of groups than samples.
+    fn folds_of_groups(self, count: usize, groups: &[u32], seed: u64) -> crate::Result<Vec<[Subset; 2]>>
+    where
+        Self: Sized,
+    {
+        compose::folds_of_groups(&StableDataset::new(Arc::new(self)), count, groups, seed)
+    }
+
     /// Adds negatives: the field `NAME.negatives`, `i64 [count]`, where NAME is the first of `fields`. Each
     /// is an item from 0 to `items - 1` that the sample does not have in any of `fields`, all equally likely;
     /// repetitions are possible. They depend only on `seed`, the epoch and the sample: so they are drawn anew
@@ -327,6 +349,30 @@ pub trait Dataset: Send + Sync + 'static {
         Self: Sized,
     {
         Repeat::new(StableDataset::new(Arc::new(self)), times)
+    }
+
+    /// Each sample `copies` times in a row, each time with other random numbers: several answers for one
+    /// prompt. A loader keeps the copies together in a batch, in every order and on any number of ranks
+    /// ([`Sampler::grouped`](crate::Sampler::grouped)), so its batch size must be a multiple of `copies`. A
+    /// sampler orders the samples of this set, such as by one weight for each.
+    ///
+    /// Call it last, or only [`map`](Self::map) and [`cached`](Self::cached) behind it: a set that chooses or
+    /// mixes samples, such as [`take`](Self::take), has no copies that belong together.
+    ///
+    /// ```
+    /// use feedline_core::{Dataset, InMemory};
+    /// let data = InMemory::new().field("prompt", [], [5_u8, 6])?.repeated(3)?;
+    /// assert_eq!((data.len(), data.about().copies), (6, 3)); // 5, 5, 5, 6, 6, 6
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Config` for 0 copies, for more than 2^63 samples, and for a set that is repeated already.
+    fn repeated(self, copies: u64) -> crate::Result<Repeat>
+    where
+        Self: Sized,
+    {
+        Repeat::in_a_row(StableDataset::new(Arc::new(self)), copies)
     }
 
     /// Keeps samples in memory once they are read: the first ones that fit in `budget` bytes.

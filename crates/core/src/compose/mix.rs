@@ -7,8 +7,8 @@ use crate::compose::{Parts, about_parts, check_id, check_len, common_spec, confi
 use crate::random::key;
 use crate::sampler::Permutation;
 use crate::{
-    About, Context, Dataset, Fingerprint, Prefetched, ReadError, Result, Row, Rows, Spec, StableDataset,
-    Storage,
+    About, Context, DType, Dataset, Fingerprint, Prefetched, ReadError, Result, Row, Rows, Spec,
+    StableDataset, Storage,
 };
 
 /// Length of the pattern in which the sets alternate. Shares are rounded to multiples of one divided by it.
@@ -53,6 +53,8 @@ const PERIOD: usize = 1 << 16;
 pub struct Mix {
     parts: Vec<StableDataset>,
     spec: Spec,
+    /// The fields of the sets, if a further one tells the set of a row.
+    untold: Option<Spec>,
     /// Sorted by time. The first phase begins with the run.
     phases: Vec<Phase>,
     len: u64,
@@ -142,6 +144,7 @@ pub struct MixBuilder {
     changes: Vec<(From, Vec<f64>)>,
     len: Option<u64>,
     seed: u64,
+    part_field: Option<String>,
 }
 
 impl MixBuilder {
@@ -152,6 +155,21 @@ impl MixBuilder {
         self.parts.push(StableDataset::new(Arc::new(set)));
         self.weights.push(weight);
         self
+    }
+
+    /// Adds a field, `i32` without dimensions, that tells which set a row is from: 0 for the first one that was
+    /// added. Default: none.
+    ///
+    /// ```
+    /// use feedline_core::compose::{InMemory, Mix};
+    /// use feedline_core::Dataset;
+    /// let [real, drawn] = [0_u8, 1].map(|x| InMemory::new().field("x", [], [x; 10]));
+    /// let mix = Mix::builder(7).dataset(real?, 3.0).dataset(drawn?, 1.0).part_field("source").build()?;
+    /// assert_eq!(mix.spec().index_of("source")?, 1); // 0 in rows of `real`, 1 in those of `drawn`
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    pub fn part_field(self, name: &str) -> Self {
+        Self { part_field: Some(name.to_owned()), ..self }
     }
 
     /// Sets the samples per epoch of the mix. Default: the samples of all sets together.
@@ -177,10 +195,15 @@ impl MixBuilder {
     /// # Errors
     /// `Config` for no sets, sets with different fields, an empty set, a weight below zero, a set whose
     /// weight is always zero, a share below one in 65,536, or more than 2^63 samples; also for weights that
-    /// are all zero, changed ones that are not one per set, or given twice for one position.
+    /// are all zero, changed ones that are not one per set, or given twice for one position; and for a
+    /// [`part_field`](Self::part_field) of a name that a field has.
     pub fn build(self) -> Result<Mix> {
-        let Self { parts, weights, changes, len, seed } = self;
+        let Self { parts, weights, changes, len, seed, part_field } = self;
         let spec = common_spec("mix", &parts)?;
+        let (spec, untold) = match part_field {
+            Some(name) => (spec.clone().field(&name, DType::I32, [])?, Some(spec)),
+            None => (spec, None),
+        };
         if let Some(empty) = parts.iter().position(|part| part.len() == 0) {
             return Err(config(format!("part {empty} of the mix is empty: leave it out")));
         }
@@ -199,7 +222,7 @@ impl MixBuilder {
         let sum = || parts.iter().try_fold(0_u64, |sum, part| sum.checked_add(part.len()));
         let len = check_len("mix", len.or_else(sum))?;
         let first = Phase::new((0, 0), vec![0; parts.len()], shares, len);
-        let mut mix = Mix { parts, spec, phases: vec![first], len, seed };
+        let mut mix = Mix { parts, spec, untold, phases: vec![first], len, seed };
         let at = |from: From| match from {
             // Avoids a division by zero; `build` refuses an empty mix.
             From::Sample(sample) => (sample / len.max(1), sample % len.max(1)),
@@ -284,6 +307,11 @@ impl Mix {
         Parts { names_file: true, ..Parts::new("mix", &self.parts) }
     }
 
+    /// Writes the set of a row into its last field.
+    fn tell(&self, (part, _): (usize, u64), row: &mut Row<'_, '_>) -> Result<(), ReadError> {
+        Ok(row.put(self.spec.fields().len() - 1, &(part as i32).to_ne_bytes())?)
+    }
+
     fn existing(&self, epoch: u64, id: u64) -> Result<(usize, u64), ReadError> {
         check_id(id, self.len)?;
         Ok(self.place(epoch, id).unwrap_or_default())
@@ -345,7 +373,14 @@ impl Dataset for Mix {
     }
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
-        self.parts().read(id, self.existing(context.epoch(), id)?, row, context)
+        let place = self.existing(context.epoch(), id)?;
+        let Some(untold) = &self.untold else { return self.parts().read(id, place, row, context) };
+        let mut rows = row.as_rows_mut();
+        {
+            let mut own = rows.part_of_fields(0..untold.fields().len(), untold);
+            self.parts().read(id, place, &mut own.row(0), context)?;
+        }
+        self.tell(place, &mut rows.row(0))
     }
 
     fn read_many(
@@ -355,7 +390,18 @@ impl Dataset for Mix {
         context: &mut Context,
     ) -> Result<(), (usize, ReadError)> {
         let epoch = context.epoch();
-        self.parts().read_many(ids, rows, context, |id| self.existing(epoch, id))
+        let place = |id| self.existing(epoch, id);
+        let Some(untold) = &self.untold else { return self.parts().read_many(ids, rows, context, place) };
+        let read = {
+            let mut own = rows.part_of_fields(0..untold.fields().len(), untold);
+            self.parts().read_many(ids, &mut own, context, place)
+        };
+        // The rows before a failed row are complete.
+        let good = read.as_ref().err().map_or(ids.len(), |(index, _)| *index).min(ids.len());
+        for (at, &id) in ids[..good].iter().enumerate() {
+            place(id).and_then(|place| self.tell(place, &mut rows.row(at))).map_err(|error| (at, error))?;
+        }
+        read
     }
 
     fn storage(&self) -> &dyn Storage {
@@ -368,6 +414,7 @@ impl Dataset for Mix {
 
     fn fingerprint(&self) -> u64 {
         let state = Fingerprint::new().bytes(b"mix").number(self.seed).number(self.len);
+        let state = if self.untold.is_some() { state.spec(&self.spec) } else { state };
         let Some((first, changes)) = self.phases.split_first() else { return state.value() };
         let parts = self.parts.iter().zip(&first.shares);
         let add = |state: Fingerprint, (part, &share): (&StableDataset, &u64)| {

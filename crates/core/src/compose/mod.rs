@@ -10,7 +10,8 @@
 //! | [`concat`](Dataset::concat) | one set after the other | of one part | `concat.rs` |
 //! | [`zip`](Dataset::zip) | the fields of two sets side by side | yes | `zip.rs` |
 //! | [`repeat`](Dataset::repeat) | a set several times within an epoch | no | `repeat.rs` |
-//! | [`folds`](Dataset::folds) | the parts of a cross-validation | no | `split.rs` |
+//! | [`repeated`](Dataset::repeated) | each sample several times in a row | no | `repeat.rs` |
+//! | [`folds`](Dataset::folds), [`folds_of_groups`](Dataset::folds_of_groups) | the parts of a cross-validation | no | `split.rs` |
 //! | [`negatives`](Dataset::negatives) | items that a sample does not have, beside it | no | `negatives.rs` |
 //! | [`Mix`] | several sets by weights, each with epochs of its own | no | `mix.rs` |
 //! | [`cached`](Dataset::cached) | samples kept in memory | yes | `cache/` |
@@ -60,7 +61,7 @@ pub use window::Window;
 pub use zip::Zip;
 
 pub(crate) use filter::filter;
-pub(crate) use split::{folds, split};
+pub(crate) use split::{folds, folds_of_groups, split};
 
 use crate::named;
 use crate::sampler::MAX_LEN;
@@ -80,6 +81,8 @@ struct Parts<'a> {
     names_file: bool,
     /// What is known if the sets are the files of one set. Errors then name the sample of that.
     files: Option<&'a Files>,
+    /// The number of copies of a sample that follow each other.
+    copies: u64,
 }
 
 /// A part, and a sample of it.
@@ -173,12 +176,17 @@ use stores_parts;
 
 impl<'a> Parts<'a> {
     fn new(name: &'static str, sets: &'a [StableDataset]) -> Self {
-        Self { name, sets, names_file: false, files: None }
+        Self { name, sets, names_file: false, files: None, copies: 1 }
     }
 
     fn about(&self) -> About<'a> {
         match self.files {
             Some(files) => files.about(self.sets),
+            // The loader shuffles the samples before they were repeated.
+            None if self.copies > 1 => {
+                let About { plain_shuffle, block_shuffle, .. } = self.sets[0].about();
+                About { copies: self.copies, plain_shuffle, block_shuffle, ..about_parts(self.sets) }
+            }
             None => about_parts(self.sets),
         }
     }

@@ -28,6 +28,12 @@ impl ByEpoch {
         Ok(Self { spans: spans.into() })
     }
 
+    /// These samplers for a loader whose batches have up to `batch` samples.
+    pub(super) fn with_batch(self, batch: usize) -> Self {
+        let spans = self.spans.iter().cloned().map(|(first, sampler)| (first, sampler.with_batch(batch)));
+        Self { spans: spans.collect() }
+    }
+
     /// The sampler of an epoch.
     pub(super) fn of(&self, epoch: u64) -> &Sampler {
         let next = self.spans.partition_point(|(first, _)| *first <= epoch);
@@ -47,6 +53,14 @@ impl ByEpoch {
                     "the sampler from epoch {first} has {} samples per epoch, and that from epoch 0 has \
                      {positions}: set both by draws",
                     sampler.len(len)
+                )));
+            }
+            if sampler.unit() != self.of(0).unit() {
+                return Err(config(format!(
+                    "the sampler from epoch {first} has groups of {}, and that from epoch 0 groups of {}: make \
+                     them groups of one size",
+                    sampler.unit(),
+                    self.of(0).unit()
                 )));
             }
         }

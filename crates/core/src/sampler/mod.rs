@@ -10,6 +10,8 @@
 //! | balanced | each class equally often | 8 bytes per sample | [`balanced`] |
 //! | bucketed | every sample, batches of similar lengths | 8 bytes per sample | [`bucketed`] |
 //! | subset | another sampler over listed samples | 8 bytes per listed sample | [`subset`] |
+//! | grouped | another sampler over groups of consecutive samples | that of the sampler | [`grouped`] |
+//! | batches | the batches that a function of yours names | 8 bytes per sample and step, twice | [`batches`] |
 //! | by epoch | another sampler from an epoch on | those of the samplers | [`by_epoch`] |
 //! | custom | the samples that a function of yours names | that of the function | [`custom`] |
 //!
@@ -17,27 +19,31 @@
 //! cursor saved under the old order is rejected and does not continue in the new one.
 
 pub mod balanced;
+pub mod batches;
 pub mod block;
 pub mod bucketed;
 pub mod by_epoch;
 pub mod custom;
+pub mod grouped;
 pub mod permutation;
 pub mod subset;
 pub mod weighted;
 pub mod without_replacement;
 
 pub use balanced::Balanced;
+pub use batches::Batches;
 pub use block::Block;
 pub use bucketed::Bucketed;
 pub use by_epoch::ByEpoch;
 pub use custom::Custom;
+pub use grouped::Grouped;
 pub use permutation::Permutation;
 pub use subset::Subset;
 pub use weighted::Weighted;
 pub use without_replacement::WithoutReplacement;
 
 use crate::random::{key, splitmix64};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, ReadError, Result};
 
 /// Version of the samplers that use a [`Permutation`]. Version 1 had odd radices, and so almost only
 /// permutations of one parity.
@@ -90,6 +96,10 @@ pub enum Sampler {
     ByEpoch(ByEpoch),
     /// A function of yours; see [`Sampler::custom`].
     Custom(Custom),
+    /// Another sampler over groups of samples; see [`Sampler::grouped`].
+    Grouped(Grouped),
+    /// The batches that a function of yours names; see [`Sampler::batches`].
+    Batches(Batches),
 }
 
 impl Sampler {
@@ -247,6 +257,37 @@ impl Sampler {
         Subset::new(ids, inner).map(Self::Subset)
     }
 
+    /// `inner` over groups of `size` consecutive samples: index `i` of `inner` is the samples `i * size` to
+    /// `i * size + size - 1`, which follow each other in this order. A batch has whole groups: the batch size
+    /// must be a multiple of `size`, and the ranks share a short last step by groups.
+    ///
+    /// A loader orders the copies of [`Dataset::repeated`](crate::Dataset::repeated) like this on its own.
+    ///
+    /// ```
+    /// use feedline_core::Sampler;
+    /// let sampler = Sampler::grouped(2, Sampler::Shuffle)?; // the samples are pairs: 0 and 1, 2 and 3, ...
+    /// # use feedline_core::{BatchSampler, BatchSamplerOptions, LastBatch, World};
+    /// # let options = BatchSamplerOptions {
+    /// #     len: 100,
+    /// #     sampler,
+    /// #     seed: 7,
+    /// #     batch: 4,
+    /// #     last_batch: LastBatch::Keep,
+    /// #     world: World::single(),
+    /// # };
+    /// # let (batch_sampler, mut ids) = (BatchSampler::new(options)?, Vec::new());
+    /// # batch_sampler.batch(0, 0, 0, &mut ids);
+    /// // `ids` are the samples of the first batch.
+    /// assert_eq!((ids[1], ids[3]), (ids[0] + 1, ids[2] + 1));
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Config` for groups of 0 samples, and for groups of groups.
+    pub fn grouped(size: u64, inner: Self) -> Result<Self> {
+        Grouped::new(size, inner).map(Self::Grouped)
+    }
+
     /// Changes the sampler by epoch, such as for a curriculum: each of `spans` is an epoch, and the sampler
     /// from that epoch on. All must have the same number of samples per epoch: set it by
     /// [`draws`](Self::draws).
@@ -325,6 +366,51 @@ impl Sampler {
         Custom::new(name.into(), per_epoch, order).map(Self::Custom)
     }
 
+    /// Batches of your own: `function(epoch, step)` names the samples of step `step` of `epoch`, which has
+    /// `steps` steps over all ranks. Rank `r` of `n` takes the steps `r`, `r + n`, ...: so a run resumes at a
+    /// step, also with another number of ranks. A batch has 1 to as many samples as the batch size of the
+    /// loader. With [`LastBatch::Keep`](crate::LastBatch::Keep) a rank without a batch in the last step gets
+    /// one from the beginning of the epoch, without valid rows.
+    ///
+    /// With `repeats`, a sample may come several times in an epoch, each time with other random numbers; else
+    /// that is an error. Samples may be left out.
+    ///
+    /// The function must depend on its arguments alone. It is called for all steps of an epoch at once, in
+    /// order, by a thread of the loader that reads ahead; and for epoch 0 here, twice. A cursor holds a hash
+    /// of the batches of epoch 0 and the batch size of the loader, and fits no loader with others.
+    ///
+    /// ```
+    /// use feedline_core::Sampler;
+    /// let sampler = Sampler::batches(3, false, |_epoch, step| Ok(vec![2 * step, 2 * step + 1]))?;
+    /// # use feedline_core::{BatchSampler, BatchSamplerOptions, LastBatch, World};
+    /// # let options = BatchSamplerOptions {
+    /// #     len: 100,
+    /// #     sampler,
+    /// #     seed: 7,
+    /// #     batch: 4,
+    /// #     last_batch: LastBatch::Keep,
+    /// #     world: World::new(1, 3)?,
+    /// # };
+    /// # let (batch_sampler, mut ids) = (BatchSampler::new(options)?, Vec::new());
+    /// # batch_sampler.batch(0, 0, 0, &mut ids);
+    /// // `ids` are the samples of the first batch of rank 1 of 3.
+    /// assert_eq!(ids, [2, 3]);
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Config` for 0 steps, for an error of the function, for batches without samples, samples that come
+    /// twice, and for a function that gives other batches for epoch 0 in the second call. A later epoch that
+    /// has such an error, a batch that is too large, or an id that the data set does not have, ends the run
+    /// with it.
+    pub fn batches(
+        steps: u64,
+        repeats: bool,
+        function: impl Fn(u64, u64) -> Result<Vec<u64>, ReadError> + Send + Sync + 'static,
+    ) -> Result<Self> {
+        Batches::new(steps, repeats, function).map(Self::Batches)
+    }
+
     /// Sets the number of positions of an epoch, for weighted and balanced samplers.
     ///
     /// # Errors
@@ -350,6 +436,7 @@ impl Sampler {
         match self {
             Self::Custom(_) => true,
             Self::Subset(sampler) => sampler.inner().is_custom(),
+            Self::Grouped(sampler) => sampler.inner().is_custom(),
             Self::ByEpoch(sampler) => sampler.all().any(Self::is_custom),
             _ => false,
         }
@@ -360,11 +447,40 @@ impl Sampler {
 ///
 /// What a loader calls, and training code does not. It may change in any release.
 impl Sampler {
+    /// This sampler for a loader whose batches have up to `batch` samples, which [batches](Self::batches) of
+    /// your own need to know.
+    pub fn with_batch(self, batch: usize) -> Self {
+        match self {
+            Self::Batches(sampler) => Self::Batches(sampler.with_batch(batch as u64)),
+            Self::ByEpoch(sampler) => Self::ByEpoch(sampler.with_batch(batch)),
+            other => other,
+        }
+    }
+
+    /// Whether batches are named as such, and may be shorter than the batch size in any step.
+    pub fn names_batches(&self) -> bool {
+        match self {
+            Self::Batches(_) => true,
+            Self::ByEpoch(sampler) => sampler.all().any(Self::names_batches),
+            Self::Subset(sampler) => sampler.inner().names_batches(),
+            _ => false,
+        }
+    }
+
+    /// Why [batches](Self::batches) of your own have none in `epoch` for a data set of `len` samples.
+    pub(crate) fn fault(&self, len: u64, epoch: u64) -> Option<Error> {
+        match self {
+            Self::Batches(sampler) => sampler.fault(len, epoch),
+            Self::ByEpoch(sampler) => sampler.of(epoch).fault(len, epoch),
+            _ => None,
+        }
+    }
+
     /// Checks that this sampler fits a data set of `len` samples.
     ///
     /// # Errors
     /// `Config` for an empty data set, one longer than [`MAX_LEN`], a number of weights or labels other than
-    /// `len`, and listed ids that the data set does not have.
+    /// `len`, listed ids or ids of your own batches that the data set does not have, and a last group that is not whole.
     pub fn check(&self, len: u64) -> Result<()> {
         if len == 0 {
             return Err(config("the data set is empty: add samples"));
@@ -380,6 +496,8 @@ impl Sampler {
             Self::Bucketed(sampler) => same_count("lengths", sampler.samples(), len),
             Self::Subset(sampler) => sampler.check(len),
             Self::ByEpoch(sampler) => sampler.check(len),
+            Self::Grouped(sampler) => sampler.check(len),
+            Self::Batches(sampler) => sampler.check(len),
             // Its samples are checked when they are drawn.
             Self::Custom(_) => Ok(()),
         }
@@ -396,6 +514,8 @@ impl Sampler {
             Self::Subset(sampler) => sampler.len(),
             Self::ByEpoch(sampler) => sampler.of(0).len(len),
             Self::Custom(sampler) => sampler.len(),
+            Self::Grouped(sampler) => sampler.len(len),
+            Self::Batches(sampler) => sampler.len(),
         }
     }
 
@@ -434,7 +554,26 @@ impl Sampler {
             Self::Subset(sampler) => sampler.fill(seed, epoch, start, out),
             Self::ByEpoch(sampler) => sampler.of(epoch).fill(len, seed, epoch, start, out),
             Self::Custom(sampler) => sampler.fill(len, epoch, start, out),
+            Self::Grouped(sampler) => sampler.fill(len, seed, epoch, start, out),
+            Self::Batches(sampler) => sampler.fill(len, epoch, start, out),
         }
+    }
+
+    /// Number of consecutive positions that no batch and no rank may divide: the size of a
+    /// [group](Self::grouped), or of the largest of your own [batches](Self::batches); 1 for other samplers.
+    pub fn unit(&self) -> u64 {
+        match self {
+            Self::Grouped(sampler) => sampler.size(),
+            Self::Batches(sampler) => sampler.batch(),
+            Self::Subset(sampler) => sampler.inner().unit(),
+            Self::ByEpoch(sampler) => sampler.of(0).unit(),
+            _ => 1,
+        }
+    }
+
+    /// The order of the groups of a [grouped](Self::grouped) sampler; any other sampler itself.
+    pub fn of_groups(&self) -> &Self {
+        if let Self::Grouped(sampler) = self { sampler.inner() } else { self }
     }
 
     /// Samples of the batches that [`bucketed`](Self::bucketed) makes; `None` for other samplers.
@@ -443,6 +582,7 @@ impl Sampler {
             Self::Bucketed(sampler) => sampler.batch_of_loader(),
             Self::Subset(sampler) => sampler.inner().bucketed_batch(),
             Self::ByEpoch(sampler) => sampler.all().find_map(Self::bucketed_batch),
+            Self::Grouped(sampler) => Some(sampler.inner().bucketed_batch()?.saturating_mul(sampler.size())),
             _ => None,
         }
     }
@@ -451,6 +591,7 @@ impl Sampler {
     pub fn is_permutation(&self) -> bool {
         match self {
             Self::ByEpoch(sampler) => sampler.all().all(Self::is_permutation),
+            Self::Grouped(sampler) => sampler.inner().is_permutation(),
             _ => matches!(self, Self::Sequential | Self::Shuffle | Self::Block(_) | Self::Bucketed(_)),
         }
     }
@@ -463,6 +604,8 @@ impl Sampler {
             Self::Weighted(_) | Self::Balanced(_) => true,
             Self::Subset(sampler) => sampler.repeats(),
             Self::ByEpoch(sampler) => sampler.all().any(Self::repeats),
+            Self::Grouped(sampler) => sampler.inner().repeats(),
+            Self::Batches(sampler) => sampler.repeats(),
             // The function may name a sample twice.
             Self::Custom(_) => true,
         }
@@ -481,6 +624,8 @@ impl Sampler {
             Self::Subset(sampler) => (VERSION, key(&[7, sampler.digest()])),
             Self::ByEpoch(sampler) => (VERSION, key(&[9, sampler.digest(len)])),
             Self::Custom(sampler) => (VERSION, key(&[10, sampler.digest()])),
+            Self::Grouped(sampler) => (VERSION, key(&[11, sampler.digest(len)])),
+            Self::Batches(sampler) => (VERSION, key(&[12, sampler.digest()])),
         };
         key(&[version, len, kind])
     }

@@ -21,6 +21,9 @@ impl Subset {
         if ids.is_empty() {
             return Err(config("the subset lists no ids: list at least one"));
         }
+        if inner.names_batches() {
+            return Err(config("batches of your own name the samples themselves: make no subset of them"));
+        }
         let digest = digest(ids.iter().copied());
         Ok(Self { ids: ids.into(), inner: Box::new(inner), digest })
     }

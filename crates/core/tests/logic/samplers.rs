@@ -37,6 +37,7 @@ fn every_kind(len: u64) -> Vec<Sampler> {
         Sampler::bucketed(&labels(len), 3, 2).unwrap(),
         Sampler::subset((0..len).step_by(2).collect(), Sampler::Shuffle).unwrap(),
         Sampler::by_epoch([(0, Sampler::Shuffle), (1, Sampler::block(3, 5).unwrap())]).unwrap(),
+        Sampler::grouped(1, Sampler::Shuffle).unwrap(),
     ]
 }
 

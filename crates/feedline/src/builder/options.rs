@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use feedline_core::{
-    BadSamples, BatchSampler, Dataset, Error, ErrorKind, LastBatch, Layout, Result, Sampler, World, named,
+    About, BadSamples, BatchSampler, Dataset, Error, ErrorKind, LastBatch, Layout, Result, Sampler, World,
+    named,
 };
 use feedline_device::Device;
 use feedline_device::device_slots::MAX_SLOTS;
@@ -156,23 +157,25 @@ impl LoaderOptions {
         Loader::start(self, chosen, batch_sampler, (layout, mapped), device)
     }
 
-    /// The sampler of the order.
+    /// The sampler of the order. That of a repeated set keeps the copies of a sample together.
     ///
     /// # Errors
     /// `Config` if the set asks for blocks of a size that a block shuffle cannot have.
     fn sampler(&self) -> Result<Sampler> {
-        match &self.order {
-            Order::Sampler(sampler) => Ok(sampler.clone()),
-            Order::PlainShuffle => match self.input.about().plain_shuffle {
-                Some((block, window)) => Sampler::block(block, window),
-                None => Ok(Sampler::Shuffle),
+        let About { plain_shuffle, copies, .. } = self.input.about();
+        let sampler = match &self.order {
+            Order::Sampler(sampler) => sampler.clone(),
+            Order::PlainShuffle => match plain_shuffle {
+                Some((block, window)) => Sampler::block(block, window)?,
+                None => Sampler::Shuffle,
             },
-        }
+        };
+        if copies > 1 && sampler.unit() != copies { Sampler::grouped(copies, sampler) } else { Ok(sampler) }
     }
 
     /// Block and window, if [`shuffle`](super::LoaderBuilder::shuffle) goes by blocks.
     pub(crate) fn plain_shuffle(&self, batch_sampler: &BatchSampler) -> Option<(u64, u64)> {
-        match (&self.order, &batch_sampler.options().sampler) {
+        match (&self.order, batch_sampler.options().sampler.of_groups()) {
             (Order::PlainShuffle, Sampler::Block(blocks)) => Some(blocks.sizes().into()),
             _ => None,
         }

@@ -163,6 +163,11 @@ impl LoaderOptions {
         if self.shuffle_buffer == Some(0) {
             return refuse("shuffle_buffer is 0 bytes: give it memory for some batches, or leave it out");
         }
+        if sampler.names_batches() {
+            return refuse(
+                "batches of your own are of a data set, and a source is read in sequence: leave them out",
+            );
+        }
         let batch_sampler = BatchSampler::new(self.plan_options(shards, sampler, 1, LastBatch::Keep))?;
         let records =
             RecordOrder { split: self.splits_shards, buffer_bytes: self.shuffle_buffer.unwrap_or(0) };

@@ -10,8 +10,7 @@ use std::time::Duration;
 use feedline_core::sampler::custom::NO_SAMPLE;
 use feedline_core::source::Next;
 use feedline_core::{
-    BatchInfo, BatchSampler, Context, Error, ErrorKind, Result, Scratch, Source, Stage, Timeline, Watch,
-    timeline::now,
+    BatchInfo, BatchSampler, Context, ErrorKind, Result, Scratch, Source, Timeline, Watch, timeline::now,
 };
 
 use super::decoder::Decoder;
@@ -279,26 +278,20 @@ impl Job {
     /// Writes the ids of the batch into its info.
     ///
     /// # Errors
-    /// `Config` if a custom sampler gives an id that the data set does not have.
+    /// `Config` if a function of the program gives no sample of the data set.
     pub(super) fn sample(&mut self, batch_sampler: &BatchSampler) -> Result<()> {
         let info = &mut self.lease.info_mut().batch;
         let BatchInfo { epoch, step, start, .. } = *info;
         info.valid = batch_sampler.batch(epoch, start, step, &mut info.ids);
         let Some(row) = info.ids.iter().position(|&id| id == NO_SAMPLE) else { return Ok(()) };
-        let position = batch_sampler.position(epoch, start, step, row).unwrap_or_default();
-        let why = format!(
-            "the sampler {:?} gives no sample of the data set at position {position} of epoch {epoch}: \
-             return ids below {}",
-            batch_sampler.options().sampler,
-            batch_sampler.options().len
-        );
-        Err(Error::new(ErrorKind::Config, why).at_stage(Stage::Decode).at_batch(step))
+        Err(batch_sampler.fault(epoch, start, step, row))
     }
 
     /// Writes the draws of the batch into its info.
     pub(super) fn draw(&mut self, batch_sampler: &BatchSampler) {
         let HostInfo { batch: info, draws, .. } = self.lease.info_mut();
         batch_sampler.draws(info.epoch, info.start, info.step, draws);
+        draws.truncate(info.ids.len());
     }
 
     /// Reads the records of a source. Returns the job if its batch can be decoded; otherwise the delivery in

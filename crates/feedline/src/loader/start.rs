@@ -232,7 +232,7 @@ fn setup(
         is_under_one_lock: builder.is_under_one_lock,
         table_rows: about.table_rows,
         plain_shuffle: builder.plain_shuffle(batch_sampler),
-        block_shuffle: blocks.filter(|(_, window)| match batch_sampler.options().sampler {
+        block_shuffle: blocks.filter(|(_, window)| match batch_sampler.options().sampler.of_groups() {
             Sampler::Shuffle => true,
             // The windows of `shuffle` do not depend on the cache.
             _ => builder.plain_shuffle(batch_sampler).is_some_and(|(_, plain)| plain > *window),

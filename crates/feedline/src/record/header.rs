@@ -202,6 +202,8 @@ fn sampler(sampler: &Sampler) -> Value {
         Sampler::Subset(_) => json!({"kind": "subset"}),
         Sampler::ByEpoch(_) => json!({"kind": "by epoch"}),
         Sampler::Custom(custom) => json!({"kind": "custom", "name": custom.name()}),
+        Sampler::Grouped(_) => json!({"kind": "grouped"}),
+        Sampler::Batches(_) => json!({"kind": "batches"}),
         _ => json!({"kind": "another"}),
     }
 }

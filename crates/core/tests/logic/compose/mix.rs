@@ -227,3 +227,44 @@ fn weights_that_change_wrongly_are_refused() {
         assert!(error.to_string().contains(why), "{error}");
     }
 }
+
+/// The parts that the rows of `ids` tell, up to the first that cannot be read, in a mix of two sets of which the
+/// second begins at 1000.
+fn told(mix: &Mix, ids: &[u64], epoch: u64) -> Vec<i32> {
+    let layout = Layout::new(mix.spec(), ids.len()).expect("a layout");
+    let mut slab = vec![0_u64; layout.bytes().div_ceil(8)];
+    let bytes = bytemuck::cast_slice_mut(&mut slab);
+    let read = mix.read_many(ids, &mut Rows::new(&layout, bytes, ids.len()), &mut Context::new(SEED, epoch));
+    let at = |row: usize, field: usize, size: usize| &bytes[layout.offset(field) + row * size..][..size];
+    let row = |row| {
+        let number = i64::from_ne_bytes(at(row, 0, 8).try_into().expect("8 bytes"));
+        let part = i32::from_ne_bytes(at(row, 2, 4).try_into().expect("4 bytes"));
+        assert_eq!(part, i32::from(number >= 1000), "sample {number}");
+        part
+    };
+    (0..read.map_or_else(|(failed, _)| failed, |()| ids.len())).map(row).collect()
+}
+
+#[test]
+fn a_mix_tells_the_set_of_each_row_and_changes_no_other_field() {
+    let of = |tells: bool| {
+        let sets = Mix::builder(3).dataset(Numbered::new(0, 30), 2.0).dataset(Numbered::new(1000, 7), 1.0);
+        let sets = sets.samples(60).weights_from_epoch(2, &[0.0, 1.0]);
+        if tells { sets.part_field("source").build() } else { sets.build() }.expect("a mix")
+    };
+    let (silent, telling) = (of(false), of(true));
+    assert_keeps_the_contract(&telling);
+    let ids: Vec<u64> = (0..60).rev().chain(0..60).collect();
+    for epoch in 0..4 {
+        let places = ids.iter().map(|&id| telling.place(epoch, id).expect("a sample").0 as i32);
+        assert_eq!(told(&telling, &ids, epoch), places.collect::<Vec<_>>());
+        assert_eq!(read(&telling, &ids, epoch), read(&silent, &ids, epoch), "with the same random numbers");
+    }
+    assert_ne!(telling.fingerprint(), silent.fingerprint());
+    let failing = Mix::builder(3).dataset(Numbered::new(0, 30), 2.0);
+    let failing = failing.dataset(Numbered::new(1000, 7).failing(3), 1.0).part_field("source");
+    let complete = told(&failing.build().expect("a mix"), &(0..30).collect::<Vec<_>>(), 0);
+    assert!((2..30).contains(&complete.len()) && complete.contains(&1), "{complete:?}");
+    let twice = Mix::builder(3).dataset(Numbered::new(0, 30), 1.0).part_field("draw").build();
+    assert!(twice.unwrap_err().to_string().contains("draw"));
+}

@@ -83,3 +83,42 @@ fn folds_cover_the_set_once_and_have_their_share_of_each_label() {
     assert!(refused(set().folds(11, None, 0)).contains("11 folds of 10 samples"));
     assert!(refused(set().folds(2, Some(&[0; 9]), 0)).contains("9 labels for 10 samples"));
 }
+
+#[test]
+fn all_samples_of_a_group_are_in_one_fold_and_the_folds_have_about_one_size() {
+    for (groups, count) in [(7_u32, 2), (40, 5), (5, 5), (100, 3)] {
+        // The groups have 1 to 6 samples, which lie apart.
+        let of: Vec<u32> = (0..6 * groups).map(|id| id % groups * 10).filter(|id| id % 60 < 50).collect();
+        let len = of.len() as u64;
+        let folds = |seed| Numbered::new(0, len).folds_of_groups(count, &of, seed).expect("folds");
+        let mut fold_of = vec![None; of.len()];
+        let mut largest = 0;
+        for (fold, [train, validate]) in folds(5).iter().enumerate() {
+            largest = largest.max(validate.ids().len());
+            for &id in validate.ids() {
+                assert_eq!(fold_of[id as usize].replace(fold), None, "in one validation set");
+            }
+            let mut both = [train.ids(), validate.ids()].concat();
+            both.sort_unstable();
+            assert!(both.into_iter().eq(0..len), "the others are in the training set");
+        }
+        for (a, b) in (0..of.len()).flat_map(|a| (0..a).map(move |b| (a, b))) {
+            assert!(of[a] != of[b] || fold_of[a] == fold_of[b], "group {}", of[a]);
+        }
+        assert!(fold_of.iter().all(Option::is_some));
+        assert!(largest <= len.div_ceil(count as u64) as usize + 5, "{largest} of {len} in {count} folds");
+        let ids = |seed| folds(seed).iter().map(|[_, val]| val.ids().to_vec()).collect::<Vec<_>>();
+        assert_eq!(ids(5), ids(5));
+        assert!(groups < 40 || ids(5) != ids(6), "another seed, other folds");
+    }
+    // One group of 50 samples, and five of 10.
+    let uneven: Vec<u32> = (0..100).map(|id| if id < 50 { 9 } else { id / 10 - 5 }).collect();
+    let folds = Numbered::new(0, 100).folds_of_groups(2, &uneven, 5).expect("folds");
+    assert!(folds.iter().all(|[_, validate]| validate.ids().len() == 50));
+    let refused = |count, groups: &[u32]| {
+        Numbered::new(0, 4).folds_of_groups(count, groups, 0).map(drop).unwrap_err().to_string()
+    };
+    assert!(refused(3, &[1, 1, 2, 2]).contains("3 folds of 2 groups"));
+    assert!(refused(1, &[1, 1, 2, 2]).contains("1 folds of 2 groups"));
+    assert!(refused(2, &[1, 2]).contains("2 groups for 4 samples: give one for each"));
+}

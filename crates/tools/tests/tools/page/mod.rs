@@ -31,7 +31,7 @@ type Done = Result<(), Box<dyn Error>>;
 type Piece = (&'static str, fn() -> Done);
 
 /// Each piece by the name of its function.
-const PIECES: [Piece; 46] = [
+const PIECES: [Piece; 48] = [
     ("table", tables::table),
     ("columns", tables::columns),
     ("in memory", tables::in_memory),
@@ -68,8 +68,10 @@ const PIECES: [Piece; 46] = [
     ("records", files::records),
     ("weighted", sampling::weighted),
     ("folds", sampling::folds),
+    ("repeated", sampling::repeated),
     ("curriculum", sampling::curriculum),
     ("own order", sampling::own_order),
+    ("own batches", sampling::own_batches),
     ("hard examples", sampling::hard_examples),
     ("predictions", sampling::predictions),
     ("own set over another", sampling::own_over_another),

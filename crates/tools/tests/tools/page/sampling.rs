@@ -75,6 +75,31 @@ pub(super) fn own_order() -> Done {
     Ok(())
 }
 
+pub(super) fn repeated() -> Done {
+    let data = Table::open("flowers.csv").select(["length", "kind"]).build()?.repeated(4)?; // 3 samples, 12 rows
+    let mut loader = Loader::builder(data).batch_size(8).shuffle().seed(7).build_host()?;
+    for batch in loader.epoch(0)? {
+        let batch = batch?;
+        for copies in batch.ids().chunks(4) {
+            assert_eq!(copies[3], copies[0] + 3); // of one sample: `copies[0] / 4`
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn own_batches() -> Done {
+    let data = Table::open("flowers.csv").select(["length", "kind"]).build()?;
+    let named = |epoch: u64, step: u64| {
+        Ok(if step == 0 { vec![epoch % 3] } else { vec![(epoch + 1) % 3, (epoch + 2) % 3] })
+    };
+    let sampler = Sampler::batches(2, false, named)?; // 2 steps per epoch; no sample twice
+    let mut loader = Loader::builder(data).batch_size(2).sampler(sampler).build_host()?;
+    let batches: Vec<_> =
+        loader.epoch(1)?.map(|batch| Ok(batch?.ids().to_vec())).collect::<feedline::Result<_>>()?;
+    assert_eq!(batches, [vec![1], vec![2, 0]]);
+    Ok(())
+}
+
 pub(super) fn hard_examples() -> Done {
     let data = Arc::new(Table::open("flowers.csv").select(["length", "kind"]).build()?);
     let pool = WorkerPool::new(Workers::PerCore)?; // the threads of all epochs

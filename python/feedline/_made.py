@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import difflib
 import functools
 import inspect
 import io
@@ -20,6 +22,9 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 #: The options that are paths, beside the first argument.
 _PATHS = ("path", "root", "tokenizer", "annotations", "saved", "fitted")
+
+#: The text of the error of a missing file.
+_NO_FILE = "no such file: check the path"
 
 
 class Made(NamedTuple):
@@ -58,12 +63,31 @@ def keeps_its_call(function: _Function) -> _Function:
             arguments = (arrow(arguments[0]), *arguments[1:])
         elif is_table(options.get(names[0])):
             options[names[0]] = arrow(options[names[0]])
-        made = function(*arguments, **options)
+        with suggesting():
+            made = function(*arguments, **options)
         given = tuple(kept(*one) for one in zip_longest(names[: len(arguments)], arguments))
         made._made = Made(call, given, {name: kept(name, value) for name, value in options.items()})
         return made
 
     return call  # type: ignore[return-value]
+
+
+@contextlib.contextmanager
+def suggesting() -> Iterator[None]:
+    """Lets the error of a missing file name the one beside it that is most like it."""
+    try:
+        yield
+    except DataError as error:
+        path, text = error.path, str(error)
+        if path is None or not text.startswith(_NO_FILE) or "://" in path:
+            raise
+        folder, name = os.path.split(path)
+        while folder and not os.path.isdir(folder):
+            folder, name = os.path.split(folder)
+        with contextlib.suppress(OSError):
+            for nearest in difflib.get_close_matches(name, os.listdir(folder or "."), 1):
+                error.args = (text.replace(_NO_FILE, f"no such file: is it {os.path.join(folder, nearest)}?", 1), *error.args[1:])
+        raise
 
 
 def placed(value: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from . import _feedline, _options, _tables
 from ._data import Data, of_set
 from ._errors import ConfigError, shown
-from ._made import Made, placed
+from ._made import Made, placed, suggesting
 
 _log = logging.getLogger("feedline")
 
@@ -116,7 +116,8 @@ def open(
         "max_tokens": _options.maybe("max_tokens", max_tokens),
     }
     options = opening(given | {"files": columns})
-    data, place = of_set(_feedline.open(options, varying)), options["path"]
+    with suggesting():
+        data, place = of_set(_feedline.open(options, varying)), options["path"]
     del given["path"]
     given["types"] = None if types is None else dict(types)
     given |= {name: placed(given[name]) for name in ("root", "tokenizer")}

@@ -7,6 +7,7 @@ import csv
 import gzip
 import io
 import json
+import re
 import struct
 import tarfile
 from collections.abc import Callable
@@ -343,3 +344,20 @@ def test_a_saved_data_set_of_hugging_face_and_its_classes(tmp_path: Path) -> Non
         for label, x, one in zip(batch["label"], batch["x"], batch.ids, strict=True):
             assert (label, x) == (rows["label"][one], rows["x"][one])
         del batch
+
+
+def test_a_missing_file_names_the_one_that_is_most_like_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "data").mkdir()
+    np.save(tmp_path / "data" / "numbers.npy", np.arange(3))
+    monkeypatch.chdir(tmp_path)
+    right = tmp_path / "data" / "numbers.npy"
+    for wrong, told in (
+        (tmp_path / "data" / "nunbers.npy", right),
+        (tmp_path / "dta" / "numbers.npy", tmp_path / "data"),
+        ("data/number.npy", "data/numbers.npy"),
+    ):
+        for function in (feedline.open, feedline.table, feedline.images):
+            with pytest.raises(feedline.DataError, match=rf"no such file: is it {re.escape(str(told))}\? \(file .*{Path(wrong).name}"):
+                function(wrong)
+    with pytest.raises(feedline.DataError, match="no such file: check the path"):
+        feedline.open(tmp_path / "zzz")

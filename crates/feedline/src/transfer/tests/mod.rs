@@ -118,6 +118,8 @@ impl Rig {
             bad_samples: BadSamples::Fail,
             map_batch: None,
             content: None,
+            host_fields: Vec::new(),
+            reads_whole: false,
             rest: None,
             workers: Arc::new(workers.into()),
             requests: requests.clone(),

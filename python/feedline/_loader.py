@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import html
-import importlib.util
 import inspect
 import logging
 import os
@@ -14,29 +12,38 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar
 
 import numpy as np
 
-from . import _feedline, _options, _own, _values
+from . import _feedline, _options
+from ._arguments import (
+    PadOf,
+    check_device_map,
+    check_has_limits,
+    decodes_on_lanes,
+    gpu_of,
+    load_nvjpeg,
+    mapping_of,
+    padding_of,
+    ranks_of,
+    samples_of,
+)
 from ._batch import Batch, Copied, forms_of, returned
 from ._collate import nested
-from ._data import Data, NotRandomAccess, fields_at
+from ._data import Data
 from ._device_map import DeviceMap, Mapped, Position
 from ._errors import ConfigError, Error, StateError, shown
-from ._frameworks import Framework
 from ._frameworks import framework as framework_of
 from ._lines import Lines
 from ._open import opened_from
 from ._report import Report
-from ._room import growing, made_for
+from ._room import made_for
 from ._sampler import Sampler, order_of
 from ._source import Source
-from ._tables import is_table
 from ._texts import host_forms, kept
 from ._tree import PICKLE, Tree
-from ._workers.choice import BatchMap, Choice, has_lock
+from ._workers.choice import Choice, has_lock
 
 _T = TypeVar("_T")
 
@@ -237,8 +244,7 @@ class Loader:
         prefetch: int | None = None,
         world: str | tuple[int, int] | None = "env",
         epochs: int | None = None,
-        pad: Mapping[str, float | None | tuple[float | None, int] | tuple[float | None, int, Literal["left", "right"]]]
-        | None = None,
+        pad: Mapping[str, PadOf] | None = None,
         text: str | Sequence[str] | None = None,
         max_per_batch: Mapping[str, int] | None = None,
         bad_samples: int | float = 0,
@@ -263,7 +269,7 @@ class Loader:
             "device_map": device_map,
             "record": record,
         }
-        self.data = _samples(data, collate_fn, max_length, pad, any(of_rows.values()))
+        self.data = samples_of(data, collate_fn, max_length, pad, any(of_rows.values()))
         if self.data._nest is Tree and any(of_rows.values()):
             raise ConfigError(
                 f"{next(filter(of_rows.get, of_rows))} needs fields with a row for each sample: give collate_fn to the "
@@ -282,27 +288,27 @@ class Loader:
                 "more shards"
             )
         self.batch_size, self.device = _options.whole("batch_size", batch_size, 1), str(device)
-        ranks = _world(world)
+        ranks = ranks_of(world)
         #: The shards of a source that is read once.
         self._once = None if source is None else source._once
         if self._once is not None:
             orders = {"shuffle": is_shuffled and not is_one_shard, "sampler": sampler is not None}
             epochs = _options.of_one_pass(epochs, split_shards, orders)
             self._once.look(*ranks)
-        gpu = _gpu(self.device)
-        decodes_on_lanes = _decodes_on_lanes(self.data, gpu)
-        if decodes_on_lanes:
-            _load_nvjpeg()
+        gpu = gpu_of(self.device)
+        on_lanes = decodes_on_lanes(self.data, gpu)
+        if on_lanes:
+            load_nvjpeg()
         self._framework = framework_of(framework, gpu is not None)
         self._kind: type[Batch] = Copied if copy else Batch
-        _check_device_map(device_map, self._framework)
+        check_device_map(device_map, self._framework)
         pads = _options.by_column("pad", pad, '{"tokens": 0}')
         if self.data._nest is not None:
             is_padded = self.data._nest is not Tree
             varying = [field.name for field in self.data.fields if field.max_length is not None and is_padded]
             pads = dict.fromkeys(varying) | dict(pads)
-        _check_has_limits(self.data, device_map=device_map is not None, record=record is not None)
-        padding = [(name, *_padding(self.data, name, given)) for name, given in pads.items()]
+        check_has_limits(self.data, device_map=device_map is not None, record=record is not None)
+        padding = [(name, *padding_of(self.data, name, given)) for name, given in pads.items()]
         texts = host_forms(self.data, text, {name for name, *_ in padding}, device_map is not None)
         self._forms = forms_of(self.data, {name for name, *_ in padding}, texts)
         #: Maps the batches ahead of the loop, once there is a loader.
@@ -320,7 +326,7 @@ class Loader:
         self._lines = Lines()
         # The processes are made before the threads, so they end first when the loader is collected. A thread
         # that waits for a process then ends too.
-        mapping = None if map_batch is None else _mapping(map_batch, self.data, self.batch_size)
+        mapping = None if map_batch is None else mapping_of(map_batch, self.data, self.batch_size)
         self._max_per_batch = {
             name: _options.whole(f"max_per_batch[{name!r}]", items)
             for name, items in _options.by_column("max_per_batch", max_per_batch, '{"tokens": 4096}').items()
@@ -352,7 +358,7 @@ class Loader:
                 "held_timeout": _options.number("held_timeout", held_timeout),
                 "drop_timeout": _options.number("drop_timeout", drop_timeout),
                 "is_under_one_lock": self._reads.is_under_one_lock or (source is not None and has_lock()),
-                "decodes_on_lanes": decodes_on_lanes,
+                "decodes_on_lanes": on_lanes,
                 "map_batch": None if mapping is None else mapping.map,
                 "waited": self._lines,
                 "record": None if record is None else (_options.path("record", record), opened_from(self.data)),
@@ -728,54 +734,6 @@ _ARGUMENTS = [
 _FIXED = {*_ARGUMENTS, *_options.OF_A_DATALOADER}
 
 
-def _samples(
-    data: Any,
-    collate_fn: Callable[[list[Any]], Any] | None,
-    max_length: Mapping[str, int | None] | None,
-    pad: Any,
-    has_rows: bool,
-) -> Data | Source:
-    """The data that a loader reads, made from its argument; with ``has_rows``, `collate_fn` returns fields of rows."""
-    if isinstance(data, Source) or (isinstance(data, Data) and collate_fn is None):
-        if max_length is not None:
-            raise ConfigError(f"give max_length with the samples: feedline.{type(data).__name__}(..., max_length=...)")
-        _check_indexed(data, collate_fn)
-        return data
-    is_iterable = hasattr(data, "__iter__") and not isinstance(data, (str, os.PathLike))
-    is_indexed = is_table(data) or (hasattr(data, "__getitem__") and hasattr(data, "__len__"))
-    if is_indexed or not is_iterable:
-        try:
-            return Data._padded(data, pad, max_length, collate_fn, has_rows)
-        except NotRandomAccess:
-            if not is_iterable:
-                raise
-            # Torch's IterableDataset has an unimplemented __getitem__, and may have a length.
-    source = Source(data, max_length=_options.limits(max_length))
-    _check_indexed(source, collate_fn)
-    return source
-
-
-def _check_indexed(data: Data | Source, collate_fn: Any) -> None:
-    if collate_fn is not None and isinstance(data, Source):
-        raise ConfigError(
-            "collate_fn is for samples that are read by index, and a source is read in sequence: yield arrays, "
-            "and pad them by pad={field: value}"
-        )
-
-
-def _check_has_limits(data: Data | Source, **needs: bool) -> None:
-    """Refuses fields without a limit for what keeps the addresses or the size of a slot."""
-    option = next((option for option, is_given in needs.items() if is_given), None)
-    if option is None or not isinstance(data, Data):
-        return
-    name = next((field.name for field in data.fields if field.name in growing(data)), None)
-    if name is not None:
-        raise ConfigError(
-            f'{option} needs slots of one size, and field "{name}" varies in length without a limit: give '
-            f'max_length={{"{name}": ...}}, the most items of a sample'
-        )
-
-
 def _failure(sample: int, path: str | None, why: str) -> str:
     """The sample that could not be read, its file if known, and the reason, which may name the file itself."""
     why = " ".join(why.split())
@@ -786,109 +744,6 @@ def _length(steps: int | None) -> int:
     if steps is None:
         raise TypeError("the length of a source is not known before it is read")
     return steps
-
-
-def _gpu(device: str) -> int | None:
-    """The number of the GPU; ``None`` for host memory."""
-    kind, _, number = device.partition(":")
-    if kind == "cpu":
-        return None
-    if kind != "cuda" or (number and not number.isdecimal()):
-        raise ConfigError(f'device {shown(device)}: use "cpu", "cuda" or "cuda:0"')
-    if number:
-        return int(number)
-    import sys
-
-    torch = sys.modules.get("torch")
-    return int(torch.cuda.current_device()) if torch and torch.cuda.is_available() else 0
-
-
-def _check_device_map(function: Any, framework: Framework) -> None:
-    if function is None:
-        return
-    if not callable(function):
-        raise ConfigError(f"device_map is {shown(function)}: give a function of a dict of tensors")
-    if framework.name != "torch":
-        raise ConfigError(f'device_map is for torch, not {framework.name}: give framework="torch"')
-
-
-def _decodes_on_lanes(data: Data | Source, gpu: int | None) -> bool:
-    """Whether lanes of the loader decode pictures: without a GPU the workers do it faster."""
-    decode = data._set.lanes_decode_on if isinstance(data, Data) else None
-    return decode == "gpu" or (decode == "auto" and gpu is not None)
-
-
-def _load_nvjpeg() -> None:
-    """Loads the nvJPEG of the package ``nvidia-nvjpeg``, if it is installed: the linker does not search its
-    folder, but finds a loaded library."""
-    found = importlib.util.find_spec("nvidia")
-    folders = list(found.submodule_search_locations or ()) if found else []
-    libraries = [path for folder in folders for path in Path(folder).glob("*/lib/libnvjpeg.so.*")]
-    for library in sorted(libraries, reverse=True):
-        with contextlib.suppress(OSError):
-            ctypes.CDLL(str(library))
-            return
-
-
-def _world(world: str | tuple[int, int] | None) -> tuple[int, int]:
-    """Rank and size."""
-    if world == "env":
-        return _feedline.world_of_env()
-    if world is None:
-        return 0, 1
-    if world == "torch":
-        import torch.distributed
-
-        return torch.distributed.get_rank(), torch.distributed.get_world_size()
-    if not isinstance(world, (tuple, list)) or len(world) != 2:
-        raise ConfigError(f'world {shown(world)}: use "env", "torch", (rank, size) or None')
-    rank = _options.whole("the rank of world", world[0], 0, 2**32 - 1)
-    return rank, _options.whole("the size of world", world[1], 1, 2**32 - 1)
-
-
-def _padding(data: Data | Source, name: str, given: Any) -> tuple[int, bytes | None, bool]:
-    """The multiple of the width, the bytes of the value, and whether the padding comes first."""
-    parts: tuple[Any, ...] = given if isinstance(given, tuple) else (given,)
-    if not 1 <= len(parts) <= 3:
-        raise ConfigError(f'pad[{name!r}] is {shown(given)}: give a value, (0, 64) or (0, 64, "left"): value, multiple, side')
-    parts += (None, 1, "right")[len(parts) :]
-    value, multiple, side = parts
-    multiple = _options.whole(f"pad[{name!r}]", multiple, 1)
-    is_left = _options.word(f"the side of pad[{name!r}]", side, "left", "right") == "left"
-    # A missing field is refused later.
-    field = next((field for field in data.fields if field.name == name), None)
-    if field is not None and field.max_length is None:
-        raise ConfigError(
-            f'field "{name}" has the shape {field.shape} in every sample, so there is nothing to pad: leave it out of pad; '
-            f'if samples of your own vary in length, give max_length={{"{name}": None}} to Data, or the most items to Source'
-        )
-    if value is None or field is None:
-        return multiple, None, is_left
-    return multiple, _values.one(name, value, _values.numpy_dtype(field.dtype), "pad"), is_left
-
-
-def _mapping(function: Callable[[dict[str, Any]], Any], data: Data | Source, rows: int) -> BatchMap:
-    """The function of a batch, and how it is measured: on a batch of the first sample."""
-    hook = _hook(function, data)
-
-    def example() -> list[Any]:
-        assert isinstance(data, Data)
-        names = [column.name for column in fields_at((), data._set.fields())]
-        columns = dict(zip(names, data._set.read(0, 0, 0), strict=True))
-        given = zip(hook.fields, hook.dtypes, strict=True)
-        return [np.repeat(np.frombuffer(columns[name], dtype).reshape(1, *shape), rows, 0)
-                for (name, _, shape, _), dtype in given]
-
-    return BatchMap(_feedline.MapBatch(hook), hook, example if isinstance(data, Data) else None)
-
-
-def _hook(function: Callable[[dict[str, Any]], Any], data: Data | Source) -> _own.Hook:
-    fixed: Sequence[tuple[str, Any, list[int]]] = [
-        (column.name, _values.numpy_dtype(column.dtype), list(column.shape))
-        for column in fields_at((), data._set.fields(), getattr(data, "_signed", frozenset()))
-        if column.max_length is None
-    ]
-    return _own.Hook(function, fixed, data._places)
 
 
 # The compiled function itself: a signal could interrupt one written in Python.

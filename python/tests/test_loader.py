@@ -144,7 +144,7 @@ def composed() -> dict[str, feedline.Data]:
         "texts": feedline.Data(own_sets.Texts(), max_length={"text": 20, "items": 9}),
         "tuples": pairs.take(3).skip(1),
         "many fields": feedline.Data(own_sets.Many(), max_length={"text": 4}).subset(iter([5, 2, 2])),
-        "collated": feedline.Data(own_sets.Numbers(), collate_fn=own_sets.in_nest),
+        "collated": feedline.Data(own_sets.Numbers(), collate_fn=own_sets.in_dict),
         "subset": x.subset(np.array([3, 1])),
         "map": x.map(own_sets.double).filter(lambda sample: sample["id"] > 40),
         "split": x.split(0.2, 0.8, seed=4)[1],

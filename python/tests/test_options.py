@@ -68,7 +68,7 @@ ALWAYS: dict[str, set[str]] = {
     },
     "images": {
         *("transforms", "field", "channels_first", "scaled_decode", "decode", "mode", "annotations", "mask"),
-        *("depth", "boxes", "points", "moves", "views", "beside"),
+        *("depth", "boxes", "points", "moves", "views", "beside", "text", "tokenizer", "own_sizes"),
     },
     "sounds": {"rate", "channels", "crop", "mel", "max_seconds", "field", "text", "tokenizer", "beside"},
     "chats": {

@@ -109,28 +109,27 @@ class Collating(Reader):
         self._watch = SharedWatch(self.parts)
         before, start = self._watch.states(), monotonic()
         self._filling = threading.RLock()
-        counts = (1, 2) if has_rows else (1,)
         try:
             self._first = data[0]
             self._first_copy = frozen(self._first)
-            results = [function([data[index % len(data)] for index in range(count)]) for count in counts]
+            results = [function([data[index % len(data)] for index in range(count)]) for count in (1, 2)]
         finally:
             self._watch.has_found(before)
             before.restore()
         # Whether another sample has changed the first one.
         self.copies = self._fills = not same(self._first, self._first_copy)
-        self.first_seconds = (monotonic() - start) / sum(counts)
+        self.first_seconds = (monotonic() - start) / 3
         #: Takes a result of the function apart.
         self._taken: Any = _Fields if has_rows else Tree
         #: The nesting of the fields in the function's result.
-        self.nest = nest_of(results[-1]) if has_rows else Tree
+        self.nest = nest_of(results[1]) if has_rows else Tree
         try:
-            every: list[Any] = [self._taken(result).rows(count)[0] for result, count in zip(results, counts, strict=True)]
+            every: list[Any] = [self._taken(result).rows(count)[0] for result, count in zip(results, (1, 2), strict=True)]
         except ValueError as error:
             raise ConfigError(str(error)) from error.__cause__
         #: A row of a batch with a sample that cannot be read.
         self._example: Any = every[0] if has_rows else Tree(None)
-        columns: Any = self._columns_of(every, max_length, padded) if has_rows else TreeColumns(every[0])
+        columns: Any = self._columns_of(every, max_length, padded) if has_rows else TreeColumns(*every)
         self.columns = columns
         self.is_tuple, self.fields = False, self.columns.fields
         places = self.columns.places or [(name, name, None) for name, *_ in self.fields]

@@ -93,13 +93,13 @@ class Data:
     are read, and a batch is what it returns: dicts, lists, tuples, dataclasses, objects that can be pickled, and
     arrays and tensors of any shape within them. Batches may differ in all of it. Arrays and tensors become those of the
     loader's framework on its device; all else, such as texts and numbers, and arrays of types that batches do not have,
-    stays on the host as it is, and is pickled once. It is called for one sample when the data set is made. It must
-    come last: such data cannot be composed further.
+    stays on the host as it is, and is pickled once. It is called for one sample and for two when the data set is made. It
+    must come last: such data cannot be composed further.
 
     With ``max_length``, or with a loader's ``max_per_batch``, ``pad``, ``map_batch``, ``device_map`` or ``record``, it
     returns fields instead: an array or a tensor with a row per sample, or dicts, tuples and lists of these, named by
-    their keys, ``"inputs.ids"`` within another dict. A field has one type, and rows of one shape. It is called for two
-    samples, too: if their rows differ in length, that of the field varies from batch to batch.
+    their keys, ``"inputs.ids"`` within another dict. A field has one type, and rows of one shape. If the rows of the first
+    two calls differ in length, that of the field varies from batch to batch.
 
     >>> import feedline, numpy as np
     >>> data = feedline.Data({"x": np.arange(6).reshape(3, 2), "y": np.array([0, 1, 0])})

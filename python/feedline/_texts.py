@@ -59,7 +59,8 @@ def host_forms(
         is_text = form in (TEXTS, JSON_LISTS)
         if not is_text and (name in padded or has_device_map):
             raise ConfigError(f"field \"{name}\" has own_sizes, and pad and device_map are for arrays: leave them out")
-        if name in fields and name not in padded and not (is_text and has_device_map):
+        varies = name in fields and fields[name].max_length is not None
+        if varies and name not in padded and not (is_text and has_device_map):
             forms.setdefault(name, form)
     return forms
 

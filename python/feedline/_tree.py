@@ -45,7 +45,7 @@ class Tree:
             # As pickle has many: of a lambda, a lock, a generator.
             raise ValueError(f"collate_fn returned {type(value).__name__}, which cannot be pickled: {error}") from error
         #: What each field of the batch is made of.
-        self.parts: list[Sequence[Array | bytes]] = [pickler.parts, [file.getvalue()]]
+        self.parts: list[list[Any]] = [pickler.parts, [file.getvalue()]]
         self.sizes = [pickler.size, file.tell()]
         #: The arrays, by number: the function may keep their memory.
         self.arrays: Mapping[str, Any] = {str(at): value for at, (value, _) in enumerate(pickler.found.values())}
@@ -64,17 +64,17 @@ class TreeColumns:
     dtypes = (np.dtype(np.uint8), np.dtype(np.uint8))
     growing = (ARRAYS, PICKLE)
 
-    def __init__(self, first: Tree) -> None:
-        self.fields = [
-            (name, "u8", list[int](), room_for(2 * size)) for name, size in zip(self.growing, first.sizes, strict=True)
-        ]
+    def __init__(self, one: Tree, two: Tree) -> None:
+        # The bytes of a sample. Those of every batch may be many: slots that lack room for them are made larger.
+        own = [max(of_two - of_one, 0) for of_one, of_two in zip(one.sizes, two.sizes, strict=True)]
+        self.fields = [(name, "u8", list[int](), room_for(2 * size)) for name, size in zip(self.growing, own, strict=True)]
 
     def rows(self, rows: Sequence[Tree], _: object = None) -> list[Packed]:
         """The bytes of each field, and the lengths of the rows."""
         if not rows:
             return [(b"", []) for _ in self.growing]
         pieces = zip(rows[0].parts, rows[0].sizes, strict=True)
-        return [(b"".join([bytes(part) if isinstance(part, bytes) else part.data for part in parts]), _pieces(size, len(rows))) for parts, size in pieces]
+        return [(b"".join(parts), _pieces(size, len(rows))) for parts, size in pieces]
 
     def write(self, rows: Sequence[Tree], out: Sequence[Any], _: object = None) -> None:
         """Writes the fields into their arrays. Raises Longer if there is no room."""
@@ -108,7 +108,7 @@ class _Pickler(pickle.Pickler):
         #: The arrays and where they are, by the ids of their objects.
         self.found: dict[int, tuple[Any, Place]] = {}
         #: The bytes of each, and what is between them.
-        self.parts: list[Array | bytes] = []
+        self.parts: list[Any] = []
         self.size = 0
 
     def persistent_id(self, value: Any) -> Place | None:
@@ -144,11 +144,11 @@ def _subclass(kind: Any, tensor: Any, attributes: dict[str, Any]) -> Any:
 
 def _bytes_of(value: Any) -> tuple[str, Array] | None:
     """The type of an array of a batch, and its bytes; ``None`` for all else, such as an array of objects."""
-    if type(value) is np.ndarray:
+    if type(value) in (np.ndarray, np.memmap):
         dtype = DTYPES.get(value.dtype.name)
         if dtype is None:
             return None
-        native = value.astype(value.dtype.newbyteorder("="), copy=False)
+        native = np.asarray(value).astype(value.dtype.newbyteorder("="), copy=False)
         return dtype, np.ascontiguousarray(native).reshape(-1).view(np.uint8)
     torch = sys.modules.get("torch")
     if torch is None or type(value) is not torch.Tensor or value.layout is not torch.strided:

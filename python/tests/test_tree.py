@@ -136,3 +136,19 @@ def test_tensors_of_torch_and_their_subclasses() -> None:
 def test_what_cannot_be_pickled_is_an_error_of_the_function() -> None:
     with pytest.raises(feedline.ConfigError, match="collate_fn returned dict, which cannot be pickled: .*lock"):
         feedline.Loader(tree_sets.Samples(9), 4, collate_fn=tree_sets.locked, framework="numpy")
+
+
+def test_a_large_value_of_each_batch_takes_its_room_once() -> None:
+    mask = np.arange(4 << 20, dtype=np.uint8)
+
+    def collate(samples: list[Any]) -> Any:
+        return {"id": np.array([sample["id"] for sample in samples]), "mask": mask}
+
+    budget = 512 << 20
+    with feedline.Loader(
+        tree_sets.Samples(600), 200, collate_fn=collate, framework="numpy", workers=0, pinned_budget=budget
+    ) as loader:
+        for batch in loader:
+            assert np.array_equal(batch["mask"], mask) and len(batch["id"]) == 200
+            del batch
+        assert loader.memory["pinned"] < 64 << 20

@@ -193,6 +193,9 @@ impl Decoder {
 
     /// Copies the rows that the host keeps.
     fn keep_rows(&self, lease: &mut FillLease<Pinned, HostInfo>) {
+        if self.host_fields.is_empty() {
+            return;
+        }
         let (slab, HostInfo { batch: info, .. }) = lease.parts_mut();
         if info.host_rows.is_empty() {
             info.host_rows.extend(self.host_fields.iter().map(|(_, name)| HostRows::new(name.clone())));

@@ -49,8 +49,9 @@ pub struct About<'a> {
     /// [`read_many`](crate::Dataset::read_many). If one of them cannot be read, the batch is made again with
     /// its substitute; an error at the index behind the last sample is one of the whole batch.
     pub is_whole: bool,
-    /// The number of copies of a sample that follow each other: that of [`repeated`](crate::Dataset::repeated).
-    /// A loader keeps them together, and its sampler orders the samples before they were repeated. 0 or 1 for
+    /// The number of copies of a sample that follow each other: that of
+    /// [`repeated`](crate::Dataset::repeated). A loader keeps them together, and its sampler orders the
+    /// samples before they were repeated. 0 or 1 for
     /// other sets.
     pub copies: u64,
     /// How many sets are read through one another below this one: 0 for a set that reads from no other; in a

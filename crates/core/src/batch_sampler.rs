@@ -102,7 +102,8 @@ impl BatchSampler {
     /// A batch sampler with `options`.
     ///
     /// # Errors
-    /// `Config` for a batch size of 0, for one that is no multiple of the sampler's groups, for [`LastBatch::Drop`] with a step larger than the epoch, and as for
+    /// `Config` for a batch size of 0, for one that is no multiple of the sampler's groups, for
+    /// [`LastBatch::Drop`] with a step larger than the epoch, and as for
     /// `Sampler::check`.
     pub fn new(options: BatchSamplerOptions) -> Result<Self> {
         if options.batch == 0 {
@@ -116,7 +117,8 @@ impl BatchSampler {
         let unit = options.sampler.unit();
         if !(batch as u64).is_multiple_of(unit) {
             return Err(config(format!(
-                "the batch size is {batch}, and groups of {unit} samples stay together: give a multiple of {unit}"
+                "the batch size is {batch}, and groups of {unit} samples stay together: give a multiple of \
+                 {unit}"
             )));
         }
         let global = (batch as u64).checked_mul(u64::from(world)).filter(|&global| global <= MAX_LEN);

@@ -266,8 +266,8 @@ pub trait Dataset: Send + Sync + 'static {
         compose::folds(&StableDataset::new(Arc::new(self)), count, labels, seed)
     }
 
-    /// As [`folds`](Self::folds), with all samples of a group in one validation set, such as the pictures of a
-    /// patient: `groups[i]` is the group of sample `i`. The largest groups are placed first, each in the
+    /// As [`folds`](Self::folds), with all samples of a group in one validation set, such as the pictures of
+    /// a patient: `groups[i]` is the group of sample `i`. The largest groups are placed first, each in the
     /// smallest validation set so far, so that these have about the same size.
     ///
     /// ```

@@ -58,12 +58,12 @@ impl Share {
         Ok(Exported::new(batch, self.device(), dtype, address, shape))
     }
 
-    /// The bytes from `offset` on of the values of the ragged field `name`, as a tensor of this type and shape:
-    /// one of the arrays that were written one after another.
+    /// The bytes from `offset` on of the values of the ragged field `name`, as a tensor of this type and
+    /// shape: one of the arrays that were written one after another.
     ///
     /// # Errors
-    /// As [`tensor`](Self::tensor); `Config` for another field, for bytes that the field does not have, and for
-    /// an offset that is no multiple of the size of an element.
+    /// As [`tensor`](Self::tensor); `Config` for another field, for bytes that the field does not have, and
+    /// for an offset that is no multiple of the size of an element.
     pub fn part(
         &self,
         name: &str,
@@ -82,7 +82,8 @@ impl Share {
         let address = address + offset as u64;
         if end.is_none() || !address.is_multiple_of(dtype.size() as u64) {
             let why = format!(
-                "field \"{name}\" has {bytes} bytes: {shape:?} elements of {dtype} do not begin at byte {offset}"
+                "field \"{name}\" has {bytes} bytes: {shape:?} elements of {dtype} do not begin at byte \
+                 {offset}"
             );
             return Err(Error::new(ErrorKind::Config, why));
         }

@@ -157,8 +157,8 @@ impl MixBuilder {
         self
     }
 
-    /// Adds a field, `i32` without dimensions, that tells which set a row is from: 0 for the first one that was
-    /// added. Default: none.
+    /// Adds a field, `i32` without dimensions, that tells which set a row is from: 0 for the first one that
+    /// was added. Default: none.
     ///
     /// ```
     /// use feedline_core::compose::{InMemory, Mix};

@@ -97,7 +97,8 @@ pub(crate) fn folds_of_groups(
     by_fold(inner, count, &fold_of)
 }
 
-/// The training and the validation set of each fold; sample `n` is in the validation set of fold `fold_of[n]`.
+/// The training and the validation set of each fold; sample `n` is in the validation set of fold
+/// `fold_of[n]`.
 fn by_fold(inner: &StableDataset, count: usize, fold_of: &[usize]) -> Result<Vec<[Subset; 2]>> {
     let part = |fold: usize| {
         let (mut train, mut validate) = (Vec::new(), Vec::new());

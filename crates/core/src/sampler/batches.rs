@@ -71,8 +71,8 @@ impl Drawn {
         let Some(&[first, second]) = twice else { return Ok(()) };
         let (id, first, second) = (self.ids[first], self.step_of(first), self.step_of(second));
         Err(config(format!(
-            "sample {id} comes twice in epoch {epoch}, in the batches of steps {first} and {second}: name each \
-             sample once, or allow it ({})",
+            "sample {id} comes twice in epoch {epoch}, in the batches of steps {first} and {second}: name \
+             each sample once, or allow it ({})",
             named("repeats", "repeats=True")
         )))
     }
@@ -115,8 +115,8 @@ impl Batches {
         let first = sampler.epoch(0)?;
         if sampler.draw(0)? != *first {
             return Err(config(
-                "the function of the batches gave other ones for epoch 0 in a second pass: they may depend on \
-                 the epoch and the step alone, because a run that resumes asks again",
+                "the function of the batches gave other ones for epoch 0 in a second pass: they may depend \
+                 on the epoch and the step alone, because a run that resumes asks again",
             ));
         }
         let ends = digest(first.ends.iter().map(|&end| end as u64));

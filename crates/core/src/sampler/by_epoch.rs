@@ -57,8 +57,8 @@ impl ByEpoch {
             }
             if sampler.unit() != self.of(0).unit() {
                 return Err(config(format!(
-                    "the sampler from epoch {first} has groups of {}, and that from epoch 0 groups of {}: make \
-                     them groups of one size",
+                    "the sampler from epoch {first} has groups of {}, and that from epoch 0 groups of {}: \
+                     make them groups of one size",
                     sampler.unit(),
                     self.of(0).unit()
                 )));

@@ -11,7 +11,7 @@
 //! | bucketed | every sample, batches of similar lengths | 8 bytes per sample | [`bucketed`] |
 //! | subset | another sampler over listed samples | 8 bytes per listed sample | [`subset`] |
 //! | grouped | another sampler over groups of consecutive samples | that of the sampler | [`grouped`] |
-//! | batches | the batches that a function of yours names | 8 bytes per sample and step, twice | [`batches`] |
+//! | batches | the batches that a function of yours names | 16 bytes per sample and step | [`batches`] |
 //! | by epoch | another sampler from an epoch on | those of the samplers | [`by_epoch`] |
 //! | custom | the samples that a function of yours names | that of the function | [`custom`] |
 //!
@@ -480,7 +480,8 @@ impl Sampler {
     ///
     /// # Errors
     /// `Config` for an empty data set, one longer than [`MAX_LEN`], a number of weights or labels other than
-    /// `len`, listed ids or ids of your own batches that the data set does not have, and a last group that is not whole.
+    /// `len`, listed ids or ids of your own batches that the data set does not have, and a last group that is
+    /// not whole.
     pub fn check(&self, len: u64) -> Result<()> {
         if len == 0 {
             return Err(config("the data set is empty: add samples"));

@@ -1,5 +1,6 @@
-//! Loaders of ragged fields padded or not, one of them kept on the host, with random data, options and worlds, early ends and resumes. Each
-//! value, offset and length matches the samples. An epoch has each sample exactly once.
+//! Loaders of ragged fields padded or not, one of them kept on the host, with random data, options and
+//! worlds, early ends and resumes. Each value, offset and length matches the samples. An epoch has each
+//! sample exactly once.
 //!
 //! Runs for half of `FEEDLINE_RANDOM_SECONDS`, 5 s by default. A failure prints its seed; set
 //! `FEEDLINE_SEED` to run only that one.

@@ -222,8 +222,8 @@ impl Transforms {
     }
 
     /// Lets pictures keep sizes of their own, of up to `max_pixels`: detection needs no one size. The field
-    /// is ragged, with the values of a picture one after another, and `NAME.size` has height and width. A larger
-    /// picture is a bad sample. Not for views, masks and transforms on the device.
+    /// is ragged, with the values of a picture one after another, and `NAME.size` has height and width. A
+    /// larger picture is a bad sample. Not for views, masks and transforms on the device.
     ///
     /// ```
     /// use feedline_images::{Filter, Resize, Transforms};

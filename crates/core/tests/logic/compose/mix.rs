@@ -228,8 +228,8 @@ fn weights_that_change_wrongly_are_refused() {
     }
 }
 
-/// The parts that the rows of `ids` tell, up to the first that cannot be read, in a mix of two sets of which the
-/// second begins at 1000.
+/// The parts that the rows of `ids` tell, up to the first that cannot be read, in a mix of two sets of which
+/// the second begins at 1000.
 fn told(mix: &Mix, ids: &[u64], epoch: u64) -> Vec<i32> {
     let layout = Layout::new(mix.spec(), ids.len()).expect("a layout");
     let mut slab = vec![0_u64; layout.bytes().div_ceil(8)];

@@ -76,7 +76,8 @@ pub(super) fn own_order() -> Done {
 }
 
 pub(super) fn repeated() -> Done {
-    let data = Table::open("flowers.csv").select(["length", "kind"]).build()?.repeated(4)?; // 3 samples, 12 rows
+    let flowers = Table::open("flowers.csv").select(["length", "kind"]).build()?;
+    let data = flowers.repeated(4)?; // 3 samples, 12 rows
     let mut loader = Loader::builder(data).batch_size(8).shuffle().seed(7).build_host()?;
     for batch in loader.epoch(0)? {
         let batch = batch?;

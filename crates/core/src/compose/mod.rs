@@ -11,7 +11,7 @@
 //! | [`zip`](Dataset::zip) | the fields of two sets side by side | yes | `zip.rs` |
 //! | [`repeat`](Dataset::repeat) | a set several times within an epoch | no | `repeat.rs` |
 //! | [`repeated`](Dataset::repeated) | each sample several times in a row | no | `repeat.rs` |
-//! | [`folds`](Dataset::folds), [`folds_of_groups`](Dataset::folds_of_groups) | cross-validation | no | `split.rs` |
+//! | [`folds`](Dataset::folds), also of groups | the parts of a cross-validation | no | `split.rs` |
 //! | [`negatives`](Dataset::negatives) | items that a sample does not have, beside it | no | `negatives.rs` |
 //! | [`Mix`] | several sets by weights, each with epochs of its own | no | `mix.rs` |
 //! | [`cached`](Dataset::cached) | samples kept in memory | yes | `cache/` |

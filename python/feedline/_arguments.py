@@ -19,6 +19,7 @@ from ._frameworks import Framework
 from ._room import growing
 from ._source import Source
 from ._tables import is_table
+from ._tree import Tree
 from ._workers.choice import BatchMap
 
 #: How a field is padded: the value, the multiple of the width, and the side.
@@ -37,7 +38,7 @@ def samples_of(
         if max_length is not None:
             raise ConfigError(f"give max_length with the samples: feedline.{type(data).__name__}(..., max_length=...)")
         _check_indexed(data, collate_fn)
-        return data
+        return data._of_rows(pad) if isinstance(data, Data) and data._nest is Tree and has_rows else data
     is_iterable = hasattr(data, "__iter__") and not isinstance(data, (str, os.PathLike))
     is_indexed = is_table(data) or (hasattr(data, "__getitem__") and hasattr(data, "__len__"))
     if is_indexed or not is_iterable:

@@ -149,6 +149,15 @@ class Data:
         data._make(samples, max_length, True, collate_fn, pad if isinstance(pad, Mapping) else (), has_rows)
         return data
 
+    def _of_rows(self, pad: Any) -> Data:
+        """These data of `collate_fn`, whose result has fields with a row for each sample."""
+        assert self._made is not None
+        (samples,), given = self._made.arguments, self._made.options
+        data = Data.__new__(Data)
+        padded = pad if isinstance(pad, Mapping) else ()
+        data._make(samples, given["max_length"], given["seed_generators"], given["collate_fn"], padded, True)
+        return data
+
     def _make(
         self,
         samples: Any,

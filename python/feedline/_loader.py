@@ -261,20 +261,8 @@ class Loader:
     ) -> None:
         if others:
             raise _options.unknown(others, _ARGUMENTS)
-        of_rows = {
-            "max_length": max_length,
-            "max_per_batch": max_per_batch,
-            "pad": pad,
-            "map_batch": map_batch,
-            "device_map": device_map,
-            "record": record,
-        }
-        self.data = samples_of(data, collate_fn, max_length, pad, any(of_rows.values()))
-        if self.data._nest is Tree and any(of_rows.values()):
-            raise ConfigError(
-                f"{next(filter(of_rows.get, of_rows))} needs fields with a row for each sample: give collate_fn to the "
-                "loader, not to Data"
-            )
+        needs_rows = any((max_length, max_per_batch, pad, map_batch, device_map, record))
+        self.data = samples_of(data, collate_fn, max_length, pad, needs_rows)
         is_shuffled, seed = _options.order(shuffle, seed, sampler)
         shuffle_buffer = _options.maybe("shuffle_buffer", shuffle_buffer)
         split_shards, skips = _options.flag("split_shards", split_shards), _options.skip(skip)

@@ -142,8 +142,6 @@ def test_what_cannot_be_a_batch_is_refused() -> None:
         feedline.Loader(iter, 4, collate_fn=ids) if False else feedline.Loader(
             feedline.Source([{"x": 1}]), 4, collate_fn=ids
         )
-    with pytest.raises(feedline.ConfigError, match="map_batch needs fields with a row for each sample: give collate_fn to"):
-        feedline.Loader(feedline.Data(own_sets.Numbers(), collate_fn=own_sets.in_nest), 4, map_batch=print)
     with pytest.raises(feedline.ConfigError, match="give max_length with the samples"):
         feedline.Loader(feedline.Data(own_sets.Numbers()), 4, max_length={"x": 3})
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, Union
 
 import numpy as np
 
-from . import _feedline, _options, _own, _values
+from . import _feedline, _options, _own, _parts, _values
 from ._data import Data, NotRandomAccess, fields_at
 from ._errors import ConfigError, shown
 from ._frameworks import Framework
@@ -32,6 +32,7 @@ def samples_of(
     max_length: Mapping[str, int | None] | None,
     pad: Any,
     has_rows: bool,
+    text: str | Sequence[str] | None,
 ) -> Data | Source:
     """The data that a loader reads, made from its argument; with ``has_rows``, `collate_fn` returns fields of rows."""
     if isinstance(data, Source) or (isinstance(data, Data) and collate_fn is None):
@@ -39,6 +40,8 @@ def samples_of(
             raise ConfigError(f"give max_length with the samples: feedline.{type(data).__name__}(..., max_length=...)")
         _check_indexed(data, collate_fn)
         return data._of_rows(pad) if isinstance(data, Data) and data._nest is Tree and has_rows else data
+    if collate_fn is not None and text is not None:
+        data = (data if isinstance(data, Data) else Data(data))._with_texts(_parts.names("text", text))
     is_iterable = hasattr(data, "__iter__") and not isinstance(data, (str, os.PathLike))
     is_indexed = is_table(data) or (hasattr(data, "__getitem__") and hasattr(data, "__len__"))
     if is_indexed or not is_iterable:

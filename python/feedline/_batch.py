@@ -189,26 +189,33 @@ class Copied(Batch):
             raise _no_field(name, self._forms) from None
 
 
-class Made(Copied):
-    """A batch of values by name: of ``collate_fn``, or of a device map."""
+class Returned(dict[Any, Any]):
+    """The dict that ``collate_fn`` returned, with the description of a :class:`Batch`."""
 
-    __slots__ = ()
+    __slots__ = ("_inner",)
+    _inner: Any
 
-    def __init__(self, values: Mapping[str, Any], framework: Framework, info: Any) -> None:
-        self._forms = self._arrays = values
-        self._framework, self._inner = framework, info
+    epoch, step, rows, valid_rows = Batch.epoch, Batch.step, Batch.rows, Batch.valid_rows
+    ids, substituted = Batch.ids, Batch.substituted
+
+    def __reduce__(self) -> Any:
+        return dict, (dict(self),)
 
 
 def returned(inner: _feedline.Batch, framework: Framework, copies: bool) -> Any:
-    """What ``collate_fn`` returned for a batch; a dict is a batch of its values."""
+    """What ``collate_fn`` returned for a batch."""
+    made = []
 
     def array(place: Place) -> Any:
         field = inner.part(ARRAYS, *place)
-        made = (framework.bfloat16 if place[1] == "bf16" else framework.array)(field)
-        return framework.copy(made) if copies else made
+        made.append((framework.bfloat16 if place[1] == "bf16" else framework.array)(field))
+        return framework.copy(made[-1]) if copies else made[-1]
 
     value = opened(inner.kept(PICKLE), array)
-    return Made(value, framework, Info(inner) if copies else inner) if type(value) is dict else value
+    if type(value) is dict:
+        value = Returned(value)
+        value._inner = inner if made and not copies else Info(inner)
+    return value
 
 
 def _no_field(name: Any, fields: Mapping[str, Any]) -> KeyError:

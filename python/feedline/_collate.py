@@ -112,7 +112,7 @@ class Collating(Reader):
         try:
             self._first = data[0]
             self._first_copy = frozen(self._first)
-            results = [function([data[index % len(data)] for index in range(count)]) for count in (1, 2)]
+            results = self._trials(function, has_rows)
         finally:
             self._watch.has_found(before)
             before.restore()
@@ -137,6 +137,21 @@ class Collating(Reader):
         #: What the data set keeps of its samples, by field, and the function of its results.
         self.kept = defaultdict(Kept)
         self.kept_results: dict[str, Kept] = defaultdict(Kept)
+
+    def _trials(self, function: Callable[[list[Any]], Any], has_rows: bool) -> list[Any]:
+        """The results for one sample and for two; both for two if the function needs two."""
+
+        def of(count: int) -> Any:
+            # Copies: the function may change them.
+            return function([frozen(self._data[index % len(self._data)]) for index in range(count)])
+
+        two = of(2)
+        try:
+            return [of(1), two]
+        except Exception:
+            if has_rows:
+                raise
+            return [two, two]
 
     def _columns_of(
         self, every: Sequence[dict[str, Any]], max_length: Mapping[str, int | None], padded: Collection[str]

@@ -578,7 +578,9 @@ def room_for(items: int) -> int:
 def without_limit(first: Any, padded: Collection[str] = ()) -> dict[str, int | None]:
     """The fields that vary in length without a limit, if nothing else is said: texts, and those that are padded."""
     sample = fields_of(first)
-    lists = (name for name in padded if name in sample and _has_items(sample[name]))
+    lists = [name for name in padded if name in sample and _has_items(sample[name])]
+    # The first sample with items has their type.
+    lists += [name for name, value in sample.items() if _has_items(value) and _is_empty(value)]
     return dict.fromkeys([*(name for name, value in sample.items() if _is_text(value)), *lists])
 
 

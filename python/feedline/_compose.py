@@ -11,6 +11,7 @@ from ._columns import Place
 from ._data import Data, Field, of_set
 from ._errors import ConfigError, shown
 from ._made import keeps_its_call
+from ._texts import TEXTS, known_forms
 
 
 @keeps_its_call
@@ -118,10 +119,20 @@ def _check_parts(function: str, parts: Sequence[Any]) -> None:
 def _check_alike(function: str, parts: Sequence[Data]) -> None:
     """Refuses parts whose columns are alike, and whose fields are not: fields that share a column in another order, and
     whole numbers that only some parts give as ``int32``."""
+    forms = [known_forms(part) for part in parts]
+    for number, own in enumerate(forms):
+        for name in sorted(own.keys() | forms[0].keys()):
+            kinds = {own.get(name), forms[0].get(name)}
+            # Texts beside bytes are bytes.
+            if len(kinds) > 1 and not kinds <= {None, TEXTS}:
+                raise ConfigError(
+                    f'part {number} of {function} has "{name}" as other pictures or texts than part 0: open the parts by the '
+                    "same options, or make it one, by map"
+                )
     if not any(part._places or part._signed for part in parts):
         return
     first = parts[0].fields
-    kinds = {field.name: _kind(field) for field in first}
+    of_first = {field.name: _kind(field) for field in first}
     for number, part in enumerate(parts):
         is_shared = bool(part._places or parts[0]._places)
         if is_shared and len(part.fields) != len(first):
@@ -136,10 +147,10 @@ def _check_alike(function: str, parts: Sequence[Data]) -> None:
                     f"{place}): give each part the same fields in one order, as "
                     "part.map(lambda sample: {name: sample[name] for name in names})"
                 )
-            if kinds.get(field.name, _kind(field)) != _kind(field):
+            if of_first.get(field.name, _kind(field)) != _kind(field):
                 raise ConfigError(
                     f'part {number} of {function} has "{field.name}" as {_kind(field)}, and part 0 as '
-                    f"{kinds[field.name]}: make it one type and shape, by map"
+                    f"{of_first[field.name]}: make it one type and shape, by map"
                 )
 
 

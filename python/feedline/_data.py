@@ -15,7 +15,6 @@ from . import _arrays, _collate, _feedline, _notebook, _options, _own
 from ._columns import Place
 from ._errors import ConfigError, shown
 from ._made import Made, check, keeps_its_call, one_of, refusal
-from ._own_sizes import SIZE, OwnSizes
 from ._packing import packed, unpadded
 from ._room import with_room
 from ._sampler import counts, groups_of
@@ -303,19 +302,29 @@ class Data:
             if name == "cu_seqlens" and name in self._signed:
                 # As in a batch, the ends of the documents instead of their lengths.
                 sample[name] = np.concatenate(([0], np.cumsum(array))).astype(np.int32)
-        for name, form in self._own_sizes.items():
-            sample[name] = form.of_sample(sample[name], sample[name + SIZE])
+        for name, form in self._known_forms.items():
+            if name in sample:
+                sample[name] = form.of_sample(sample, name)
         if self._places:
             sample = {name: sample[of] if at is None else sample[of][at, ...] for name, of, at in self._places}
         return tuple(sample.values()) if self._is_tuple else sample
 
     @functools.cached_property
-    def _own_sizes(self) -> dict[str, OwnSizes]:
-        """The fields of pictures of their own sizes."""
+    def _known_forms(self) -> dict[str, Any]:
+        """The forms of fields that are not arrays in a sample."""
         # It imports this module.
         from ._texts import known_forms
 
-        return {name: form.make for name, form in known_forms(self).items() if isinstance(form.make, OwnSizes)}
+        return known_forms(self)
+
+    def _with_texts(self, names: Sequence[str]) -> Data:
+        """These data with fields that are texts in a sample."""
+        from ._texts import text_forms
+
+        data = Data.__new__(Data)
+        vars(data).update({name: value for name, value in vars(self).items() if name != "_known_forms"})
+        data._host_forms = {**self._host_forms, **text_forms(self, names)}
+        return data
 
     def __iter__(self) -> Iterator[Any]:
         return (self[index] for index in range(len(self)))

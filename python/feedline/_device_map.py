@@ -11,17 +11,21 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _feedline
-from ._batch import Batch, Info, Made
+from ._batch import Batch, Copied, Info
 from ._errors import ConfigError, Error, describe, shown
 
 if TYPE_CHECKING:
     from ._frameworks import Framework
 
 
-class Mapped(Made):
+class Mapped(Copied):
     """A batch made by a device map: its tensors have their own memory."""
 
     __slots__ = ()
+
+    def __init__(self, fields: Mapping[str, Any], framework: Framework, info: Info) -> None:
+        self._forms = self._arrays = dict(fields)
+        self._framework, self._inner = framework, info  # type: ignore[assignment]
 
 
 class Position(NamedTuple):

@@ -188,7 +188,7 @@ class Loader:
             transformers' ``pad_to_multiple_of``; with ``"left"`` as a third, as ``padding_side="left"``, rows end in one
             column, for generation: ``pad={"ids": (0, 64, "left")}``. See :class:`Padded`. In samples of yours these fields vary in length without a limit, if ``data`` is not a :class:`Data` and ``max_length`` does not
             name them.
-        text: The fields of UTF-8 that a batch has as a list of ``str``. They stay on the host. In samples of yours, ``str``
+        text: The fields of UTF-8 that a batch has as a list of ``str``, and the samples of ``collate_fn`` as ``str``. They stay on the host. In samples of yours, ``str``
             and lists of ``str`` need not be named; give ``bytes`` for an array.
         max_per_batch: Max items of ragged fields in a batch, to make slots smaller.
         bad_samples: Max number (``int``) or share (``float``) of unreadable samples that get a substitute. A
@@ -262,7 +262,7 @@ class Loader:
         if others:
             raise _options.unknown(others, _ARGUMENTS)
         needs_rows = any((max_length, max_per_batch, pad, map_batch, device_map, record))
-        self.data = samples_of(data, collate_fn, max_length, pad, needs_rows)
+        self.data = samples_of(data, collate_fn, max_length, pad, needs_rows, text)
         is_shuffled, seed = _options.order(shuffle, seed, sampler)
         shuffle_buffer = _options.maybe("shuffle_buffer", shuffle_buffer)
         split_shards, skips = _options.flag("split_shards", split_shards), _options.skip(skip)
@@ -297,7 +297,7 @@ class Loader:
             pads = dict.fromkeys(varying) | dict(pads)
         check_has_limits(self.data, device_map=device_map is not None, record=record is not None)
         padding = [(name, *padding_of(self.data, name, given)) for name, given in pads.items()]
-        texts = host_forms(self.data, text, {name for name, *_ in padding}, device_map is not None)
+        texts = host_forms(self.data, text if collate_fn is None else None, {name for name, *_ in padding}, device_map is not None)
         self._forms = forms_of(self.data, {name for name, *_ in padding}, texts)
         #: Maps the batches ahead of the loop, once there is a loader.
         self._device_map: DeviceMap | None = None

@@ -85,7 +85,10 @@ def suggesting() -> Iterator[None]:
         while folder and not os.path.isdir(folder):
             folder, name = os.path.split(folder)
         with contextlib.suppress(OSError):
-            for nearest in difflib.get_close_matches(name, os.listdir(folder or "."), 1):
+            names = {one.casefold(): one for one in os.listdir(folder or ".")}
+            named = [one for one in names if os.path.splitext(one)[0] == name.casefold()]
+            for like in (named or difflib.get_close_matches(name.casefold(), names, 1))[:1]:
+                nearest = names[like]
                 error.args = (text.replace(_NO_FILE, f"no such file: is it {os.path.join(folder, nearest)}?", 1), *error.args[1:])
         raise
 

@@ -172,9 +172,9 @@ def of_texts(data: Data, text: str | None, tokenized: Any) -> Data:
     """The data, whose field ``text`` is texts in a batch unless it is tokenized."""
     if text is not None and tokenized is None:
         # It imports this module.
-        from ._texts import TEXTS
+        from ._texts import text_forms
 
-        data._host_forms = {text: TEXTS}
+        data._host_forms = text_forms(data, [text])
     return data
 
 

@@ -40,6 +40,6 @@ class OwnSizes(NamedTuple):
             at += math.prod(shape) * item
         return pictures
 
-    def of_sample(self, values: Any, size: Any) -> Any:
+    def of_sample(self, sample: Mapping[str, Any], name: str) -> Any:
         """The picture of a sample."""
-        return values.reshape(self.shape(*size.tolist()))
+        return sample[name].reshape(self.shape(*sample[name + SIZE].tolist()))

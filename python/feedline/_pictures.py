@@ -168,7 +168,7 @@ def images(
     data = of_texts(opened, text, moving and moving["tokenized"])
     if own_sizes is not None:
         form = OwnSizes(data.fields[0].dtype, mode, channels_first)
-        data._host_forms = {**data._host_forms, "image": HostForm(form, (SIZE,))}
+        data._host_forms = {**data._host_forms, "image": HostForm(form, form.of_sample, (SIZE,))}
     return data
 
 

@@ -131,7 +131,9 @@ class _Pickler(pickle.Pickler):
 
     def reducer_override(self, value: Any) -> Any:
         torch = sys.modules.get("torch")
-        if torch is not None and isinstance(value, torch.Tensor) and type(value) is not torch.Tensor:
+        if torch is None or not isinstance(value, torch.Tensor) or type(value) is torch.Tensor:
+            return NotImplemented
+        if value.layout is torch.strided:
             return _subclass, (type(value), value.detach().as_subclass(torch.Tensor), vars(value))
         return NotImplemented
 
@@ -151,12 +153,13 @@ def _bytes_of(value: Any) -> tuple[str, Array] | None:
         native = np.asarray(value).astype(value.dtype.newbyteorder("="), copy=False)
         return dtype, np.ascontiguousarray(native).reshape(-1).view(np.uint8)
     torch = sys.modules.get("torch")
-    if torch is None or type(value) is not torch.Tensor or value.layout is not torch.strided:
+    if torch is None or type(value) is not torch.Tensor or value.layout is not torch.strided or value.is_nested:
         return None
     dtype = DTYPES.get(str(value.dtype).removeprefix("torch."))
     if dtype is None or value.device.type != "cpu":
         return None
-    return dtype, value.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
+    flat = value.detach().resolve_neg().contiguous().as_strided((value.numel(),), (1,))
+    return dtype, flat.view(torch.uint8).numpy()
 
 
 class _Unpickler(pickle.Unpickler):

@@ -161,8 +161,8 @@ def _refusal(array: Array) -> str:
         return f"is {array.dtype}: give its parts, as np.stack([x.real, x.imag], -1)"
     if kind in "UST":
         return (
-            f"is an array of texts ({array.dtype}), and a sample has one text per field: give one str and "
-            "max_length, or numbers, as np.unique(x, return_inverse=True)[1]"
+            f"is an array of texts ({array.dtype}), which a batch does not have: give str, a list of str, or "
+            "numbers, as np.unique(x, return_inverse=True)[1]"
         )
     if kind == "O":
         return _refusal_of_objects(array)
@@ -183,8 +183,8 @@ def _refusal_of_objects(array: Array) -> str:
         return f"{is_or_has} None: give a number for a missing value, such as float('nan')"
     if isinstance(odd, str):
         return (
-            "is an array of objects with texts, and a sample has one text per field: give one str and max_length, or "
-            "numbers, as np.unique(x.astype(str), return_inverse=True)[1]"
+            "is an array or a list of texts and others, which a batch does not have: give str, a list of str, or numbers, "
+            "as np.unique(x.astype(str), return_inverse=True)[1]"
         )
     return f"{is_or_has} {type(odd).__name__}, which is not an array, a number or a text: convert it"
 

@@ -104,6 +104,10 @@ pub(crate) fn open_images(
         let parts = pictures.parts.iter().flat_map(|parts| parts.mask.iter().chain(&parts.depth));
         options.files = [field].into_iter().chain(parts).cloned().collect();
     }
+    if let Some(parts) = &pictures.parts {
+        options.beside =
+            parts.beside.iter().chain(parts.tokenized.iter().map(|(text, _)| text)).cloned().collect();
+    }
     if let Some(views) = &pictures.views {
         let (mut lists, mut on_lanes) = (Views::new(), None);
         for (count, steps) in views {
@@ -190,9 +194,28 @@ fn parts_of(
     }
     let mut reader = open_pictures(from, options)?;
     if let Some((text, file)) = &given.tokenized {
-        reader = Arc::new(Tokenized::new(reader, text, file)?);
+        reader = tokenized(reader, text, file)?;
     }
-    Ok((reader, with(Parts::new(), given, &given.mask, &given.depth)?))
+    let parts = with(Parts::new(), given, &given.mask, &given.depth)?;
+    // The lengths of the texts of a list.
+    let lists = given.beside.iter().map(|name| format!("{name}.lengths"));
+    let lists: Vec<_> = lists.filter(|name| reader.spec().index_of(name).is_ok()).collect();
+    let is_whole = given.boxes.is_none() && given.points.is_empty();
+    Ok((reader, if is_whole { parts.beside(&lists) } else { parts }))
+}
+
+/// The samples of `reader`, with the texts of a field as token ids.
+pub(crate) fn tokenized(
+    reader: Arc<dyn Dataset>,
+    text: &str,
+    file: &str,
+) -> feedline::Result<Arc<dyn Dataset>> {
+    if reader.spec().index_of(&format!("{text}.lengths")).is_ok() {
+        let why =
+            format!("field \"{text}\" has lists of texts, and tokenizer is for one text: choose one, by map");
+        return Err(Error::new(ErrorKind::Config, why));
+    }
+    Ok(Arc::new(Tokenized::new(reader, text, file)?))
 }
 
 /// Adds the given fields to `parts`.

@@ -80,7 +80,7 @@ impl Opening {
             ..defaults
         };
         let (root, label) = (self.root.map(Into::into), self.label);
-        Ok((from, ManifestOptions { root, files: self.files, label, open }))
+        Ok((from, ManifestOptions { root, files: self.files, label, open, ..ManifestOptions::default() }))
     }
 }
 

@@ -1,14 +1,14 @@
 //! Sounds: `feedline.sounds`.
 
-use std::sync::Arc;
 
 use feedline::{Error, ErrorKind};
 use feedline_audio::{Channels, Crop, Log, MelSpectrogram, Sounds};
-use feedline_datasets::{SoundDataset, Tokenized, open_sounds as open_encoded};
+use feedline_datasets::{SoundDataset, open_sounds as open_encoded};
 use pyo3::prelude::*;
 
 use crate::dataset::{DataSet, detached};
 use crate::error::raise;
+use crate::images::tokenized;
 use crate::opening::Opening;
 
 /// The processing of the sounds, from `_sounds.py`.
@@ -51,7 +51,7 @@ pub(crate) fn open_sounds(py: Python<'_>, opening: Opening, given: Given) -> PyR
         let mut reader = open_encoded(from, &options)?;
         let classes = reader.about().classes.map(<[String]>::to_vec);
         if let Some((text, file)) = &given.tokenized {
-            reader = Arc::new(Tokenized::new(reader, text, file)?);
+            reader = tokenized(reader, text, file)?;
         }
         let set = match &given.field {
             Some(field) => SoundDataset::with_field(reader, field, sounds)?,

@@ -135,3 +135,11 @@ def test_tensors_of_torch(folder: Path) -> None:
             assert all(type(image) is torch.Tensor and image.dtype == torch.float32 for image in batch["image"])
             assert batch.to("cpu") is batch
             del batch
+
+
+def test_parts_of_other_pictures_are_not_joined(folder: Path) -> None:
+    part = lambda **options: feedline.images(folder / "pictures/*.png", own_sizes=6000, **options)
+    for options in ({"mode": "gray"}, {"channels_first": False}):
+        for join in (lambda *parts: feedline.concat(*parts), lambda *parts: feedline.mix([(one, 1) for one in parts])):
+            with pytest.raises(feedline.ConfigError, match='has "image" as other pictures or texts than part 0'):
+                join(part(), part(**options))

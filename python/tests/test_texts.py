@@ -53,6 +53,37 @@ def test_texts_of_a_source_and_of_columns() -> None:
         assert [tags for batch in loader for tags in batch["tags"]] == [*LISTS[1:], ["z"]]
 
 
+def test_samples_have_texts_too() -> None:
+    data = feedline.Data(Samples())
+    for of in (data, data.subset(range(50)), feedline.concat(data)):
+        assert of[2]["text"] == TEXTS[2] and of[2]["tags"] == LISTS[3] and bytes(of[2]["raw"]).decode() == TEXTS[2]
+    mapped = data.map(lambda sample: {"text": sample["text"].upper(), "tags": sample["tags"]})
+    with feedline.Loader(mapped, 5, framework="numpy", workers=0) as loader:
+        assert next(iter(loader))["text"] == [text.upper() for text in TEXTS]
+    joined = lambda samples: [sample["text"] + "".join(sample["tags"]) for sample in samples]
+    for of in (Samples(), data, data.take(50)):
+        with feedline.Loader(of, 5, collate_fn=joined, workers=0) as loader:
+            assert next(iter(loader)) == [TEXTS[at] + "".join(LISTS[(at + 1) % 5]) for at in range(5)]
+
+
+def test_parts_with_other_texts_are_not_joined() -> None:
+    texts, lists, raw = (feedline.Data([{"x": x}]) for x in ("plain", ["a", "b"], b"raw"))
+    with pytest.raises(feedline.ConfigError, match='part 1 of concat has "x" as other pictures or texts than part 0'):
+        feedline.concat(texts, lists)
+    with feedline.Loader(feedline.concat(texts, raw), 2, framework="numpy") as loader:
+        assert next(iter(loader))["x"].text() == ["plain", "raw"]
+    with feedline.Loader(feedline.concat(texts, raw), 2, text="x", framework="numpy") as loader:
+        assert next(iter(loader))["x"] == ["plain", "raw"]
+
+
+def test_an_empty_list_comes_first() -> None:
+    for samples in ([{"x": []}, {"x": ["a", "b"]}], [{"x": []}, {"x": [1, 2]}]):
+        with feedline.Loader(samples, 2, framework="numpy", workers=0) as loader:
+            batch = next(iter(loader))
+            rows = batch["x"] if isinstance(samples[1]["x"][0], str) else [row.tolist() for row in batch["x"].rows()]
+            assert rows == [sample["x"] for sample in samples]
+
+
 def test_a_later_sample_without_a_list_of_texts_is_an_error() -> None:
     data = [{"tags": ["a"]}, {"tags": ["b", 5]}]
     with feedline.Loader(data, 2, framework="numpy", workers=0) as loader:
@@ -86,6 +117,33 @@ def test_lists_of_texts_of_parquet(tmp_path: Path) -> None:
     parquet.write_table(pyarrow.table({"tags": lists, "x": range(4)}), tmp_path / "tags.parquet")
     with feedline.Loader(feedline.open(tmp_path / "tags.parquet"), 3, text="tags", framework="numpy") as loader:
         assert [tags for batch in loader for tags in batch["tags"]] == lists
+
+
+def test_captions_of_a_table_of_paths(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas", reason="not run: pandas is not installed")
+    image = pytest.importorskip("PIL.Image", reason="not run: Pillow is not installed")
+    for number in range(3):
+        image.fromarray(np.full((4, 4, 3), number, np.uint8)).save(tmp_path / f"{number}.png")
+    paths = [str(tmp_path / f"{number}.png") for number in range(3)]
+    captions = ["one", "", "three words here"]
+    several = [["Hi", "there"], ["x"], []]
+    for column, wanted in ((captions, captions), (several, several)):
+        table = pandas.DataFrame({"path": paths, "caption": column})
+        data = feedline.images(table, [feedline.transforms.Resize((4, 4))], text="caption")
+        with feedline.Loader(data, 3, framework="numpy") as loader:
+            batch = next(iter(loader))
+            assert batch["caption"] == wanted and batch["image"][:, 0, 0, 0].tolist() == [0, 1, 2]
+        assert [sample["caption"] for sample in data] == wanted
+    with pytest.raises(feedline.ConfigError, match='"caption" has lists of texts, and tokenizer is for one text'):
+        feedline.images(table, text="caption", tokenizer=tmp_path / "tokenizer.json")
+
+
+def test_texts_of_a_file_for_collate_fn(tmp_path: Path) -> None:
+    lines = tmp_path / "texts.jsonl"
+    lines.write_text("".join(json.dumps({"id": at, "text": text}) + "\n" for at, text in enumerate(TEXTS)))
+    collate = lambda samples: {"text": [sample["text"] + "!" for sample in samples]}
+    with feedline.Loader(feedline.open(lines), 5, collate_fn=collate, text="text", workers=0) as loader:
+        assert next(iter(loader)) == {"text": [text + "!" for text in TEXTS]}
 
 
 def test_what_is_no_text_is_refused(tmp_path: Path) -> None:

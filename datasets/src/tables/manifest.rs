@@ -47,6 +47,8 @@ pub struct ManifestOptions {
     /// The column of the class. By default, it is a column of texts called `label`, `class`, `target` or the
     /// like. If there is none, it is the only column that does not name files, if that column has texts.
     pub label: Option<String>,
+    /// Columns that are not the class, such as captions, unless `label` names them.
+    pub beside: Vec<String>,
     /// How the table is opened. The order of its `classes` gives their numbers. A row of another class is an
     /// error.
     pub open: OpenOptions,
@@ -161,7 +163,7 @@ fn open_rows(from: &PathOrTable, options: &ManifestOptions, holds: Holds) -> Res
     let label = (rows.about().format == "csv")
         .then(|| choose_files(&*rows, &options.files, holds).ok())
         .flatten()
-        .and_then(|files| columns::label_of(fields, &files, options.label.as_deref(), holds).ok()?)
+        .and_then(|files| columns::label_of(fields, &files, options, holds).ok()?)
         .filter(|&label| {
             matches!(fields[label].element(), ElementType::Number(DType::I64) | ElementType::U64)
         });
@@ -229,7 +231,7 @@ impl Manifest {
         if rows.about().format == "csv" {
             columns::check_header(&*rows, &files, holds).map_err(at)?;
         }
-        let label = choose_label(&*rows, &files, options.label.as_deref(), holds).map_err(at)?;
+        let label = choose_label(&*rows, &files, options, holds).map_err(at)?;
         let mut texts: Vec<_> = files.iter().copied().chain(label).collect();
         texts.sort_unstable();
         let mut cells = columns::read(&*rows, &texts)?;

@@ -195,11 +195,12 @@ class Worker:
         for number in lanes:
             poll.register(number, select.POLLIN)
         while True:
-            for number, _ in poll.poll():
-                self._serve(lanes[number])
+            asked = [(lanes[number], lanes[number].receive()) for number, _ in poll.poll()]
+            # A batch that is wanted first is read first.
+            for lane, request in sorted(asked, key=lambda one: int(REQUEST.unpack_from(one[1])[4])):
+                self._serve(lane, request)
 
-    def _serve(self, lane: Lane) -> None:
-        request = lane.receive()
+    def _serve(self, lane: Lane, request: memoryview) -> None:
         kind, number, count, is_seeded, own, epoch, size = REQUEST.unpack_from(request)
         lane.takes(own)
         if self._unusable is not None:

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -24,6 +24,9 @@ const DONE: u32 = 0;
 const FAILED: u32 = 1;
 const LONGER: u32 = 3;
 
+/// The number of the next request.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
 /// Max bytes of an answer. An answer may be an exception: `_workers/faults.py` has its limits.
 const LONGEST: usize = 64 << 20;
 
@@ -37,8 +40,8 @@ pub(super) struct Lane {
     pub(super) end: Arc<End>,
     pub(super) block: Block,
     message: Vec<u8>,
-    /// Number of requests so far.
-    requests: u64,
+    /// The number of the last request. Numbers grow over all lanes, so that a worker knows the first of two.
+    request: u64,
 }
 
 /// The part of a lane that other threads may use while one thread waits for its answer.
@@ -140,7 +143,7 @@ impl Lane {
         let block = Block::new()?;
         let (asked, has_answered) = (Mutex::default(), AtomicBool::new(false));
         let end = End { socket: own, block: block.file.clone(), asked, has_answered };
-        Ok((Self { worker, process: 0, end: Arc::new(end), block, message: Vec::new(), requests: 0 }, its))
+        Ok((Self { worker, process: 0, end: Arc::new(end), block, message: Vec::new(), request: 0 }, its))
     }
 
     /// Asks whether the worker has loaded the data set.
@@ -169,12 +172,12 @@ impl Lane {
         let mut message = std::mem::take(&mut self.message);
         message.clear();
         message.extend([0; 4]);
-        self.requests += 1;
-        self.end.set_asked(self.requests, request.ids);
+        self.request = NEXT.fetch_add(1, Ordering::Relaxed);
+        self.end.set_asked(self.request, request.ids);
         let head = [kind, request.set, request.count as u32, u32::from(request.is_seeded)];
         head.iter().for_each(|number| message.extend(number.to_le_bytes()));
         let numbers =
-            [self.requests, request.epoch, request.bytes].into_iter().chain(request.ids.iter().copied());
+            [self.request, request.epoch, request.bytes].into_iter().chain(request.ids.iter().copied());
         let numbers = numbers.chain(request.keys.iter().copied()).chain(request.room.iter().copied());
         numbers.for_each(|number| message.extend(number.to_le_bytes()));
         let length = (message.len() - 4) as u32;
@@ -191,7 +194,7 @@ impl Lane {
             bytemuck::cast::<_, [u32; HEAD / 4]>(head).map(u32::from_le);
         // A process that the worker has forked may answer too, and each answer after it would then be that of
         // the request before.
-        if u64::from(low) | u64::from(high) << 32 != self.requests {
+        if u64::from(low) | u64::from(high) << 32 != self.request {
             return Err(Lost::Confused);
         }
         let rest = (length as usize).checked_sub(HEAD - 4).filter(|rest| *rest <= LONGEST);

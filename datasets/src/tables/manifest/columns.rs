@@ -2,7 +2,7 @@
 
 use feedline_core::{Context, Dataset, ElementType, Error, ErrorKind, Field, Result, Sink, named};
 
-use super::one_line;
+use super::{ManifestOptions, one_line};
 use crate::error::{at_file, may_pass};
 use crate::open::{is_picture, is_sound, is_url};
 use crate::tables::nulls::quoted;
@@ -117,11 +117,11 @@ fn text_named(fields: &[Field], name: &str) -> Result<usize> {
 pub(super) fn choose_label(
     rows: &dyn Dataset,
     files: &[usize],
-    label: Option<&str>,
+    options: &ManifestOptions,
     holds: Holds,
 ) -> Result<Option<usize>> {
     let fields = rows.spec().fields();
-    let found = label_of(fields, files, label, holds)?;
+    let found = label_of(fields, files, options, holds)?;
     Ok(found.filter(|&found| is_text(&fields[found])))
 }
 
@@ -129,10 +129,11 @@ pub(super) fn choose_label(
 pub(super) fn label_of(
     fields: &[Field],
     files: &[usize],
-    label: Option<&str>,
+    ManifestOptions { label, beside, .. }: &ManifestOptions,
     holds: Holds,
 ) -> Result<Option<usize>> {
-    let is_free = |field: &usize| !files.contains(field);
+    let is_beside = |field: usize| beside.iter().any(|name| name == fields[field].name());
+    let is_free = |field: &usize| !files.contains(field) && !is_beside(*field);
     if let Some(label) = label {
         let Some(found) = fields.iter().position(|field| field.name() == label) else {
             let (name, all) = (one_line(label), all(fields));

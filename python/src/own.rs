@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Instant;
 
 use feedline::batch::FilledBatch;
-use feedline::dataset::Rows;
+use feedline::dataset::{RowError, Rows};
 use feedline::{Context, DType, Dataset, Error, ErrorKind, ReadError, Row, Spec};
 use feedline_core::{About, Fingerprint, Storage};
 use pyo3::intern;
@@ -200,7 +200,7 @@ impl OwnData {
         mut rows: Rows<'_>,
         keys: &[u64],
         context: &Context,
-    ) -> Result<usize, (usize, ReadError)> {
+    ) -> Result<usize, RowError> {
         let stacked = self.stacked(ids, keys, context).map_err(|error| (0, error))?;
         let Stacked { count, fields, mut error, is_random, _turn, .. } = stacked;
         if is_random {
@@ -279,12 +279,7 @@ impl Dataset for OwnData {
         read.map_err(|(_, error)| error)
     }
 
-    fn read_many(
-        &self,
-        ids: &[u64],
-        rows: &mut Rows<'_>,
-        context: &mut Context,
-    ) -> Result<(), (usize, ReadError)> {
+    fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, context: &mut Context) -> Result<(), RowError> {
         // Each sample is begun once, in order. This does not depend on the number of samples per call, or on
         // the process that reads the sample.
         let key = |(index, &id)| context.sample(index, id, |context| self.key(context));

@@ -88,7 +88,7 @@ pub use compose::{InMemory, Mix, Sample, from_fn};
 pub use content::BatchContent;
 pub use context::{Context, Watch};
 pub use cursor::Cursor;
-pub use dataset::{Dataset, ReadError};
+pub use dataset::{Dataset, ReadError, RowError};
 pub use deadline::deadline;
 pub use decoded::{Decoded, DecodedRows};
 pub use dtype::{DType, Element};

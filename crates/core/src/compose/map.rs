@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::compose::config;
 use crate::compose::sample::{Sample, Slab};
 use crate::{
-    About, Context, Dataset, Fingerprint, Layout, Prefetched, ReadError, Result, Row, Rows, Spec,
+    About, Context, Dataset, Fingerprint, Layout, Prefetched, ReadError, Result, Row, RowError, Rows, Spec,
     StableDataset, Storage,
 };
 
@@ -57,7 +57,7 @@ impl Map {
         ids: &[u64],
         slab: &mut [u8],
         context: &mut Context,
-        read: impl FnOnce(&mut Rows<'_>, &mut Context) -> Result<(), (usize, ReadError)>,
+        read: impl FnOnce(&mut Rows<'_>, &mut Context) -> Result<(), RowError>,
     ) -> (usize, Option<ReadError>) {
         let mut rows = Rows::new(&self.layout, slab, ids.len());
         rows.poison();
@@ -92,12 +92,7 @@ impl Dataset for Map {
         })
     }
 
-    fn read_many(
-        &self,
-        ids: &[u64],
-        rows: &mut Rows<'_>,
-        context: &mut Context,
-    ) -> Result<(), (usize, ReadError)> {
+    fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, context: &mut Context) -> Result<(), RowError> {
         context.scoped_scratch(|slab: &mut Slab, context| {
             let bytes = slab.bytes_mut(self.layout.bytes()).map_err(|error| (0, error.into()))?;
             let mut first = 0;

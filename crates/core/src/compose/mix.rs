@@ -7,7 +7,7 @@ use crate::compose::{Parts, about_parts, check_id, check_len, common_spec, confi
 use crate::random::key;
 use crate::sampler::Permutation;
 use crate::{
-    About, Context, DType, Dataset, Fingerprint, Prefetched, ReadError, Result, Row, Rows, Spec,
+    About, Context, DType, Dataset, Fingerprint, Prefetched, ReadError, Result, Row, RowError, Rows, Spec,
     StableDataset, Storage,
 };
 
@@ -383,12 +383,7 @@ impl Dataset for Mix {
         self.tell(place, &mut rows.row(0))
     }
 
-    fn read_many(
-        &self,
-        ids: &[u64],
-        rows: &mut Rows<'_>,
-        context: &mut Context,
-    ) -> Result<(), (usize, ReadError)> {
+    fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, context: &mut Context) -> Result<(), RowError> {
         let epoch = context.epoch();
         let place = |id| self.existing(epoch, id);
         let Some(untold) = &self.untold else { return self.parts().read_many(ids, rows, context, place) };

@@ -66,7 +66,8 @@ pub(crate) use split::{folds, folds_of_groups, split};
 use crate::named;
 use crate::sampler::MAX_LEN;
 use crate::{
-    About, Context, Dataset, Error, ErrorKind, Prefetched, ReadError, Result, Row, Rows, Spec, StableDataset,
+    About, Context, Dataset, Error, ErrorKind, Prefetched, ReadError, Result, Row, RowError, Rows, Spec,
+    StableDataset,
 };
 
 /// The most sets that are read through one another. With this many, a read fits a stack of 2 MiB.
@@ -117,7 +118,7 @@ macro_rules! reads_parts {
             ids: &[u64],
             rows: &mut crate::Rows<'_>,
             context: &mut crate::Context,
-        ) -> Result<(), (usize, crate::ReadError)> {
+        ) -> Result<(), crate::RowError> {
             self.parts().read_many(ids, rows, context, |id| self.existing(id))
         }
 
@@ -217,7 +218,7 @@ impl<'a> Parts<'a> {
         rows: &mut Rows<'_>,
         context: &mut Context,
         place: impl Fn(u64) -> Result<Place, ReadError>,
-    ) -> Result<(), (usize, ReadError)> {
+    ) -> Result<(), RowError> {
         context.scoped_scratch(|Ids(inner), context| {
             let mut first = 0;
             let mut next = None;

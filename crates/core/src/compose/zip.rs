@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use crate::compose::{about_parts, config};
 use crate::{
-    About, Context, Dataset, Error, ErrorKind, Field, Fingerprint, Prefetched, ReadError, Result, Row, Rows,
-    Spec, StableDataset, Storage, StridedColumn, named,
+    About, Context, Dataset, Error, ErrorKind, Field, Fingerprint, Prefetched, ReadError, Result, Row,
+    RowError, Rows, Spec, StableDataset, Storage, StridedColumn, named,
 };
 
 /// Sample `id` has the fields of sample `id` of each part, such as images and their labels from different
@@ -112,12 +112,7 @@ impl Dataset for Zip {
         Ok(())
     }
 
-    fn read_many(
-        &self,
-        ids: &[u64],
-        rows: &mut Rows<'_>,
-        context: &mut Context,
-    ) -> Result<(), (usize, ReadError)> {
+    fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, context: &mut Context) -> Result<(), RowError> {
         // If several parts fail, the earliest sample counts: the rows before it are complete.
         let (mut good, mut failed) = (ids.len(), None);
         for (number, part, fields) in self.parts() {

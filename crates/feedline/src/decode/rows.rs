@@ -9,7 +9,7 @@ use feedline_core::bad_samples::{ATTEMPTS, substitute};
 use feedline_core::sampler::custom::NO_SAMPLE;
 use feedline_core::source::place;
 use feedline_core::{
-    BadSamples, Context, Dataset, Error, ErrorKind, Failure, ReadError, Result, Row, Rows, Stage,
+    BadSamples, Context, Dataset, Error, ErrorKind, Failure, ReadError, Result, Row, RowError, Rows, Stage,
     Substituted, panic_text,
 };
 
@@ -205,12 +205,7 @@ impl Reader<'_> {
     }
 
     /// Reads the samples of `rows`. An error comes with the index of the sample that failed.
-    fn read_many(
-        &self,
-        ids: &[u64],
-        rows: &mut Rows<'_>,
-        context: &mut Context,
-    ) -> Result<(), (usize, ReadError)> {
+    fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, context: &mut Context) -> Result<(), RowError> {
         if let Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) = self.input {
             return (**dataset).read_many(ids, rows, context);
         }

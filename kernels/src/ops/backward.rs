@@ -152,8 +152,7 @@ impl Kernels {
     pub fn prefers_transposed(&self, shape: Linear) -> bool {
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {
-            // The tensor cores need the summed dimension contiguous for TF32, and their kernels rows of 16-byte
-            // alignment.
+            // The tensor cores need the summed dimension contiguous for TF32, and rows of 16-byte alignment.
             let is_faster = gpu.capability >= (9, 0)
                 && gpu.gemm.has_cublaslt()
                 && gpu.options.tf32

@@ -8,7 +8,7 @@ use std::time::Instant;
 use feedline::batch::FilledBatch;
 use feedline::dataset::{RowError, Rows};
 use feedline::{Context, DType, Dataset, Error, ErrorKind, ReadError, Row, Spec};
-use feedline_core::{About, Fingerprint, Storage};
+use feedline_core::{About, Fingerprint, Storage, TakeItems};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -317,13 +317,7 @@ impl Dataset for OwnData {
 }
 
 impl Storage for OwnData {
-    fn left_out(
-        &self,
-        id: u64,
-        field: usize,
-        epoch: u64,
-        _to: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), ReadError> {
+    fn left_out(&self, id: u64, field: usize, epoch: u64, _to: TakeItems<'_>) -> Result<(), ReadError> {
         let Some(mapped) = self.mapped.as_deref().filter(|mapped| id < (**mapped).len()) else {
             return Ok(());
         };

@@ -113,7 +113,7 @@ pub use source::{Next, Shard, Source};
 pub use source_order::{RecordOrder, SourcePosition, record_id};
 pub use spec::{ElementType, Field, FieldId, Meaning, Spec};
 pub use stable::StableDataset;
-pub use storage::Storage;
+pub use storage::{Storage, TakeItems};
 pub use timeline::Timeline;
 pub use unpadded::{Unpadded, UnpaddedBuilder};
 pub use user_cache::{CACHE_VARIABLE, user_cache};

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use feedline_core::{
     About, Context, Dataset, Decoded, Error, ErrorKind, Fingerprint, Prefetched, ReadError, Result, Row,
-    RowError, Rows, Sink, Spec, Storage, StridedColumn,
+    RowError, Rows, Sink, Spec, Storage, StridedColumn, TakeItems,
 };
 
 use super::{Bounded, Kind, row_memory};
@@ -217,13 +217,7 @@ impl Storage for Bounded {
         self.fields.iter().all(|&kind| kind == Kind::Fixed).then(|| self.inner.storage().column(field))?
     }
 
-    fn left_out(
-        &self,
-        id: u64,
-        field: usize,
-        epoch: u64,
-        to: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), ReadError> {
+    fn left_out(&self, id: u64, field: usize, epoch: u64, to: TakeItems<'_>) -> Result<(), ReadError> {
         match (0..self.fields.len()).find(|&of| self.place(of) == field) {
             Some(field) => self.inner.storage().left_out(id, field, epoch, to),
             None => Ok(()),

@@ -7,7 +7,7 @@ use crate::compose::config;
 use crate::compose::sample::{Sample, Slab};
 use crate::{
     About, Context, Dataset, Fingerprint, Layout, Prefetched, ReadError, Result, Row, RowError, Rows, Spec,
-    StableDataset, Storage,
+    StableDataset, Storage, TakeItems,
 };
 
 /// Maximum bytes and samples that are read before they are mapped: few enough to stay in a processor's
@@ -139,13 +139,7 @@ impl Dataset for Map {
 }
 
 impl Storage for Map {
-    fn left_out(
-        &self,
-        id: u64,
-        field: usize,
-        epoch: u64,
-        _to: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), ReadError> {
+    fn left_out(&self, id: u64, field: usize, epoch: u64, _to: TakeItems<'_>) -> Result<(), ReadError> {
         let name = self.spec.fields().get(field).map_or("", |field| field.name());
         let inner: &dyn Dataset = &self.inner;
         inner.check_whole(name, id, epoch)

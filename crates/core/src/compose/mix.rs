@@ -8,7 +8,7 @@ use crate::random::key;
 use crate::sampler::Permutation;
 use crate::{
     About, Context, DType, Dataset, Fingerprint, Prefetched, ReadError, Result, Row, RowError, Rows, Spec,
-    StableDataset, Storage,
+    StableDataset, Storage, TakeItems,
 };
 
 /// Length of the pattern in which the sets alternate. Shares are rounded to multiples of one divided by it.
@@ -425,13 +425,7 @@ impl Dataset for Mix {
 }
 
 impl Storage for Mix {
-    fn left_out(
-        &self,
-        id: u64,
-        field: usize,
-        epoch: u64,
-        to: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), ReadError> {
+    fn left_out(&self, id: u64, field: usize, epoch: u64, to: TakeItems<'_>) -> Result<(), ReadError> {
         let (part, inner) = self.existing(epoch, id)?;
         self.parts[part].storage().left_out(inner, field, epoch, to)
     }

@@ -157,7 +157,7 @@ macro_rules! stores_parts {
             id: u64,
             field: usize,
             epoch: u64,
-            to: &mut dyn FnMut(&[u8]),
+            to: crate::TakeItems<'_>,
         ) -> Result<(), crate::ReadError> {
             let (part, inner) = self.existing(id)?;
             self.parts().sets[part].storage().left_out(inner, field, epoch, to)

@@ -35,7 +35,7 @@ use self::ragged_file::RaggedFile;
 use crate::compose::config;
 use crate::{
     About, Context, Dataset, Error, Fingerprint, ReadError, Result, Row, RowError, Rows, Spec, Storage,
-    StridedColumn,
+    StridedColumn, TakeItems,
 };
 
 /// A data set that caches the samples it has read. See [`Dataset::cached`] and [`Dataset::cached_in_file`].
@@ -265,13 +265,7 @@ impl Storage for Cached {
         self.inner.storage().column(field)
     }
 
-    fn left_out(
-        &self,
-        id: u64,
-        field: usize,
-        epoch: u64,
-        to: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), ReadError> {
+    fn left_out(&self, id: u64, field: usize, epoch: u64, to: TakeItems<'_>) -> Result<(), ReadError> {
         self.inner.storage().left_out(id, field, epoch, to)
     }
 }

@@ -29,7 +29,6 @@ const PERIOD: usize = 1 << 16;
 /// - The set's epochs continue across epochs of the run: if the epoch ends midway through a set, the next
 ///   epoch resumes there. A large set with a small weight is seen whole, over several epochs; a small set
 ///   with a large weight comes several times within one.
-///
 /// - Weights may change: from a sample of the run on, or from an epoch on, other shares are drawn, whose
 ///   pattern begins there. Each set goes on where it is. A cursor needs no more to resume than before, since
 ///   the weights are a function of the epoch and the position. A loader that shuffles keeps those of an epoch
@@ -212,8 +211,7 @@ impl MixBuilder {
             weights[part] == 0.0 && later.copied().all(|weight| weight == 0.0)
         };
         if let Some(part) = (0..parts.len()).find(|&part| is_left_out(part)) {
-            let why = format!("part {part} of the mix has weight 0 in every epoch: leave it out");
-            return Err(config(why));
+            return Err(config(format!("part {part} of the mix has weight 0 in every epoch: leave it out")));
         }
         if weights.iter().all(|&weight| weight == 0.0) {
             return Err(config("the weights of the mix are all 0 at first: begin with a set".to_owned()));

@@ -4,10 +4,10 @@
 use crate::common::{alone, elements};
 use feedline::InMemory;
 use feedline::bad_samples::Budget;
-use feedline::dataset::{Rows, StridedColumn};
+use feedline::dataset::{RowError, Rows, StridedColumn};
 use feedline::{
     BadSamples, Context, DType, Dataset, Device, Error, ErrorKind, Loader, LoaderBuilder, Pad, ReadError,
-    Row, RowError, Spec, Stage, TransferMode,
+    Row, Spec, Stage, TransferMode,
 };
 use feedline_core::Storage;
 

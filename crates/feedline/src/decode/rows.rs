@@ -132,7 +132,7 @@ impl Reader<'_> {
     fn substitute_in_whole(
         &self,
         ids: &[u64],
-        (mut bad, mut error): (usize, ReadError),
+        (mut bad, mut error): RowError,
         rows: &mut Rows<'_>,
         context: &mut Context,
     ) -> Result<()> {
@@ -191,12 +191,7 @@ impl Reader<'_> {
     }
 
     /// Reads in bulk, and checks what was written: before an error, too, unless the batch is made as a whole.
-    fn read_all(
-        &self,
-        ids: &[u64],
-        rows: &mut Rows<'_>,
-        context: &mut Context,
-    ) -> Result<(), (usize, ReadError)> {
+    fn read_all(&self, ids: &[u64], rows: &mut Rows<'_>, context: &mut Context) -> Result<(), RowError> {
         if !self.decoder.reads_whole {
             return rows.read_by(|rows| self.read_many(ids, rows, context));
         }

@@ -10,40 +10,23 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-OUT=${OUT:-out}
-SCRATCH=${SCRATCH:-/tmp}
-BIN=${BIN:-$([ -x bin/benches ] && echo bin || echo target/release)}
+source benches/steps.sh
 WORKERS=${WORKERS:-$(($(nproc) > 1 ? $(nproc) - 1 : 1))}
-mkdir -p "$OUT"
 rows=$OUT/data.jsonl
 log=$OUT/data.log
 : >"$rows"
 : >"$log"
-failed=()
-
-step() {
-    local limit=$1 name=$2
-    shift 2
-    local start=$SECONDS
-    if timeout --kill-after=5 "$limit" "$@" --json "$rows" --scratch "$SCRATCH" >>"$log" 2>&1; then
-        echo "$name: $((SECONDS - start)) s"
-    else
-        echo "$name: FAILED with $? after $((SECONDS - start)) s"
-        tail -n 5 "$log"
-        failed+=("$name")
-    fi
-}
 
 bench() {
     local limit=$1
     shift
-    step "$limit" "$1" "$BIN/benches" "$@" --device "${DEVICE:-auto}"
+    step "$limit" "$1" "$BIN/benches" "$@" --device "${DEVICE:-auto}" --json "$rows" --scratch "$SCRATCH"
 }
 
 bench 30 resident --file-mib 2048 --reps 5 --seconds 0.2
 if python3 -c "import torch" 2>>"$log"; then
     PYTHONDONTWRITEBYTECODE=1 step 40 "torch.index_select" python3 benches/peers/index_select.py --file-mib 2048 \
-        --reps 5 --seconds 0.2
+        --reps 5 --seconds 0.2 --json "$rows" --scratch "$SCRATCH"
 else
     echo "torch: not installed"
 fi

@@ -15,18 +15,14 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-OUT=${OUT:-out}
-SCRATCH=${SCRATCH:-/tmp}
-BIN=${BIN:-$([ -x bin/benches ] && echo bin || echo target/release)}
+source benches/steps.sh
 MLP=$BIN/mlp
 [ -x "$MLP" ] || MLP=$BIN/examples/mlp
 ONLY=${ONLY:-handoff guards transfer train raw gather tiny epoch start idle noisy}
-mkdir -p "$OUT"
 rows=$OUT/rows.jsonl
 log=$OUT/log.txt
 : >"$rows"
 : >"$log"
-failed=()
 PEERS=${PEERS:-torch jax rust}
 peers=
 for path in "$BIN/peers" target/peers/release/peers; do
@@ -50,21 +46,6 @@ data=(${DATA:+--data "$DATA"})
         [ -f "$program" ] && sha256sum "$program"
     done
 } >"$OUT/machine.txt"
-
-# Runs a command with a limit in seconds; its output goes to the log.
-step() {
-    local limit=$1 name=$2
-    shift 2
-    local start=$SECONDS
-    echo "\$ $*" >>"$log"
-    if timeout --kill-after=5 "$limit" "$@" >>"$log" 2>&1; then
-        echo "$name: $((SECONDS - start)) s"
-    else
-        echo "$name: FAILED with $? after $((SECONDS - start)) s"
-        tail -n 5 "$log"
-        failed+=("$name")
-    fi
-}
 
 # The options of each benchmark: all together take a few minutes.
 for name in $ONLY; do

@@ -30,15 +30,15 @@ def title(row):
 def line(row):
     verdict = {True: "reached", False: "MISSED", None: ""}[row["reached"]]
     ratio = "-" if row["ratio"] is None else f"{row['ratio']:.3f}"
-    return [
-        title(row),
-        short(row["value"]),
-        short(row["baseline"]),
-        ratio,
-        row["unit"],
-        row["target"],
-        verdict,
-    ]
+    figures = [short(row["value"]), short(row["baseline"]), ratio]
+    return [title(row), *figures, row["unit"], row["target"], verdict]
+
+
+def comparison(what, ours, theirs, unit, target, is_reached):
+    """A table row of one figure of both; `is_reached` tells whether the ratio reaches the target."""
+    ratio = ours / theirs
+    verdict = "reached" if is_reached(ratio) else "MISSED"
+    return [what, short(ours), short(theirs), f"{ratio:.3f}", unit, target, verdict]
 
 
 def comparisons(rows):
@@ -51,52 +51,22 @@ def comparisons(rows):
         ours = min(of("train", batch), key=lambda row: row["value"])
         graph = [row for row in of("torch-step", batch) if row["parameters"]["mode"] == "graph"]
         if graph and ours["baseline"]:
-            ratio = ours["baseline"] / graph[-1]["value"]
-            table.append(
-                [
-                    f"step: ours / PyTorch graph {batch}",
-                    short(ours["baseline"]),
-                    short(graph[-1]["value"]),
-                    f"{ratio:.3f}",
-                    "us/step",
-                    "ratio <= 0.5",
-                    "reached" if ratio <= 0.5 else "MISSED",
-                ]
-            )
+            what, figures = f"step: ours / PyTorch graph {batch}", (ours["baseline"], graph[-1]["value"])
+            table.append(comparison(what, *figures, "us/step", "ratio <= 0.5", lambda ratio: ratio <= 0.5))
         for name, bench in (("PyTorch", "torch-train"), ("JAX", "jax-train")):
             peers = of(bench, batch)
             if peers:
                 best = min(peers, key=lambda row: row["value"])
                 how = " ".join(str(v) for k, v in best["parameters"].items() if k not in ("batch", "workers"))
-                ratio = ours["value"] / best["value"]
-                table.append(
-                    [
-                        f"fed: ours / {name} {batch} ({how})",
-                        short(ours["value"]),
-                        short(best["value"]),
-                        f"{ratio:.3f}",
-                        "us/step",
-                        "ratio < 1",
-                        "reached" if ratio < 1 else "MISSED",
-                    ]
-                )
+                what, figures = f"fed: ours / {name} {batch} ({how})", (ours["value"], best["value"])
+                table.append(comparison(what, *figures, "us/step", "ratio < 1", lambda ratio: ratio < 1))
     table += tiny(rows)
     raw = [row for row in rows if row["bench"] == "raw"]
     peers = [row for row in rows if row["bench"] == "torch-raw"]
     if raw and peers:
         ours, best = (max(side, key=lambda row: row["value"]) for side in (raw, peers))
-        ratio = ours["value"] / best["value"]
-        table.append(
-            [
-                "raw: ours / PyTorch",
-                short(ours["value"]),
-                short(best["value"]),
-                f"{ratio:.3f}",
-                "GB/s",
-                "ratio > 1",
-                "reached" if ratio > 1 else "MISSED",
-            ]
-        )
+        figures = ours["value"], best["value"]
+        table.append(comparison("raw: ours / PyTorch", *figures, "GB/s", "ratio > 1", lambda ratio: ratio > 1))
     return table
 
 
@@ -128,18 +98,8 @@ def tiny(rows):
             continue
         ours, own = best["tiny", batch]
         how = f"{parameters['form']}, {parameters['workers']} workers; ours {own['workers']}"
-        ratio = ours / theirs
-        table.append(
-            [
-                f"tiny: ours / {name.removesuffix('-tiny')} {batch} ({how})",
-                short(ours),
-                short(theirs),
-                f"{ratio:.3f}",
-                "x bare gather",
-                "ratio < 1",
-                "reached" if ratio < 1 else "MISSED",
-            ]
-        )
+        what = f"tiny: ours / {name.removesuffix('-tiny')} {batch} ({how})"
+        table.append(comparison(what, ours, theirs, "x bare gather", "ratio < 1", lambda ratio: ratio < 1))
     return table
 
 

@@ -39,7 +39,7 @@ may = {
     MLP: programs,
     EXAMPLES: programs,
     TOOLS: {CORE, DEVICE, FACADE, DATASETS, IMAGES, AUDIO, KERNELS, RECORD, REPORT},
-    SERVE: below_facade | {FACADE, KERNELS, MLP},
+    SERVE: below_facade | {FACADE, KERNELS, MLP, EXAMPLES},
     "feedline-fuzz": {CORE, IMAGES, AUDIO, DATASETS},
     "benches": programs | {EXAMPLES, MLP, TESTKIT},
     TESTKIT: {CORE, DEVICE, SIM},

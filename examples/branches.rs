@@ -3,13 +3,13 @@
 //! `cargo run --release --example branches`; the model is in `src/branches.rs`.
 #![forbid(unsafe_code)]
 
-use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use feedline::device::BackendKind;
 use feedline::{Device, Error, ErrorKind, Result};
 use feedline_examples::branches::{Model, Sizes, Times};
+use feedline_examples::program;
 use lexopt::prelude::{Long, Short, ValueExt};
 
 const HELP: &str = "\
@@ -27,21 +27,10 @@ usage: branches [options]
 const ROUNDS: usize = 5;
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            let _ = writeln!(std::io::stderr(), "branches: {error}");
-            ExitCode::from(2)
-        }
-    }
+    program::main("branches", HELP, parse().map_err(program::usage), run)
 }
 
-fn run() -> Result<()> {
-    let usage = |error: lexopt::Error| Error::new(ErrorKind::Config, format!("{error}: see --help"));
-    let Some((device, sizes, steps)) = parse().map_err(usage)? else {
-        println!("{HELP}");
-        return Ok(());
-    };
+fn run((device, sizes, steps): (Device, Sizes, usize)) -> Result<()> {
     println!("{}: {sizes:?}", device.name());
     let mut ways = [Model::new(&device, sizes, false)?, Model::new(&device, sizes, true)?];
     // The best of several turns each: a passing load affects both.
@@ -104,13 +93,7 @@ fn parse() -> Result<Option<(Device, Sizes, usize)>, lexopt::Error> {
             other => return Err(other.unexpected()),
         }
     }
-    let device = match device.as_str() {
-        "auto" => Device::best(),
-        "cuda" => Device::cuda(0),
-        "host" => Ok(Device::new_host()),
-        other => return Err(format!("--device is \"{other}\": give auto, cuda or host").into()),
-    };
-    let device = device.map_err(|error| error.to_string())?;
+    let device = program::device(&device).map_err(|error| error.to_string())?;
     let is_gpu = device.kind() == BackendKind::Cuda;
     let default = |gpu, host| if is_gpu { gpu } else { host };
     let sizes = Sizes {

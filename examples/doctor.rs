@@ -10,15 +10,12 @@ mod doctor;
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use feedline_examples::program;
+
 fn main() -> ExitCode {
-    let text = match doctor::run(lexopt::Parser::from_env()) {
-        Ok(text) => text,
-        Err(error) => {
-            let _ = writeln!(std::io::stderr(), "doctor: {error}");
-            return ExitCode::from(2);
-        }
-    };
-    // A closed pipe is not an error.
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    ExitCode::SUCCESS
+    program::main("doctor", "", doctor::run(lexopt::Parser::from_env()).map(Some), |text| {
+        // A closed pipe is not an error.
+        let _ = std::io::stdout().write_all(text.as_bytes());
+        Ok(())
+    })
 }

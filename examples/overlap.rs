@@ -4,13 +4,13 @@
 #![forbid(unsafe_code)]
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use feedline::{Device, Error, ErrorKind, Result};
 use feedline_examples::overlap::{Measured, Stages, measure};
+use feedline_examples::program;
 use lexopt::prelude::{Long, Short, ValueExt};
 
 const HELP: &str = "\
@@ -47,21 +47,10 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            let _ = writeln!(std::io::stderr(), "overlap: {error}");
-            ExitCode::from(2)
-        }
-    }
+    program::main("overlap", HELP, parse().map_err(program::usage).flatten(), run)
 }
 
-fn run() -> Result<()> {
-    let usage = |error: lexopt::Error| Error::new(ErrorKind::Config, format!("{error}: see --help"));
-    let Some(options) = parse().map_err(usage)?? else {
-        println!("{HELP}");
-        return Ok(());
-    };
+fn run(options: Options) -> Result<()> {
     println!("{}, {} steps", options.device.name(), options.steps);
     println!("   decode      copy   compute  one by one  overlapped  speed-up  formula");
     let mut points = Vec::new();

@@ -87,10 +87,6 @@ fn one<I: Value, O: Written>(
         "augment",
         Entry {
             parameters: json!({ "list": name, "to": O::DTYPE.name() }),
-            value: sides.value.map(rate),
-            unit: "GB/s",
-            baseline: Some(rate(sides.baseline.median())),
-            ratio: Some(1.0 / sides.ratio.median()),
             target,
             more: json!({
                 "batch": batch,
@@ -98,6 +94,7 @@ fn one<I: Value, O: Written>(
                 "us": sides.value.median() * 1e6,
                 "images_per_s": batch as f64 / sides.value.median(),
             }),
+            ..Entry::of(&sides, "GB/s", rate)
         },
     )
 }

@@ -3,11 +3,11 @@
 use std::sync::Mutex;
 
 use feedline::device::BackendKind;
-use feedline::{Device, Error, ErrorKind, Result, TransferMode, Workers};
+use feedline::{Device, ErrorKind, Result, TransferMode, Workers};
 use serde_json::json;
 
 use crate::baseline::Bare;
-use crate::measure::{sides, steps};
+use crate::measure::{each, sides, steps};
 use crate::options::Options;
 use crate::records::{Filed, RAW, epoch_steps};
 use crate::row::{Entry, Report, Target};
@@ -92,24 +92,9 @@ fn one(
                 "devices": devices.len(), "transfer_mode": chosen, "batch": setting.batch,
                 "workers": setting.workers(),
             }),
-            value: sides.value.map(rate),
-            unit: "GB/s",
-            baseline: Some(rate(sides.baseline.median())),
-            ratio: Some(1.0 / sides.ratio.median()),
             target: Target::RatioAtLeast(0.95),
             more: json!({ "steps": turn, "depth": setting.depth, "row_bytes": RAW.row_bytes() }),
+            ..Entry::of(&sides, "GB/s", rate)
         },
     )
-}
-
-/// Runs `work` for each of `all`, each on a thread of its own.
-fn each<T: Send>(all: &[Mutex<T>], work: impl Fn(&mut T) -> Result<()> + Sync) -> Result<()> {
-    std::thread::scope(|scope| {
-        let work = &work;
-        let start =
-            |one: &'_ Mutex<T>| work(&mut one.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
-        let threads: Vec<_> = all.iter().map(|one| scope.spawn(move || start(one))).collect();
-        let panicked = |_| Err(Error::new(ErrorKind::Panic, "a thread of the benchmark panicked"));
-        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(panicked))
-    })
 }

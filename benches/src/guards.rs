@@ -45,12 +45,10 @@ pub(crate) fn one(options: &Options, report: &mut Report, bytes: usize, depth: u
         "guards",
         Entry {
             parameters: json!({ "bytes": bytes }),
-            value: sides.value.map(|s| s * 1e6),
-            unit: "us/batch",
-            baseline: Some(sides.baseline.median() * 1e6),
             ratio: Some(sides.ratio.median()),
             target: Target::RatioAtMost(1.05),
             more: json!({ "steps": steps, "depth": depth }),
+            ..Entry::of(&sides, "us/batch", |seconds| seconds * 1e6)
         },
     )
 }

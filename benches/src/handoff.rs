@@ -65,12 +65,10 @@ pub(crate) fn one(
         "handoff",
         Entry {
             parameters: json!({ "what": "batch", "bytes": rows * row_bytes, "rows": rows }),
-            value: sides.value.map(|s| s * 1e6),
-            unit: "us/batch",
-            baseline: Some(sides.baseline.median() * 1e6),
             ratio: Some(sides.ratio.median()),
             target: Target::RatioAtMost(1.5),
             more,
+            ..Entry::of(&sides, "us/batch", |seconds| seconds * 1e6)
         },
     )?;
     if host {

@@ -12,7 +12,7 @@ use feedline_images::{Chroma, Decoder, IMAGENET_MEAN, IMAGENET_STD, Scratch, Tra
 use feedline_pictures::{Augment, Pictures as Crossed};
 use serde_json::json;
 
-use crate::measure::{sides, steps};
+use crate::measure::{each, sides, steps};
 use crate::options::Options;
 use crate::row::{Entry, Report, Target};
 use crate::setting::{DEPTH, Setting};
@@ -198,10 +198,6 @@ fn measure(options: &Options, report: &mut Report, pictures: Pictures, setting: 
         "jpeg",
         Entry {
             parameters: json!({ "work": name, "workers": setting.workers() }),
-            value: sides.value.map(rate),
-            unit: "images/s",
-            baseline: Some(rate(sides.baseline.median())),
-            ratio: Some(1.0 / sides.ratio.median()),
             // 1.3 times what DALI reaches on the cores of the same kind of machine.
             target: if threads == 16 && name.ends_with("finished") {
                 Target::AtLeast(5600.0)
@@ -209,6 +205,7 @@ fn measure(options: &Options, report: &mut Report, pictures: Pictures, setting: 
                 Target::RatioAtLeast(0.95)
             },
             more: json!({ "batch": batch, "steps": turn, "decoder": DECODER }),
+            ..Entry::of(&sides, "images/s", rate)
         },
     )
 }
@@ -229,18 +226,10 @@ impl Plain {
 
     fn run(&self, steps: usize) -> Result<()> {
         let next = AtomicUsize::new(0);
-        std::thread::scope(|scope| {
-            let next = &next;
-            let start = |memory| scope.spawn(move || self.thread(memory, next, steps));
-            let threads: Vec<_> = self.threads.iter().map(start).collect();
-            let panicked = |_| Err(Error::new(ErrorKind::Panic, "a thread of the baseline panicked"));
-            threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(panicked))
-        })
+        each(&self.threads, |(memory, rows)| self.thread(memory, rows, &next, steps))
     }
 
-    fn thread(&self, memory: &Mutex<(Memory, Vec<u8>)>, next: &AtomicUsize, steps: usize) -> Result<()> {
-        let mut memory = memory.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let (memory, rows) = &mut *memory;
+    fn thread(&self, memory: &mut Memory, rows: &mut [u8], next: &AtomicUsize, steps: usize) -> Result<()> {
         let bytes = self.pictures.spec.fields()[0].row_bytes();
         loop {
             let step = next.fetch_add(1, Ordering::Relaxed);

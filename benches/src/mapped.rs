@@ -7,9 +7,9 @@ use feedline_device::Buffer;
 use feedline_kernels::ops::{KernelOptions, Kernels, Linear};
 use serde_json::json;
 
-use crate::measure::{Figures, sides, steps};
+use crate::measure::{sides, steps};
 use crate::options::Options;
-use crate::row::{Entry, Report, Target};
+use crate::row::{Entry, Report};
 use crate::sets;
 use crate::setting::Setting;
 use crate::train::BASE;
@@ -63,18 +63,13 @@ fn one(options: &Options, report: &mut Report, lanes: Option<usize>) -> Result<(
         compute.synchronize()
     };
     let sides = sides(options, (epoch_steps, wanted), fed, baseline)?;
-    let us = |figures: &Figures| figures.map(|seconds| seconds * 1e6);
     let cast = lanes.map_or("in the step".to_owned(), |lanes| format!("ahead, lanes: {lanes}"));
     report.add(
         "mapped",
         Entry {
             parameters: json!({ "batch": batch, "cast": cast }),
-            value: us(&sides.value),
-            unit: "us/step",
-            baseline: Some(us(&sides.baseline).median()),
-            ratio: Some(1.0 / sides.ratio.median()),
-            target: Target::None,
             more: json!({ "steps": wanted }),
+            ..Entry::of(&sides, "us/step", |seconds| seconds * 1e6)
         },
     )
 }

@@ -1,8 +1,9 @@
 //! Alternating measurement of two sides (value, baseline, value, baseline) and the medians.
 
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use feedline::Result;
+use feedline::{Error, ErrorKind, Result};
 
 use crate::options::Options;
 
@@ -104,6 +105,18 @@ fn seconds(steps: usize, side: &mut impl FnMut(usize) -> Result<()>) -> Result<f
     let start = Instant::now();
     side(steps)?;
     Ok(start.elapsed().as_secs_f64() / steps as f64)
+}
+
+/// Runs `work` for each of `all`, each on a thread of its own.
+pub fn each<T: Send>(all: &[Mutex<T>], work: impl Fn(&mut T) -> Result<()> + Sync) -> Result<()> {
+    std::thread::scope(|scope| {
+        let work = &work;
+        let start =
+            |one: &'_ Mutex<T>| work(&mut one.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
+        let threads: Vec<_> = all.iter().map(|one| scope.spawn(move || start(one))).collect();
+        let panicked = |_| Err(Error::new(ErrorKind::Panic, "a thread of the benchmark panicked"));
+        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(panicked))
+    })
 }
 
 /// The time of one call.

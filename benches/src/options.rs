@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use feedline::{Device, Error, ErrorKind, Result, TransferMode};
+use feedline_examples::program::{self, usage};
 use lexopt::ValueExt;
 use lexopt::prelude::{Long, Short, Value};
 
@@ -112,15 +113,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
             other => return Err(usage(other.unexpected())),
         }
     }
-    let device = match device.as_str() {
-        "auto" => Device::best()?,
-        "cuda" => Device::cuda(0)?,
-        "host" => Device::new_host(),
-        other => {
-            let why = format!("--device is {other:?}: give auto, cuda or host");
-            return Err(Error::new(ErrorKind::Config, why));
-        }
-    };
+    let device = program::device(&device)?;
     let gpu = device.kind() == feedline::device::BackendKind::Cuda;
     let (default_reps, default_seconds, default_mib) =
         if smoke { (1, 0.01, 8) } else { (7, 0.25, if gpu { 4096 } else { 256 }) };
@@ -167,8 +160,4 @@ fn default_batches(smoke: bool) -> Vec<usize> {
 /// Cores of this machine.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-fn usage(error: lexopt::Error) -> Error {
-    Error::new(ErrorKind::Config, format!("{error}: see --help"))
 }

@@ -58,13 +58,10 @@ fn one(options: &Options, report: &mut Report, packed: &Path, workers: usize) ->
         "packed",
         Entry {
             parameters: json!({ "row_bytes": ROW_BYTES, "batch": batch, "workers": workers }),
-            value: sides.value.map(|seconds| rate(bytes, seconds)),
-            unit: "GB/s",
-            baseline: Some(rate(bytes, sides.baseline.median())),
-            ratio: Some(1.0 / sides.ratio.median()),
             // A few workers cannot gather as fast as a bus copies.
             target: if is_most { Target::RatioAtLeast(0.95) } else { Target::None },
             more: json!({ "file_bytes": options.file_bytes, "steps": steps, "depth": DEPTH }),
+            ..Entry::of(&sides, "GB/s", |seconds| rate(bytes, seconds))
         },
     )
 }

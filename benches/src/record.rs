@@ -127,12 +127,10 @@ fn fed(options: &Options, report: &mut Report, memory: &Memory, point: Point, st
                 "what": "step", "batch": point.batch, "row_bytes": point.row_bytes,
                 "workers": point.workers, "step_us": step.as_micros() as u64,
             }),
-            value: sides.value.map(|s| s * 1e6),
-            unit: "us/batch",
-            baseline: Some(sides.baseline.median() * 1e6),
             ratio: Some(sides.ratio.median()),
             target: if step.is_zero() { Target::None } else { Target::RatioAtMost(1.01) },
             more: json!({ "steps": wanted }),
+            ..Entry::of(&sides, "us/batch", |seconds| seconds * 1e6)
         },
     )
 }

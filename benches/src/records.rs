@@ -15,7 +15,7 @@ use feedline_core::random::splitmix64;
 use feedline_datasets::{OpenOptions, Records};
 use serde_json::json;
 
-use crate::measure::{Sides, sides, steps};
+use crate::measure::{Sides, each, sides, steps};
 use crate::options::Options;
 use crate::row::{Entry, Report, Target};
 use crate::sets::scramble;
@@ -175,12 +175,9 @@ impl Filed {
                     "transfer_mode": "staged", "row_bytes": row_bytes, "batch": batch,
                     "workers": setting.workers(),
                 }),
-                value: sides.value.map(rate),
-                unit: "GB/s",
-                baseline: Some(rate(sides.baseline.median())),
-                ratio: Some(1.0 / sides.ratio.median()),
                 target: self.case.staged,
                 more,
+                ..Entry::of(&sides, "GB/s", rate)
             },
         )
     }
@@ -213,12 +210,9 @@ impl Filed {
             self.case.bench,
             Entry {
                 parameters: json!({ "transfer_mode": "zero-copy", "row_bytes": row_bytes, "batch": batch }),
-                value: sides.value.map(rate),
-                unit: "GB/s",
-                baseline: Some(rate(sides.baseline.median())),
-                ratio: Some(1.0 / sides.ratio.median()),
                 target: if is_gpu { Target::AtLeast(self.case.zero_copy) } else { Target::None },
                 more,
+                ..Entry::of(&sides, "GB/s", rate)
             },
         )
     }
@@ -251,17 +245,10 @@ impl<'a> Plain<'a> {
 
     fn run(&self, steps: usize) -> Result<()> {
         let next = AtomicUsize::new(0);
-        std::thread::scope(|scope| {
-            let next = &next;
-            let start = |bare| scope.spawn(move || self.thread(bare, next, steps));
-            let threads: Vec<_> = self.threads.iter().map(start).collect();
-            let panicked = |_| Err(Error::new(ErrorKind::Panic, "a thread of the baseline panicked"));
-            threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(panicked))
-        })
+        each(&self.threads, |bare| self.thread(bare, &next, steps))
     }
 
-    fn thread(&self, bare: &Mutex<Bare>, next: &AtomicUsize, steps: usize) -> Result<()> {
-        let mut bare = bare.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    fn thread(&self, bare: &mut Bare, next: &AtomicUsize, steps: usize) -> Result<()> {
         for turn in 0.. {
             let step = next.fetch_add(1, Ordering::Relaxed);
             if step >= steps {

@@ -9,7 +9,7 @@ use feedline::{Error, ErrorKind, Result};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::measure::Figures;
+use crate::measure::{Figures, Sides};
 use crate::options::Options;
 
 /// The target of a row.
@@ -65,6 +65,21 @@ pub struct Entry {
     pub ratio: Option<f64>,
     pub target: Target,
     pub more: Value,
+}
+
+impl Entry {
+    /// Both sides in `unit`, where `of` makes a figure of seconds per step, and the ratio of their speeds.
+    pub fn of(sides: &Sides, unit: &'static str, of: impl Fn(f64) -> f64) -> Self {
+        Self {
+            parameters: Value::Null,
+            baseline: Some(of(sides.baseline.median())),
+            value: sides.value.map(of),
+            unit,
+            ratio: Some(1.0 / sides.ratio.median()),
+            target: Target::None,
+            more: Value::Null,
+        }
+    }
 }
 
 /// Prints rows and appends them to the `--json` file.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use feedline::dataset::Rows;
+use feedline::dataset::{RowError, Rows};
 use feedline::{Context, DType, Dataset, ReadError, Result, Row, Spec};
 use feedline_core::random::splitmix64;
 use feedline_datasets::Idx;
@@ -53,12 +53,7 @@ impl Dataset for Nothing {
         Ok(())
     }
 
-    fn read_many(
-        &self,
-        ids: &[u64],
-        rows: &mut Rows<'_>,
-        _: &mut Context,
-    ) -> std::result::Result<(), (usize, ReadError)> {
+    fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, _: &mut Context) -> Result<(), RowError> {
         if self.rows_to_write.load(Ordering::Relaxed) > 0 {
             let less = |left: usize| Some(left.saturating_sub(ids.len()));
             let _ = self.rows_to_write.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);

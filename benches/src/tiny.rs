@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use feedline::dataset::Rows;
+use feedline::dataset::{RowError, Rows};
 use feedline::{
     Context, DType, Dataset, Device, Error, ErrorKind, Loader, ReadError, Result, Row, Spec, Workers,
 };
@@ -165,12 +165,7 @@ impl Dataset for Table {
         Ok(())
     }
 
-    fn read_many(
-        &self,
-        ids: &[u64],
-        rows: &mut Rows<'_>,
-        _: &mut Context,
-    ) -> std::result::Result<(), (usize, ReadError)> {
+    fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, _: &mut Context) -> Result<(), RowError> {
         rows.write(0, ids.iter().map(|&id| self.sample(id)));
         Ok(())
     }

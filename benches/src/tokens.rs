@@ -58,12 +58,9 @@ fn one(
                 "transfer_mode": loader.transfer_mode().to_string(), "window": WINDOW, "batch": batch,
                 "workers": setting.workers(),
             }),
-            value: sides.value.map(|seconds| rate(bytes, seconds)),
-            unit: "GB/s",
-            baseline: Some(rate(bytes, sides.baseline.median())),
-            ratio: Some(1.0 / sides.ratio.median()),
             target: if has_bar { Target::RatioAtLeast(0.9) } else { Target::None },
             more: json!({ "file_bytes": options.file_bytes, "steps": steps, "depth": depth }),
+            ..Entry::of(&sides, "GB/s", |seconds| rate(bytes, seconds))
         },
     )
 }

@@ -113,12 +113,9 @@ pub(crate) fn one(
         "train",
         Entry {
             parameters: json!({ "batch": batch, "transfer_mode": mode }),
-            value: us(&sides.value),
-            unit: "us/step",
-            baseline: Some(us(&sides.baseline).median()),
-            ratio: Some(1.0 / sides.ratio.median()),
             target: Target::RatioAtLeast(bar),
             more,
+            ..Entry::of(&sides, "us/step", |seconds| seconds * 1e6)
         },
     )
 }

@@ -53,12 +53,9 @@ pub(crate) fn one(options: &Options, report: &mut Report, setting: Setting, row_
         "transfer",
         Entry {
             parameters: json!({ "bytes": bytes, "rows": rows }),
-            value: sides.value.map(rate),
-            unit: "GB/s",
-            baseline: Some(rate(sides.baseline.median())),
-            ratio: Some(1.0 / sides.ratio.median()),
             target: Target::RatioAtLeast(0.97),
             more: json!({ "steps": steps, "depth": depth }),
+            ..Entry::of(&sides, "GB/s", rate)
         },
     )
 }

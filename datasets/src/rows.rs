@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use feedline_core::{
     About, Context, Dataset, Error, FieldStream, Fingerprint, Groups, Prefetched, ReadError, Result, Row,
-    Spec, Storage,
+    Spec, Storage, TakeItems,
 };
 
 use crate::error::inside;
@@ -76,13 +76,7 @@ impl Storage for Rows {
         self.inner.storage().slice(self.find(sample).ok()?, field)
     }
 
-    fn left_out(
-        &self,
-        sample: u64,
-        field: usize,
-        epoch: u64,
-        to: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), ReadError> {
+    fn left_out(&self, sample: u64, field: usize, epoch: u64, to: TakeItems<'_>) -> Result<(), ReadError> {
         self.inner.storage().left_out(self.find(sample)?, field, epoch, to)
     }
 

@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::io::{ErrorKind as Io, Write};
 use std::path::PathBuf;
 
-use feedline::{Device, Error, ErrorKind, Result};
+use feedline::{Error, ErrorKind, Result};
+use feedline_examples::program::usage;
 use feedline_images::Chroma;
 use feedline_pictures::Decode;
 use lexopt::ValueExt;
@@ -93,20 +94,6 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Option<Opt
     Ok(Some(options))
 }
 
-impl Options {
-    pub fn open_device(&self) -> Result<Device> {
-        match self.device.as_str() {
-            "auto" => Device::best(),
-            "cuda" => Device::cuda(0),
-            "host" => Ok(Device::new_host()),
-            other => {
-                let why = format!("--device is {other:?}: give auto, cuda or host");
-                Err(Error::new(ErrorKind::Config, why))
-            }
-        }
-    }
-}
-
 fn decode(name: &str) -> Result<Option<Decode>> {
     match name {
         "workers" => Ok(None),
@@ -129,10 +116,6 @@ fn chroma(name: &str) -> Result<Chroma> {
             Err(Error::new(ErrorKind::Config, why))
         }
     }
-}
-
-fn usage(error: lexopt::Error) -> Error {
-    Error::new(ErrorKind::Config, format!("{error}: see --help"))
 }
 
 /// Prints to standard output. A closed pipe is not an error.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use feedline::{Dataset, Device, Error, ErrorKind, Loader, Result, Stream};
 use feedline_datasets::Folder;
 use feedline_device::Buffer;
+use feedline_examples::program;
 use feedline_images::Transforms;
 use feedline_kernels::ops::{Kernels, Sgd};
 use feedline_mlp::{Init, Mlp, Optimizer, Shape};
@@ -16,7 +17,7 @@ use crate::waited::Waited;
 
 /// Trains as the options say; prints loss, accuracy, and the share of the time without data.
 pub fn run(options: &Options) -> Result<()> {
-    let device = options.open_device()?;
+    let device = program::device(&options.device)?;
     let compute = device.stream()?;
     let folder = Pictures::open(&options.folder)?;
     let mut feed = Feed::new(options, &folder, &device)?;

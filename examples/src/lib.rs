@@ -3,6 +3,7 @@
 
 pub mod branches;
 pub mod overlap;
+pub mod program;
 
 /// Compiles the programs in the README.
 #[cfg(doctest)]

@@ -83,19 +83,13 @@ class Scalars:
         return {name: float(index) for name in self.names}
 
 
-class Tensors:
+class Tensors(Rows):
     """Tuples of tensors."""
 
     def __init__(self) -> None:
         import torch
 
         self.x, self.y = torch.rand(60_000, 64), torch.arange(60_000)
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.x[index], self.y[index]
 
 
 class Ragged:

@@ -259,6 +259,14 @@ class Windows(Dataset[Any]):
         return window[:-1], window[1:]
 
 
+class Stacked(Windows):
+    """All windows of a batch in one call."""
+
+    def __getitems__(self, ids: list[int]) -> Any:
+        rows = np.stack([self.ids[at * WINDOW : at * WINDOW + WINDOW + 1] for at in ids]).astype(np.int64)
+        return torch.from_numpy(rows[:, :-1]), torch.from_numpy(rows[:, 1:])
+
+
 def tokens(folder: Path, workers: int, part: int) -> Ways:
     path, count = folder / "train.bin", (64 << 20) // part
     ids = np.random.default_rng(7).integers(0, 50_000, count, dtype=np.uint16)
@@ -271,7 +279,7 @@ def tokens(folder: Path, workers: int, part: int) -> Ways:
     head = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, len(lengths), len(lengths) + 1)
     documents = np.arange(len(lengths) + 1, dtype=np.int64)
     (folder / "pair.idx").write_bytes(head + lengths.tobytes() + starts.tobytes() + documents.tobytes())
-    windows = Windows(path)
+    windows, stacked = Windows(path), Stacked(path)
 
     def nano_gpt() -> Iterable[Any]:
         """`get_batch` of nanoGPT's `train.py`: windows that begin anywhere."""
@@ -289,6 +297,7 @@ def tokens(folder: Path, workers: int, part: int) -> Ways:
         "feedline, own __getitem__": loader(windows, workers),
         "DataLoader, the same set": lambda: DataLoader(windows, BATCH, shuffle=True),
         f"DataLoader, {workers} workers": lambda: DataLoader(windows, BATCH, shuffle=True, num_workers=workers),
+        "DataLoader, __getitems__": lambda: DataLoader(stacked, BATCH, shuffle=True, collate_fn=lambda rows: rows),
         "nanoGPT's loop": nano_gpt,
     }
 

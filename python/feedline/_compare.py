@@ -58,21 +58,21 @@ class Comparison:
         return self.first, self.second
 
     def _rows(self) -> list[tuple[str, ...]]:
-        def cells(name: str, values: Any, form: Callable[[Any], str]) -> tuple[str, ...]:
+        def cells(name: str, field: str, form: Callable[[Any], str]) -> tuple[str, ...]:
+            values = (getattr(one, field) for one in self._sides)
             return name, *("not measured" if value is None else form(value) for value in values)
 
-        sides = self._sides
         rows = [
-            cells("batches", (one.batches for one in sides), "{:,}".format),
-            cells("samples", (one.samples for one in sides), "{:,}".format),
-            cells("samples/s", (one.samples_per_second for one in sides), "{:,.0f}".format),
-            cells("batches/s", (one.batches_per_second for one in sides), "{:,.1f}".format),
-            cells("first batch", (one.first_batch for one in sides), lambda seconds: f"{1e3 * seconds:,.1f} ms"),
-            cells("RSS, growth of the peak", (one.memory for one in sides), _mebibytes),
-            cells("RSS of child processes", (one.children for one in sides), _mebibytes),
+            cells("batches", "batches", "{:,}".format),
+            cells("samples", "samples", "{:,}".format),
+            cells("samples/s", "samples_per_second", "{:,.0f}".format),
+            cells("batches/s", "batches_per_second", "{:,.1f}".format),
+            cells("first batch", "first_batch", lambda seconds: f"{1e3 * seconds:,.1f} ms"),
+            cells("RSS, growth of the peak", "memory", _mebibytes),
+            cells("RSS of child processes", "children", _mebibytes),
         ]
-        if any(one.slots for one in sides):
-            rows.append(cells("pinned slots beside it", (one.slots for one in sides), _mebibytes))
+        if any(one.slots for one in self._sides):
+            rows.append(cells("pinned slots beside it", "slots", _mebibytes))
         return rows
 
     def _lines(self) -> list[str]:
@@ -150,7 +150,7 @@ def compare(
                 side.measure_memory(seconds, before)
             for _ in range(passes):
                 for side in sides:
-                    side.measure_speed(seconds)
+                    side.read(seconds)
             for side in sides:
                 side.conclude()
     finally:

@@ -211,9 +211,7 @@ def limits(max_length: Any) -> dict[str, int]:
 def bounds(max_length: Any) -> dict[str, int | None]:
     """Max items by field of samples of Python; ``None`` for a field without a limit."""
     given = by_column("max_length", max_length, '{"tokens": 512}')
-    return {
-        name: None if items is None else whole(f"max_length[{name!r}]", items, 1) for name, items in given.items()
-    }
+    return {name: maybe(f"max_length[{name!r}]", items, 1) for name, items in given.items()}
 
 
 def word(name: str, value: Any, *known: str) -> str:

@@ -119,7 +119,7 @@ class Side:
         result.is_whole = result.batches < most or self.take() is None
 
     def read(self, seconds: float, look: Callable[[], None] = lambda: None) -> None:
-        """A pass."""
+        """A pass, which measures the speed. Calls ``look`` after each batch."""
         end, counts, whole = monotonic() + seconds, [0.0, 0, 0], [0.0, 0, 0]
         while monotonic() < end or not whole[1]:
             start = monotonic()
@@ -141,10 +141,6 @@ class Side:
         took, batches, samples = counts if counts[1] else whole
         if batches:
             self._rates.append((batches / took, samples / took))
-
-    def measure_speed(self, seconds: float) -> None:
-        """Measures the speed of a pass."""
-        self.read(seconds)
         self.rest()
 
     def measure_memory(self, seconds: float, before: dict[int, int]) -> None:
@@ -160,7 +156,6 @@ class Side:
 
         self.read(seconds, look)
         self.result.memory, self.result.children = max((_peak() or 0) - start, 0), most
-        self.rest()
         self._rates, self._firsts = [], []
 
     def rest(self) -> None:

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Instant;
 
 use feedline::batch::FilledBatch;
-use feedline::dataset::Rows;
+use feedline::dataset::{RowError, Rows};
 use feedline::{Context, DType, Dataset, Error, ErrorKind, ReadError, Row, Spec};
-use feedline_core::{About, Fingerprint, Storage};
+use feedline_core::{About, Fingerprint, Storage, TakeItems};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -200,7 +200,7 @@ impl OwnData {
         mut rows: Rows<'_>,
         keys: &[u64],
         context: &Context,
-    ) -> Result<usize, (usize, ReadError)> {
+    ) -> Result<usize, RowError> {
         let stacked = self.stacked(ids, keys, context).map_err(|error| (0, error))?;
         let Stacked { count, fields, mut error, is_random, _turn, .. } = stacked;
         if is_random {
@@ -279,12 +279,7 @@ impl Dataset for OwnData {
         read.map_err(|(_, error)| error)
     }
 
-    fn read_many(
-        &self,
-        ids: &[u64],
-        rows: &mut Rows<'_>,
-        context: &mut Context,
-    ) -> Result<(), (usize, ReadError)> {
+    fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, context: &mut Context) -> Result<(), RowError> {
         // Each sample is begun once, in order. This does not depend on the number of samples per call, or on
         // the process that reads the sample.
         let key = |(index, &id)| context.sample(index, id, |context| self.key(context));
@@ -322,13 +317,7 @@ impl Dataset for OwnData {
 }
 
 impl Storage for OwnData {
-    fn left_out(
-        &self,
-        id: u64,
-        field: usize,
-        epoch: u64,
-        _to: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), ReadError> {
+    fn left_out(&self, id: u64, field: usize, epoch: u64, _to: TakeItems<'_>) -> Result<(), ReadError> {
         let Some(mapped) = self.mapped.as_deref().filter(|mapped| id < (**mapped).len()) else {
             return Ok(());
         };

@@ -9,7 +9,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 
 use super::files::IMAGE;
-use super::threads::Plain;
+use super::threads::{Plain, by_id};
 use super::{Order, Outcome};
 
 /// Rows of one field, at equal distances in some bytes.
@@ -33,18 +33,10 @@ impl Column {
 }
 
 fn rows(columns: Vec<Column>) -> Plain {
-    Box::new(move |sink| {
-        while let Some(mut block) = sink.next()? {
-            while !block.is_full() {
-                let id = block.id();
-                match columns.as_slice() {
-                    [one] => block.put(id, &[one.row(id)])?,
-                    [one, two] => block.put(id, &[one.row(id), two.row(id)])?,
-                    _ => return Err("one or two columns".into()),
-                }
-            }
-        }
-        Ok(())
+    by_id(move |block, id, ()| match columns.as_slice() {
+        [one] => block.put(id, &[one.row(id)]),
+        [one, two] => block.put(id, &[one.row(id), two.row(id)]),
+        _ => Err("one or two columns".into()),
     })
 }
 
@@ -92,16 +84,10 @@ pub fn arrow(path: &Path, _: Order) -> Outcome<Plain> {
     let file = fs::File::open(path)?;
     let batches: Vec<_> = arrow_ipc::reader::FileReader::try_new(file, None)?.collect::<Result<_, _>>()?;
     let group = batches.first().map_or(1, |batch| batch.num_rows()) as u64;
-    Ok(Box::new(move |sink| {
-        while let Some(mut block) = sink.next()? {
-            while !block.is_full() {
-                let id = block.id();
-                let (batch, row) = (&batches[(id / group) as usize], (id % group) as usize);
-                let image = batch.column(0).as_fixed_size_binary().value(row);
-                let label = batch.column(1).as_primitive::<Int64Type>().value(row);
-                block.put(id, &[image, &label.to_le_bytes()])?;
-            }
-        }
-        Ok(())
+    Ok(by_id(move |block, id, ()| {
+        let (batch, row) = (&batches[(id / group) as usize], (id % group) as usize);
+        let image = batch.column(0).as_fixed_size_binary().value(row);
+        let label = batch.column(1).as_primitive::<Int64Type>().value(row);
+        block.put(id, &[image, &label.to_le_bytes()])
     }))
 }

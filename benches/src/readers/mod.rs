@@ -161,10 +161,6 @@ fn one(
         "readers",
         Entry {
             parameters: json!({ "format": format.name, "order": order.name(), "workers": workers }),
-            value: sides.value.map(rate),
-            unit: "samples/s",
-            baseline: Some(rate(sides.baseline.median())),
-            ratio: Some(1.0 / sides.ratio.median()),
             // A line takes less time than the loader's part of any sample.
             target: if format.name == TEXT.name { Target::None } else { Target::RatioAtLeast(0.9) },
             more: json!({
@@ -173,6 +169,7 @@ fn one(
                 "cpu_ratio": plain_cpu / cpu, "together": together, "steps": steps, "depth": DEPTH,
                 "shares": shares(&run),
             }),
+            ..Entry::of(&sides, "samples/s", rate)
         },
     )
 }

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use super::threads::Plain;
+use super::threads::{Plain, by_id};
 use super::{Order, Outcome};
 
 /// Bytes that a stream reads at a time.
@@ -49,19 +49,12 @@ pub fn tar(path: &Path, order: Order) -> Outcome<Plain> {
         archive.entries()?.map(|entry| entry.map(|entry| (entry.raw_file_position(), entry.size())));
     let places: Vec<_> = entries.collect::<Result<_, _>>()?;
     let file = File::open(path)?;
-    Ok(Box::new(move |sink| {
-        let (mut image, mut class) = (Vec::new(), Vec::new());
-        while let Some(mut block) = sink.next()? {
-            while !block.is_full() {
-                let id = block.id();
-                for (member, to) in [(0, &mut image), (1, &mut class)] {
-                    let (start, len) = places[id as usize * 2 + member];
-                    read_at(&file, start, len as usize, to)?;
-                }
-                block.put(id, &[&image, &class])?;
-            }
+    Ok(by_id(move |block, id, (image, class)| {
+        for (member, to) in [(0, &mut *image), (1, &mut *class)] {
+            let (start, len) = places[id as usize * 2 + member];
+            read_at(&file, start, len as usize, to)?;
         }
-        Ok(())
+        block.put(id, &[image, class])
     }))
 }
 
@@ -150,19 +143,12 @@ pub fn tfrecord(path: &Path, order: Order) -> Outcome<Plain> {
         end += length(&header) as u64 + 16;
     }
     starts.push(end);
-    Ok(Box::new(move |sink| {
-        let mut bytes = Vec::new();
-        while let Some(mut block) = sink.next()? {
-            while !block.is_full() {
-                let id = block.id();
-                let (start, end) = (starts[id as usize], starts[id as usize + 1]);
-                read_at(&file, start, (end - start) as usize, &mut bytes)?;
-                record(&bytes[..12], &bytes[12..])?;
-                let (image, label) = example(&bytes[12..bytes.len() - 4]).ok_or("no example")?;
-                block.put(id, &[image, &label.to_le_bytes()])?;
-            }
-        }
-        Ok(())
+    Ok(by_id(move |block, id, bytes| {
+        let (start, end) = (starts[id as usize], starts[id as usize + 1]);
+        read_at(&file, start, (end - start) as usize, bytes)?;
+        record(&bytes[..12], &bytes[12..])?;
+        let (image, label) = example(&bytes[12..bytes.len() - 4]).ok_or("no example")?;
+        block.put(id, &[image, &label.to_le_bytes()])
     }))
 }
 
@@ -174,19 +160,12 @@ pub fn mds(path: &Path, _: Order) -> Outcome<Plain> {
     read_at(&file, 4, 4 * (samples + 1), &mut bytes)?;
     let starts: Vec<_> =
         bytes.as_chunks().0.iter().map(|place| u64::from(u32::from_le_bytes(*place))).collect();
-    Ok(Box::new(move |sink| {
-        let mut bytes = Vec::new();
-        while let Some(mut block) = sink.next()? {
-            while !block.is_full() {
-                let id = block.id();
-                let (start, end) = (starts[id as usize], starts[id as usize + 1]);
-                read_at(&file, start, (end - start) as usize, &mut bytes)?;
-                let len = u32::from_le_bytes(bytes[..4].try_into()?) as usize;
-                let (image, label) = bytes[4..].split_at(len);
-                block.put(id, &[image, label])?;
-            }
-        }
-        Ok(())
+    Ok(by_id(move |block, id, bytes| {
+        let (start, end) = (starts[id as usize], starts[id as usize + 1]);
+        read_at(&file, start, (end - start) as usize, bytes)?;
+        let len = u32::from_le_bytes(bytes[..4].try_into()?) as usize;
+        let (image, label) = bytes[4..].split_at(len);
+        block.put(id, &[image, label])
     }))
 }
 
@@ -202,15 +181,9 @@ pub fn folder(path: &Path, _: Order) -> Outcome<Plain> {
     for (class, folder) in sorted(path)?.iter().enumerate() {
         files.extend(sorted(folder)?.into_iter().map(|file| (file, class as i64)));
     }
-    Ok(Box::new(move |sink| {
-        while let Some(mut block) = sink.next()? {
-            while !block.is_full() {
-                let id = block.id();
-                let (file, class) = &files[id as usize];
-                block.put(id, &[&fs::read(file)?, &class.to_le_bytes()])?;
-            }
-        }
-        Ok(())
+    Ok(by_id(move |block, id, ()| {
+        let (file, class) = &files[id as usize];
+        block.put(id, &[&fs::read(file)?, &class.to_le_bytes()])
     }))
 }
 
@@ -258,17 +231,10 @@ pub fn each_line(
         }));
     }
     let (starts, file) = (lines(&path)?, File::open(&path)?);
-    Ok(Box::new(move |sink| {
-        let mut line = Vec::new();
-        while let Some(mut block) = sink.next()? {
-            while !block.is_full() {
-                let id = block.id();
-                let (start, end) = (starts[id as usize + header], starts[id as usize + header + 1]);
-                read_at(&file, start, (end - start) as usize - 1, &mut line)?;
-                put(&line, &mut |values| block.put(id, values))?;
-            }
-        }
-        Ok(())
+    Ok(by_id(move |block, id, line| {
+        let (start, end) = (starts[id as usize + header], starts[id as usize + header + 1]);
+        read_at(&file, start, (end - start) as usize - 1, line)?;
+        put(line, &mut |values| block.put(id, values))
     }))
 }
 

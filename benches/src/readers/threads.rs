@@ -10,11 +10,28 @@ use feedline_core::{Dataset, Values};
 
 use super::{Order, Outcome};
 use crate::baseline::Bare;
+use crate::measure::each;
 use crate::options::Options;
 use crate::setting::DEPTH;
 
 /// A loop over a file: writes its samples into blocks until all blocks are full.
 pub type Plain = Box<dyn Fn(&mut Sink<'_>) -> Outcome<()> + Send + Sync>;
+
+/// A loop with random access: `put` puts each sample that a block asks for. A turn has its own buffers `B`.
+pub fn by_id<B: Default>(
+    put: impl Fn(&mut Block<'_>, u64, &mut B) -> Outcome<()> + Send + Sync + 'static,
+) -> Plain {
+    Box::new(move |sink| {
+        let mut buffers = B::default();
+        while let Some(mut block) = sink.next()? {
+            while !block.is_full() {
+                let id = block.id();
+                put(&mut block, id, &mut buffers)?;
+            }
+        }
+        Ok(())
+    })
+}
 
 /// Plain threads.
 pub struct Threads {
@@ -73,19 +90,12 @@ impl Threads {
     /// An error of the loop or the device.
     pub fn run(&self, steps: usize) -> Result<()> {
         let next = AtomicUsize::new(0);
-        std::thread::scope(|scope| {
-            let next = &next;
-            let start = |bare| scope.spawn(move || self.thread(bare, next, steps).map(|_| ()));
-            let threads: Vec<_> = self.bare.iter().map(start).collect();
-            let panicked = |_| Err(Error::new(ErrorKind::Panic, "a thread of the baseline panicked"));
-            threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(panicked))
-        })
+        each(&self.bare, |bare| self.thread(bare, &next, steps).map(|_| ()))
     }
 
     /// Returns the samples of the last block.
-    fn thread(&self, bare: &Mutex<Bare>, next: &AtomicUsize, steps: usize) -> Result<Vec<u64>> {
-        let mut bare = bare.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let mut sink = Sink { threads: self, bare: &mut bare, next, steps, turn: 0, ids: Vec::new() };
+    fn thread(&self, bare: &mut Bare, next: &AtomicUsize, steps: usize) -> Result<Vec<u64>> {
+        let mut sink = Sink { threads: self, bare, next, steps, turn: 0, ids: Vec::new() };
         let before = cpu_of(Path::new("/proc/thread-self"));
         let read = (self.plain)(&mut sink);
         let cpu = cpu_of(Path::new("/proc/thread-self")).saturating_sub(before);
@@ -102,8 +112,8 @@ impl Threads {
     /// # Errors
     /// `Data` for the first sample that differs.
     pub fn check(&self, reader: &dyn Dataset) -> Result<()> {
-        let ids = self.thread(&self.bare[0], &AtomicUsize::new(0), 1)?;
         let mut bare = self.bare[0].lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let ids = self.thread(&mut bare, &AtomicUsize::new(0), 1)?;
         let (block, mut values) = (bare.fill(0)?, Values::new());
         for (row, &id) in ids.iter().enumerate() {
             values.read(reader, id)?;

@@ -11,6 +11,9 @@ use crate::{About, Context, Fingerprint, Row, Rows, Spec, StableDataset, Storage
 /// The error of a read: any error type.
 pub type ReadError = Box<dyn std::error::Error + Send + Sync>;
 
+/// The error of [`Dataset::read_many`]: the index of the row that failed, and its error.
+pub type RowError = (usize, ReadError);
+
 /// Samples with random access, identified by ids from 0 to `len() - 1`.
 ///
 /// `read` is called from many threads at once, in any order. Its output must depend only on `id` and on the
@@ -68,12 +71,7 @@ pub trait Dataset: Send + Sync + 'static {
     ///
     /// # Errors
     /// The index in `ids` of the sample that failed, and its error.
-    fn read_many(
-        &self,
-        ids: &[u64],
-        rows: &mut Rows<'_>,
-        context: &mut Context,
-    ) -> Result<(), (usize, ReadError)> {
+    fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, context: &mut Context) -> Result<(), RowError> {
         for (index, &id) in ids.iter().enumerate() {
             let mut row = rows.row(index);
             context

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use crate::{About, Context, Dataset, Fingerprint, ReadError, Row, Rows, Spec, Storage};
+use crate::{About, Context, Dataset, Fingerprint, ReadError, Row, RowError, Rows, Spec, Storage};
 
 /// A data set, with its length, spec, facts and fingerprint read once.
 ///
@@ -50,12 +50,7 @@ impl Dataset for StableDataset {
         self.inner.read_into(id, row, context)
     }
 
-    fn read_many(
-        &self,
-        ids: &[u64],
-        rows: &mut Rows<'_>,
-        context: &mut Context,
-    ) -> Result<(), (usize, ReadError)> {
+    fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, context: &mut Context) -> Result<(), RowError> {
         self.inner.read_many(ids, rows, context)
     }
 

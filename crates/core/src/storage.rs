@@ -5,6 +5,9 @@ use std::path::Path;
 
 use crate::{Context, Decoded, FieldStream, Prefetched, ReadError, Result, StridedColumn};
 
+/// Receives the items of a list, in the bytes of the field's type: all at once or in parts.
+pub type TakeItems<'a> = &'a mut dyn FnMut(&[u8]);
+
 /// How samples lie in memory and in files. [`Dataset::storage`](crate::Dataset::storage) returns it.
 ///
 /// Each method has a default for samples that are read one by one. A set implements those for which it can do
@@ -113,13 +116,7 @@ pub trait Storage: Send + Sync {
     ///
     /// # Errors
     /// Any error, such as that of a function of the samples, which may have changed the other items.
-    fn left_out(
-        &self,
-        _id: u64,
-        _field: usize,
-        _epoch: u64,
-        _to: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), ReadError> {
+    fn left_out(&self, _id: u64, _field: usize, _epoch: u64, _to: TakeItems<'_>) -> Result<(), ReadError> {
         Ok(())
     }
 

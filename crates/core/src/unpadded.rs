@@ -9,7 +9,7 @@ use crate::items::{Asked, Items};
 use crate::lengths::OneRow;
 use crate::{
     About, Context, DType, Dataset, Error, ErrorKind, Fingerprint, Layout, Prefetched, ReadError, Result,
-    Row, Spec, StableDataset, Storage,
+    Row, Spec, StableDataset, Storage, TakeItems,
 };
 
 /// A [`Dataset`] of documents. Each batch is one sequence: its documents one after another.
@@ -163,13 +163,7 @@ impl Dataset for Unpadded {
 }
 
 impl Storage for Unpadded {
-    fn left_out(
-        &self,
-        id: u64,
-        field: usize,
-        epoch: u64,
-        to: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), ReadError> {
+    fn left_out(&self, id: u64, field: usize, epoch: u64, to: TakeItems<'_>) -> Result<(), ReadError> {
         let name = self.spec.fields().get(field).map(crate::Field::name);
         match name.and_then(|name| self.inner.spec().index_of(name).ok()) {
             Some(field) => self.inner.storage().left_out(id, field, epoch, to),

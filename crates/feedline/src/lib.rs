@@ -190,8 +190,8 @@ pub mod dataset {
     pub use feedline_core::ragged::{Form, RaggedField};
     pub use feedline_core::{
         About, Cost, Element, ElementType, Fate, Field, FieldId, Long, Meaning, Packed, PackedBuilder,
-        PackedOptions, PackedSource, PackedSourceBuilder, Prefetched, Random, RowFields, Rows, Sample, Sink,
-        Storage, StridedColumn, Unpadded, UnpaddedBuilder, lengths,
+        PackedOptions, PackedSource, PackedSourceBuilder, Prefetched, Random, RowError, RowFields, Rows,
+        Sample, Sink, Storage, StridedColumn, TakeItems, Unpadded, UnpaddedBuilder, lengths,
     };
 }
 

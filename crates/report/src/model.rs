@@ -168,7 +168,7 @@ impl Model {
 
     /// Simulates the next batch.
     fn batch(&mut self, times: ServiceTimes) {
-        let ServiceTimes { read_ns, decode_ns, submit_ns, copy_ns, map_ns, step_ns, device_ns } = times;
+        let ServiceTimes { read_ns, decode_ns, submit_ns, copy_ns, map_ns, .. } = times;
         let before = self.passed.last().copied().unwrap_or(Passed {
             timeline: Timeline { handed_out: 1, sent: 1, ..Timeline::default() },
             copy_end: 1,
@@ -224,24 +224,18 @@ impl Model {
             map_end = begun + map_readers_ns + map_ns;
             self.map_lanes.push(Reverse((map_end, map_end)));
         }
+        let ends = Passed { timeline, copy_end, map_end, ..Passed::default() };
+        let passed = Passed { copy_ns, readers_ns, map_ns, map_readers_ns, ..ends };
+        self.consume(passed, timeline.delivered(), &before, &times);
+    }
+
+    /// Lets the consumer take a batch, which is there at `delivered`. Batches are delivered in order.
+    fn consume(&mut self, passed: Passed, delivered: u64, before: &Passed, times: &ServiceTimes) {
         let asked = before.step_end;
-        let got = asked.max(timeline.delivered());
-        let step_end = got + step_ns;
-        let device_end = got.max(map_end).max(before.device_end) + device_ns;
-        let passed = Passed {
-            timeline,
-            copy_end,
-            map_end,
-            asked,
-            got,
-            step_end,
-            device_end,
-            copy_ns,
-            readers_ns,
-            map_ns,
-            map_readers_ns,
-        };
-        self.passed.push(passed);
+        let got = asked.max(delivered);
+        let step_end = got + times.step_ns;
+        let device_end = got.max(passed.map_end).max(before.device_end) + times.device_ns;
+        self.passed.push(Passed { asked, got, step_end, device_end, ..passed });
     }
 
     /// Lets a lane make the batch from its host slot. The lane holds this slot meanwhile. `released` is when
@@ -252,7 +246,7 @@ impl Model {
         (before, released, read): (&Passed, u64, u64),
         times: ServiceTimes,
     ) {
-        let ServiceTimes { map_ns, step_ns, device_ns, .. } = times;
+        let map_ns = times.map_ns;
         let Reverse((free, idle)) = self.map_lanes.pop().unwrap_or(Reverse((1, 1)));
         timeline.sent = timeline.ordered;
         // Lanes take batches in order. Each lane takes one once its previous work on the device has ended.
@@ -262,24 +256,10 @@ impl Model {
         // Only the last launch waits for the readers of the slot.
         let map_end = timeline.mapped.max(read);
         self.map_lanes.push(Reverse((timeline.mapped, map_end)));
-        let asked = before.step_end;
-        // Batches are delivered in order.
-        let got = asked.max(timeline.mapped);
-        let step_end = got + step_ns;
-        let device_end = got.max(map_end).max(before.device_end) + device_ns;
-        self.passed.push(Passed {
-            timeline,
-            copy_end: timeline.mapped,
-            map_end,
-            asked,
-            got,
-            step_end,
-            device_end,
-            copy_ns: 0,
-            readers_ns: 1,
-            map_ns,
-            map_readers_ns: timeline.map_slot - timeline.map_taken,
-        });
+        let map_readers_ns = timeline.map_slot - timeline.map_taken;
+        let ends = Passed { timeline, copy_end: timeline.mapped, map_end, ..Passed::default() };
+        let passed = Passed { readers_ns: 1, map_ns, map_readers_ns, ..ends };
+        self.consume(passed, timeline.mapped, before, &times);
     }
 
     /// Lets workers read and decode a batch that was handed out.

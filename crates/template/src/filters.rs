@@ -18,90 +18,34 @@ use super::run::Run;
 use super::texts::{capitalized, lower, replaced, stripped};
 use super::value::{Dict, IN_USE, Raised, Value, iter, list, place_of, raised, text, tuple, unsupported};
 
-const NAMES: &[&str] = &[
-    "abs",
-    "attr",
-    "batch",
-    "capitalize",
-    "center",
-    "count",
-    "d",
-    "default",
-    "dictsort",
-    "e",
-    "escape",
-    "filesizeformat",
-    "first",
-    "float",
-    "forceescape",
-    "format",
-    "groupby",
-    "indent",
-    "int",
-    "items",
-    "join",
-    "last",
-    "length",
-    "list",
-    "lower",
-    "map",
-    "max",
-    "min",
-    "pprint",
-    "random",
-    "reject",
-    "rejectattr",
-    "replace",
-    "reverse",
-    "round",
-    "safe",
-    "select",
-    "selectattr",
-    "slice",
-    "sort",
-    "string",
-    "striptags",
-    "sum",
-    "title",
-    "tojson",
-    "trim",
-    "truncate",
-    "unique",
-    "upper",
-    "urlencode",
-    "urlize",
-    "wordcount",
-    "wordwrap",
-    "xmlattr",
-];
+/// A kind of filters.
+#[derive(PartialEq)]
+enum Kind {
+    /// Without arguments.
+    Plain,
+    /// Returns a lazy iterator if its input is an iterator.
+    Lazy,
+    Other,
+}
 
-/// Filters without arguments.
-const PLAIN: &[&str] = &[
-    "abs",
-    "capitalize",
-    "count",
-    "e",
-    "escape",
-    "first",
-    "forceescape",
-    "items",
-    "last",
-    "length",
-    "list",
-    "lower",
-    "reverse",
-    "safe",
-    "string",
-    "title",
-    "upper",
-    "wordcount",
-];
-
-/// Filters that return a lazy iterator if their input is an iterator.
-const LAZY: &[&str] = &["batch", "map", "reject", "rejectattr", "select", "selectattr", "unique"];
+/// The kind of the filter `name`. `None` if Jinja has none of this name.
+fn kind(name: &str) -> Option<Kind> {
+    Some(match name {
+        "abs" | "capitalize" | "count" | "e" | "escape" | "first" | "forceescape" | "items" | "last"
+        | "length" | "list" | "lower" | "reverse" | "safe" | "string" | "title" | "upper" | "wordcount" => {
+            Kind::Plain
+        }
+        "batch" | "map" | "reject" | "rejectattr" | "select" | "selectattr" | "unique" => Kind::Lazy,
+        "attr" | "center" | "d" | "default" | "dictsort" | "filesizeformat" | "float" | "format"
+        | "groupby" | "indent" | "int" | "join" | "max" | "min" | "pprint" | "random" | "replace"
+        | "round" | "slice" | "sort" | "striptags" | "sum" | "tojson" | "trim" | "truncate" | "urlencode"
+        | "urlize" | "wordwrap" | "xmlattr" => Kind::Other,
+        _ => return None,
+    })
+}
 
 pub(super) fn is_filter(name: &str) -> bool {
-    NAMES.contains(&name)
+    kind(name).is_some()
 }
 
 type Done = Result<Value, Raised>;
@@ -119,7 +63,9 @@ fn whole(value: Option<Value>, default: i128) -> Result<i128, Raised> {
 pub(super) fn filter(run: &mut Run<'_>, name: &str, of: Value, given: Given) -> Done {
     // Python consumes the iterator only when the result is read.
     let lazily = match &of {
-        Value::Iter(state) if LAZY.contains(&name) && place_of(state)? < state.0.len() => Some(state.clone()),
+        Value::Iter(state) if kind(name) == Some(Kind::Lazy) && place_of(state)? < state.0.len() => {
+            Some(state.clone())
+        }
         _ => None,
     };
     let filtered = filtered(run, name, of, given)?;
@@ -128,7 +74,7 @@ pub(super) fn filter(run: &mut Run<'_>, name: &str, of: Value, given: Given) -> 
 }
 
 fn filtered(run: &mut Run<'_>, name: &str, of: Value, mut given: Given) -> Done {
-    if PLAIN.contains(&name) {
+    if kind(name) == Some(Kind::Plain) {
         given.end(name, 0)?;
     }
     Ok(match name {

@@ -5,62 +5,26 @@ use super::operators::{contains, hashable, is};
 use super::texts::is_of_case;
 use super::value::{Raised, Value, raised, unsupported};
 
-/// The names of all tests, including those of operators.
-const NAMES: &[&str] = &[
-    "boolean",
-    "callable",
-    "defined",
-    "divisibleby",
-    "eq",
-    "equalto",
-    "==",
-    "escaped",
-    "even",
-    "false",
-    "filter",
-    "float",
-    "ge",
-    ">=",
-    "greaterthan",
-    "gt",
-    ">",
-    "in",
-    "integer",
-    "iterable",
-    "le",
-    "<=",
-    "lessthan",
-    "lt",
-    "<",
-    "lower",
-    "mapping",
-    "ne",
-    "!=",
-    "none",
-    "number",
-    "odd",
-    "sameas",
-    "sequence",
-    "string",
-    "test",
-    "true",
-    "undefined",
-    "upper",
-];
+/// The number of arguments of the test `name`, which may be an operator. `None` if Jinja has no such test.
+fn takes(name: &str) -> Option<usize> {
+    Some(match name {
+        "divisibleby" | "eq" | "equalto" | "==" | "ge" | ">=" | "greaterthan" | "gt" | ">" | "in" | "le"
+        | "<=" | "lessthan" | "lt" | "<" | "ne" | "!=" | "sameas" => 1,
+        "boolean" | "callable" | "defined" | "escaped" | "even" | "false" | "filter" | "float"
+        | "integer" | "iterable" | "lower" | "mapping" | "none" | "number" | "odd" | "sequence"
+        | "string" | "test" | "true" | "undefined" | "upper" => 0,
+        _ => return None,
+    })
+}
 
 pub(super) fn is_test(name: &str) -> bool {
-    NAMES.contains(&name)
+    takes(name).is_some()
 }
 
 /// Whether `value` passes the test called `name`.
 pub(super) fn test(name: &str, value: &Value, given: &Given) -> Result<bool, Raised> {
-    if !is_test(name) {
+    let Some(takes) = takes(name) else {
         return Err(raised("TemplateRuntimeError", format!("No test named '{name}'.")));
-    }
-    let takes = match name {
-        "divisibleby" | "eq" | "equalto" | "==" | "ge" | ">=" | "greaterthan" | "gt" | ">" | "in" | "le"
-        | "<=" | "lessthan" | "lt" | "<" | "ne" | "!=" | "sameas" => 1,
-        _ => 0,
     };
     if given.plain.len() != takes || !given.named.is_empty() {
         return Err(raised("TypeError", format!("the test '{name}' takes {takes} arguments")));

@@ -12,98 +12,33 @@ use super::texts::{
 };
 use super::value::{Dict, Raised, Value, is_equal, is_space, list, raised, text, tuple, unsupported, view};
 
-const OF_TEXT: &[&str] = &[
-    "capitalize",
-    "casefold",
-    "center",
-    "count",
-    "encode",
-    "endswith",
-    "expandtabs",
-    "find",
-    "format",
-    "format_map",
-    "index",
-    "isalnum",
-    "isalpha",
-    "isascii",
-    "isdecimal",
-    "isdigit",
-    "isidentifier",
-    "islower",
-    "isnumeric",
-    "isprintable",
-    "isspace",
-    "istitle",
-    "isupper",
-    "join",
-    "ljust",
-    "lower",
-    "lstrip",
-    "maketrans",
-    "partition",
-    "removeprefix",
-    "removesuffix",
-    "replace",
-    "rfind",
-    "rindex",
-    "rjust",
-    "rpartition",
-    "rsplit",
-    "rstrip",
-    "split",
-    "splitlines",
-    "startswith",
-    "strip",
-    "swapcase",
-    "title",
-    "translate",
-    "upper",
-    "zfill",
-];
-const OF_LIST: &[&str] =
-    &["append", "clear", "copy", "count", "extend", "index", "insert", "pop", "remove", "reverse", "sort"];
-const OF_DICT: &[&str] = &[
-    "clear",
-    "copy",
-    "fromkeys",
-    "get",
-    "items",
-    "keys",
-    "pop",
-    "popitem",
-    "setdefault",
-    "update",
-    "values",
-];
-/// Methods that change their object. The sandbox of chat templates refuses them.
-const CHANGING: &[&str] = &[
-    "append",
-    "clear",
-    "extend",
-    "insert",
-    "pop",
-    "popitem",
-    "remove",
-    "reverse",
-    "setdefault",
-    "sort",
-    "update",
-];
-
-/// Whether Python's object has a method of this name.
-pub(super) fn is_method(of: &Value, name: &str) -> bool {
+/// Whether the method `name` changes its object. `None` if Python's object has no method of this name.
+fn changes(of: &Value, name: &str) -> Option<bool> {
     match of {
-        Value::Text(_) | Value::Safe(_) => OF_TEXT.contains(&name),
-        Value::List(_) => OF_LIST.contains(&name),
-        Value::Tuple(_) => ["count", "index"].contains(&name),
-        Value::Dict(_) => OF_DICT.contains(&name),
-        _ => false,
+        Value::Text(_) | Value::Safe(_) => takes(name).map(|_| false),
+        Value::List(_) => match name {
+            "append" | "clear" | "extend" | "insert" | "pop" | "remove" | "reverse" | "sort" => Some(true),
+            "copy" | "count" | "index" => Some(false),
+            _ => None,
+        },
+        Value::Tuple(_) => ["count", "index"].contains(&name).then_some(false),
+        Value::Dict(_) => match name {
+            "clear" | "pop" | "popitem" | "setdefault" | "update" => Some(true),
+            "copy" | "fromkeys" | "get" | "items" | "keys" | "values" => Some(false),
+            _ => None,
+        },
+        _ => None,
     }
 }
 
+/// Whether Python's object has a method of this name.
+pub(super) fn is_method(of: &Value, name: &str) -> bool {
+    changes(of, name).is_some()
+}
+
 pub(super) fn call(of: &Value, name: &str, mut given: Given) -> Result<Value, Raised> {
-    if CHANGING.contains(&name) {
+    // The sandbox of chat templates refuses them.
+    if changes(of, name) == Some(true) {
         let why = format!("access to attribute '{name}' of '{}' object is unsafe.", of.type_name());
         return Err(raised("SecurityError", why));
     }
@@ -187,9 +122,10 @@ fn number(given: &mut Given, at: usize, name: &str) -> Result<Option<i128>, Rais
     }
 }
 
-/// The min and max number of arguments of the text method `name`.
-fn takes(name: &str) -> Option<(usize, usize)> {
-    Some(match name {
+/// The min and max number of arguments of the text method `name`, if they are checked. `None` if there is no
+/// such method.
+fn takes(name: &str) -> Option<Option<(usize, usize)>> {
+    Some(Some(match name {
         "upper" | "lower" | "capitalize" | "title" | "isspace" | "isascii" | "isupper" | "islower" => (0, 0),
         "isdigit" | "isdecimal" | "isnumeric" | "isalpha" | "isalnum" => (0, 0),
         "strip" | "lstrip" | "rstrip" | "splitlines" => (0, 1),
@@ -198,12 +134,14 @@ fn takes(name: &str) -> Option<(usize, usize)> {
         "ljust" | "rjust" | "center" => (1, 2),
         "startswith" | "endswith" | "count" | "find" | "rfind" | "index" | "rindex" => (1, 3),
         "replace" => (2, 3),
+        "casefold" | "encode" | "expandtabs" | "format" | "format_map" | "isidentifier" | "isprintable"
+        | "istitle" | "maketrans" | "swapcase" | "translate" => return Some(None),
         _ => return None,
-    })
+    }))
 }
 
 fn of_text(of: &str, name: &str, mut given: Given) -> Result<Value, Raised> {
-    if let Some((least, most)) = takes(name) {
+    if let Some(Some((least, most))) = takes(name) {
         let count = given.plain.len();
         if count < least || count > most {
             let why = format!("{name}() takes {least} to {most} arguments ({count} given)");

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use feedline_core::{
     About, Context, Dataset, Decoded, Error, ErrorKind, Fingerprint, Prefetched, ReadError, Result, Row,
-    Rows, Sink, Spec, Storage, StridedColumn,
+    RowError, Rows, Sink, Spec, Storage, StridedColumn, TakeItems,
 };
 
 use super::{Bounded, Kind, row_memory};
@@ -103,7 +103,7 @@ impl Bounded {
         rows: &mut Rows<'_>,
         held: &[Decoded],
         context: &mut Context,
-    ) -> Result<(), (usize, ReadError)> {
+    ) -> Result<(), RowError> {
         if !self.puts {
             return self.read_by_sink(ids, rows, held, context);
         }
@@ -123,7 +123,7 @@ impl Bounded {
         rows: &mut Rows<'_>,
         held: &[Decoded],
         context: &mut Context,
-    ) -> Result<(), (usize, ReadError)> {
+    ) -> Result<(), RowError> {
         let (rows, current, given) = (RefCell::new(rows), Cell::new(0), Cell::new(0));
         let mut write = |field: usize, bytes: &[u8], shape: Option<&[usize]>| {
             if field >= self.fields.len() {
@@ -167,12 +167,7 @@ impl Dataset for Bounded {
         self.read_rows(&[id], &mut row.as_rows_mut(), &[], context).map_err(|(_, error)| error)
     }
 
-    fn read_many(
-        &self,
-        ids: &[u64],
-        rows: &mut Rows<'_>,
-        context: &mut Context,
-    ) -> Result<(), (usize, ReadError)> {
+    fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, context: &mut Context) -> Result<(), RowError> {
         if self.is_same && self.memory.is_none() {
             return self.inner.read_many(ids, rows, context);
         }
@@ -222,13 +217,7 @@ impl Storage for Bounded {
         self.fields.iter().all(|&kind| kind == Kind::Fixed).then(|| self.inner.storage().column(field))?
     }
 
-    fn left_out(
-        &self,
-        id: u64,
-        field: usize,
-        epoch: u64,
-        to: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), ReadError> {
+    fn left_out(&self, id: u64, field: usize, epoch: u64, to: TakeItems<'_>) -> Result<(), ReadError> {
         match (0..self.fields.len()).find(|&of| self.place(of) == field) {
             Some(field) => self.inner.storage().left_out(id, field, epoch, to),
             None => Ok(()),
@@ -248,7 +237,7 @@ pub(crate) fn grouped(
     ids: &[u64],
     context: &mut Context,
     mut read: impl FnMut(usize, u64, &mut Context) -> Result<(), ReadError>,
-) -> Result<(), (usize, ReadError)> {
+) -> Result<(), RowError> {
     context.scratch::<Buffers>().ahead.group();
     let done = ids.iter().enumerate().try_for_each(|(index, &id)| {
         let read = context.sample(index, id, |context| read(index, id, context));

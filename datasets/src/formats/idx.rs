@@ -8,8 +8,8 @@
 use std::path::Path;
 
 use feedline_core::{
-    Context, DType, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Rows, Spec, Storage,
-    StridedColumn,
+    Context, DType, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, RowError, Rows, Spec,
+    Storage, StridedColumn,
 };
 
 use crate::error::outside;
@@ -226,7 +226,7 @@ impl Dataset for Idx {
         Ok(())
     }
 
-    fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, _: &mut Context) -> Result<(), (usize, ReadError)> {
+    fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, _: &mut Context) -> Result<(), RowError> {
         let (len, bytes) = (self.len(), self.image_bytes());
         let missing = ids.iter().position(|&id| id >= len);
         let read = &ids[..missing.unwrap_or(ids.len())];

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use feedline_core::{
-    About, Context, Dataset, Error, ErrorKind, Field, Fingerprint, ReadError, Result, Row, Rows, Spec,
-    Storage, StridedColumn,
+    About, Context, Dataset, Error, ErrorKind, Field, Fingerprint, ReadError, Result, Row, RowError, Rows,
+    Spec, Storage, StridedColumn,
 };
 
 use crate::error::{data, outside};
@@ -186,7 +186,7 @@ impl Dataset for Records {
     }
 
     // In memory, copies field by field: one bounds check and one copy per row.
-    fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, _: &mut Context) -> Result<(), (usize, ReadError)> {
+    fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, _: &mut Context) -> Result<(), RowError> {
         let missing = ids.iter().position(|&id| id >= self.len);
         let read = &ids[..missing.unwrap_or(ids.len())];
         if let Some(all) = self.bytes() {

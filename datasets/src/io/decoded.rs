@@ -1,6 +1,6 @@
 //! Samples that were decoded together. A worker holds them while it copies their rows.
 
-use feedline_core::{Dataset, Decoded, ReadError};
+use feedline_core::{Dataset, Decoded, ReadError, RowError};
 
 #[cfg(all(test, any(feature = "mds", feature = "table", feature = "zarr")))]
 mod tests;
@@ -13,8 +13,8 @@ const MAX_HELD: usize = 4;
 pub(crate) fn runs(
     data: &dyn Dataset,
     ids: &[u64],
-    mut read: impl FnMut(usize, &[u64], &[Decoded]) -> Result<(), (usize, ReadError)>,
-) -> Result<(), (usize, ReadError)> {
+    mut read: impl FnMut(usize, &[u64], &[Decoded]) -> Result<(), RowError>,
+) -> Result<(), RowError> {
     let (mut from, mut held) = (0, Vec::new());
     while from < ids.len() {
         held.clear();

@@ -24,7 +24,6 @@ pub struct Linear {
 }
 
 /// A product of a linear layer with `x` `[rows, inputs]`, `W` `[outputs, inputs]` and `y` `[rows, outputs]`.
-#[cfg(feature = "cuda")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Product {
     /// `y = x Wᵀ + bias`, and `max(y, 0)` with `relu`.

@@ -7,11 +7,26 @@
 //! faster.
 
 use feedline_core::Result;
+#[cfg(feature = "cuda")]
+use feedline_device::cuda::Arg;
 use feedline_device::{View, ViewMut, launch_host};
 
-use super::{Kernels, Linear, check_lengths, on_gpu};
+#[cfg(feature = "cuda")]
+use super::gpu::{CHUNKS, Chunks};
+use super::{Kernels, Linear, check_lengths};
 use crate::host;
 use crate::launch::fork_join;
+
+/// From this number of rows on, the faster product saves more than the stores cost. Steps of the example's
+/// model on an H200 with transposed operands (and without), alternating twice: 1024 rows 75.3 and 79.2 us
+/// (77.0 and 76.6), 2048 rows 100.8 and 100.3 (103.5 and 105.2), 4096 rows 126.5 and 126.3 (135.7 and 130.9).
+#[cfg(feature = "cuda")]
+const ROWS: usize = 2048;
+
+/// `relu_bias_backward_transposed` transposes 128 rows at a time. With 32 chunks per strip, batch 4096 has
+/// two blocks per multiprocessor: one loads while the other stores.
+#[cfg(feature = "cuda")]
+const TRANSPOSED_CHUNKS: Chunks = Chunks { rows: 128, max: 32 };
 
 impl Kernels {
     /// The backward pass of a layer and the ReLU before it, whose output is `x`: `dW = dyᵀ x`; `dx = dy
@@ -70,7 +85,13 @@ impl Kernels {
                 ("activation", activation.as_ref().map_or(dy.len(), View::len), Some(dy.len())),
             ],
         )?;
-        on_gpu!(self, relu_bias_backward(dy, activation, dbias, shape));
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = &self.gpu {
+            let activation = activation.map_or(Arg::U64(0), |activation| Arg::In(activation.into()));
+            let own = [Arg::Out(dy.into()), activation, Arg::Out(dbias.into())];
+            let (rows, columns) = (shape.rows, shape.outputs);
+            return gpu.over_strips("relu_bias_backward", (rows, columns), CHUNKS, columns, own, []);
+        }
         let outputs = [dy.into(), dbias.into()];
         match activation {
             Some(activation) => {
@@ -107,7 +128,18 @@ impl Kernels {
                 ("dbias", dbias.len(), Some(shape.outputs)),
             ],
         )?;
-        on_gpu!(self, relu_bias_backward_transposed(dy, activation, transposed, dbias, shape));
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = &self.gpu {
+            let own = [
+                Arg::In(dy.into()),
+                Arg::In(activation.into()),
+                Arg::Out(transposed.into()),
+                Arg::Out(dbias.into()),
+            ];
+            let (rows, columns) = (shape.rows, shape.outputs);
+            let name = "relu_bias_backward_transposed";
+            return gpu.over_strips(name, (rows, columns), TRANSPOSED_CHUNKS, columns, own, []);
+        }
         let (inputs, outputs) = ([dy.into(), activation.into()], [transposed.into(), dbias.into()]);
         launch_host(&self.stream, "relu_bias_backward_transposed", inputs, outputs, |memory| {
             let (dy, activation) = (memory.input(0), memory.input(1));
@@ -120,72 +152,16 @@ impl Kernels {
     pub fn prefers_transposed(&self, shape: Linear) -> bool {
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {
-            return self.options.transposed || gpu.prefers_transposed(shape);
+            // The tensor cores need the summed dimension contiguous for TF32, and rows of 16-byte alignment.
+            let is_faster = gpu.capability >= (9, 0)
+                && gpu.gemm.has_cublaslt()
+                && gpu.options.tf32
+                && shape.rows >= ROWS
+                && shape.rows.is_multiple_of(4);
+            return self.options.transposed || is_faster;
         }
         #[cfg(not(feature = "cuda"))]
         let _ = shape;
         self.options.transposed
-    }
-}
-
-#[cfg(feature = "cuda")]
-mod gpu {
-    use feedline_device::cuda::Arg;
-
-    use super::super::gpu::{CHUNKS, Chunks, Gpu};
-    use super::{Linear, Result, View, ViewMut};
-
-    /// From this number of rows on, the faster product saves more than the stores cost. Steps of the
-    /// example's model on an H200 with transposed operands (and without), alternating twice: 1024 rows
-    /// 75.3 and 79.2 us (77.0 and 76.6), 2048 rows 100.8 and 100.3 (103.5 and 105.2), 4096 rows 126.5 and
-    /// 126.3 (135.7 and 130.9).
-    const ROWS: usize = 2048;
-
-    /// `relu_bias_backward_transposed` transposes 128 rows at a time. With 32 chunks per strip, batch
-    /// 4096 has two blocks per multiprocessor: one loads while the other stores.
-    const TRANSPOSED_CHUNKS: Chunks = Chunks { rows: 128, max: 32 };
-
-    impl Gpu {
-        pub(super) fn relu_bias_backward(
-            &self,
-            dy: ViewMut<'_, f32>,
-            activation: Option<View<'_, f32>>,
-            dbias: ViewMut<'_, f32>,
-            shape: Linear,
-        ) -> Result<()> {
-            let activation = activation.map_or(Arg::U64(0), |activation| Arg::In(activation.into()));
-            let own = [Arg::Out(dy.into()), activation, Arg::Out(dbias.into())];
-            let (rows, columns) = (shape.rows, shape.outputs);
-            self.over_strips("relu_bias_backward", (rows, columns), CHUNKS, columns, own, [])
-        }
-
-        pub(super) fn relu_bias_backward_transposed(
-            &self,
-            dy: View<'_, f32>,
-            activation: View<'_, f32>,
-            transposed: ViewMut<'_, f32>,
-            dbias: ViewMut<'_, f32>,
-            shape: Linear,
-        ) -> Result<()> {
-            let own = [
-                Arg::In(dy.into()),
-                Arg::In(activation.into()),
-                Arg::Out(transposed.into()),
-                Arg::Out(dbias.into()),
-            ];
-            let (rows, columns) = (shape.rows, shape.outputs);
-            let name = "relu_bias_backward_transposed";
-            self.over_strips(name, (rows, columns), TRANSPOSED_CHUNKS, columns, own, [])
-        }
-
-        /// Whether the tensor cores need the summed dimension contiguous for TF32, and rows have the
-        /// 16-byte alignment that their kernels need.
-        pub(super) fn prefers_transposed(&self, shape: Linear) -> bool {
-            self.capability >= (9, 0)
-                && self.gemm.has_cublaslt()
-                && self.options.tf32
-                && shape.rows >= ROWS
-                && shape.rows.is_multiple_of(4)
-        }
     }
 }

@@ -1,9 +1,13 @@
 //! Casts and fills.
 
 use feedline_core::Result;
+#[cfg(feature = "cuda")]
+use feedline_device::cuda::{Arg, Grid};
 use feedline_device::{View, ViewMut, launch_host};
 
-use super::{Kernels, check, on_gpu};
+#[cfg(feature = "cuda")]
+use super::gpu::BLOCKS;
+use super::{Kernels, check};
 use crate::host;
 
 impl Kernels {
@@ -15,7 +19,17 @@ impl Kernels {
         check(src.len() == dst.len(), || {
             format!("cast: `src` has {} elements, `dst` has {}", src.len(), dst.len())
         })?;
-        on_gpu!(self, cast(src, scale, dst));
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = &self.gpu {
+            let n = src.len();
+            // Four words of four bytes per thread.
+            let grid = Grid::linear(n.div_ceil(16), 256, BLOCKS);
+            return gpu.run(
+                "cast_u8",
+                grid,
+                &[Arg::In(src.into()), Arg::Out(dst.into()), Arg::U64(n as u64), Arg::F32(scale)],
+            );
+        }
         launch_host(&self.stream, "cast", [src.into()], [dst.into()], move |memory| {
             host::cast(memory.input(0), scale, memory.output(0));
         })
@@ -41,7 +55,24 @@ impl Kernels {
             let lengths = [src.len(), dst.len(), transposed.len()];
             format!("cast_with_transpose: `src`, `dst` and `transposed` have lengths {lengths:?}")
         })?;
-        on_gpu!(self, cast_with_transpose(src, scale, columns, dst, transposed));
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = &self.gpu {
+            let rows = src.len() / columns;
+            // One block per tile.
+            let tiles = rows.div_ceil(64) * columns.div_ceil(64);
+            return gpu.run(
+                "cast_u8_with_transpose",
+                Grid::linear(tiles * 256, 256, BLOCKS),
+                &[
+                    Arg::In(src.into()),
+                    Arg::Out(dst.into()),
+                    Arg::Out(transposed.into()),
+                    Arg::U64(rows as u64),
+                    Arg::U64(columns as u64),
+                    Arg::F32(scale),
+                ],
+            );
+        }
         launch_host(
             &self.stream,
             "cast_with_transpose",
@@ -64,62 +95,15 @@ impl Kernels {
     /// # Errors
     /// A device failure.
     pub fn fill(&self, dst: ViewMut<'_, f32>, value: f32) -> Result<()> {
-        on_gpu!(self, fill(dst, value));
-        launch_host(&self.stream, "fill", [], [dst.into()], move |memory| host::fill(memory.output(0), value))
-    }
-}
-
-#[cfg(feature = "cuda")]
-mod gpu {
-    use feedline_device::cuda::{Arg, Grid};
-
-    use super::super::gpu::{BLOCKS, Gpu};
-    use super::{Result, View, ViewMut};
-
-    impl Gpu {
-        pub(super) fn cast(&self, src: View<'_, u8>, scale: f32, dst: ViewMut<'_, f32>) -> Result<()> {
-            let n = src.len();
-            // Four words of four bytes per thread.
-            let grid = Grid::linear(n.div_ceil(16), 256, BLOCKS);
-            self.run(
-                "cast_u8",
-                grid,
-                &[Arg::In(src.into()), Arg::Out(dst.into()), Arg::U64(n as u64), Arg::F32(scale)],
-            )
-        }
-
-        pub(super) fn cast_with_transpose(
-            &self,
-            src: View<'_, u8>,
-            scale: f32,
-            columns: usize,
-            dst: ViewMut<'_, f32>,
-            transposed: ViewMut<'_, f32>,
-        ) -> Result<()> {
-            let rows = src.len() / columns;
-            // One block per tile.
-            let tiles = rows.div_ceil(64) * columns.div_ceil(64);
-            self.run(
-                "cast_u8_with_transpose",
-                Grid::linear(tiles * 256, 256, BLOCKS),
-                &[
-                    Arg::In(src.into()),
-                    Arg::Out(dst.into()),
-                    Arg::Out(transposed.into()),
-                    Arg::U64(rows as u64),
-                    Arg::U64(columns as u64),
-                    Arg::F32(scale),
-                ],
-            )
-        }
-
-        pub(super) fn fill(&self, dst: ViewMut<'_, f32>, value: f32) -> Result<()> {
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = &self.gpu {
             let n = dst.len();
-            self.run(
+            return gpu.run(
                 "fill_f32",
                 Grid::linear(n, 256, BLOCKS),
                 &[Arg::Out(dst.into()), Arg::U64(n as u64), Arg::F32(value)],
-            )
+            );
         }
+        launch_host(&self.stream, "fill", [], [dst.into()], move |memory| host::fill(memory.output(0), value))
     }
 }

@@ -2,8 +2,12 @@
 //! to 32 classes; a small layer runs both in one pass.
 
 use feedline_core::Result;
+#[cfg(feature = "cuda")]
+use feedline_device::cuda::{Arg, Grid};
 use feedline_device::{View, ViewMut};
 
+#[cfg(feature = "cuda")]
+use super::gpu::CHUNKS;
 use super::{Kernels, Linear, check_lengths};
 
 /// The gradients that [`Kernels::classifier_backward`] writes.
@@ -40,25 +44,38 @@ impl Kernels {
         mut result: ViewMut<'_, u32>,
         shape: Linear,
     ) -> Result<()> {
-        check_lengths(
-            "classifier",
-            shape,
-            [
-                ("x", x.len(), shape.x()),
-                ("weights", weights.len(), shape.weights()),
-                ("bias", bias.len(), Some(shape.outputs)),
-                ("labels", labels.len(), Some(shape.rows)),
-                ("dlogits", dlogits.len(), shape.y()),
-                ("row_loss", row_loss.len(), Some(shape.rows)),
-                ("result", result.len(), Some(2)),
-            ],
-        )?;
+        let inputs = [x.len(), weights.len(), bias.len(), labels.len()];
+        check_forward("classifier", shape, inputs, [dlogits.len(), row_loss.len(), result.len()])?;
         #[cfg(feature = "cuda")]
-        if let Some(gpu) = &self.gpu {
-            let (dlogits, row_loss, result) = (dlogits.reborrow(), row_loss.reborrow(), result.reborrow());
-            if gpu.classifier(x, weights, bias, labels, dlogits, row_loss, result, shape)? {
-                return Ok(());
-            }
+        if let Some(gpu) = &self.gpu
+            && let Some(max) = gpu.max_classes(shape)
+        {
+            let mut scratch = gpu.scratch();
+            let (loss, hits) = result.split_at(1)?;
+            let wide = 64 / max;
+            // Several rows per block once there are enough blocks.
+            let (name, each) =
+                if shape.rows / wide >= gpu.multiprocessors { ("_wide", wide) } else { ("", 1) };
+            return gpu.run(
+                &format!("classifier_{max}{name}"),
+                // As many blocks as run at the same time: the end of a block costs as much as an
+                // iteration of its loop.
+                Grid::linear(shape.rows.div_ceil(each) * 128, 128, 4 * gpu.multiprocessors as u32),
+                &[
+                    Arg::In(x.into()),
+                    Arg::In(weights.into()),
+                    Arg::In(bias.into()),
+                    Arg::In(labels.into()),
+                    Arg::Out(dlogits.into()),
+                    Arg::Out(row_loss.into()),
+                    Arg::Out(loss.into()),
+                    Arg::Out(hits.into()),
+                    Arg::Out(scratch.xent.view_mut().into()),
+                    Arg::U64(shape.rows as u64),
+                    Arg::U64(shape.inputs as u64),
+                    Arg::U32(shape.outputs as u32),
+                ],
+            );
         }
         self.linear(x, weights, bias, false, dlogits.reborrow(), shape)?;
         self.softmax_xent(dlogits, labels, row_loss.reborrow(), result.reborrow(), shape.outputs)
@@ -86,19 +103,8 @@ impl Kernels {
         shape: Linear,
         then: impl FnOnce(View<'_, f32>) -> Result<()>,
     ) -> Result<()> {
-        check_lengths(
-            "classifier_fused",
-            shape,
-            [
-                ("x", x.len(), shape.x()),
-                ("weights", weights.len(), shape.weights()),
-                ("bias", bias.len(), Some(shape.outputs)),
-                ("labels", labels.len(), Some(shape.rows)),
-                ("dlogits", dlogits.len(), shape.y()),
-                ("row_loss", row_loss.len(), Some(shape.rows)),
-                ("result", result.len(), Some(2)),
-            ],
-        )?;
+        let inputs = [x.len(), weights.len(), bias.len(), labels.len()];
+        check_forward("classifier_fused", shape, inputs, [dlogits.len(), row_loss.len(), result.len()])?;
         gradients.check("classifier_fused", shape)?;
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu
@@ -136,9 +142,20 @@ impl Kernels {
         gradients.check("classifier_backward", shape)?;
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu
-            && gpu.classifier_backward(x, weights, dlogits.as_view(), gradients.reborrow(), shape)?
+            && let Some(max) = gpu.max_classes(shape)
         {
-            return Ok(());
+            let Linear { rows, inputs, outputs: classes } = shape;
+            let own = [
+                Arg::In(x.into()),
+                Arg::In(weights.into()),
+                Arg::In(dlogits.as_view().into()),
+                Arg::Out(gradients.x.into()),
+                Arg::Out(gradients.weights.into()),
+                Arg::Out(gradients.bias.into()),
+                Arg::Out(gradients.bias_before.into()),
+            ];
+            let (name, sums) = (format!("classifier_backward_{max}"), (classes + 1) * inputs + classes);
+            return gpu.over_strips(&name, (rows, inputs), CHUNKS, sums, own, [Arg::U32(classes as u32)]);
         }
         let ClassifierGradients { x: dx, weights: dweights, bias, bias_before } = &mut gradients;
         self.relu_bias_backward(dlogits.reborrow(), None, bias.reborrow(), shape)?;
@@ -147,6 +164,28 @@ impl Kernels {
         let before = Linear { rows: shape.rows, inputs: shape.inputs, outputs: shape.inputs };
         self.relu_bias_backward(dx.reborrow(), Some(x), bias_before.reborrow(), before)
     }
+}
+
+/// Checks the lengths of the inputs and outputs of the forward pass.
+fn check_forward(
+    operator: &str,
+    shape: Linear,
+    [x, weights, bias, labels]: [usize; 4],
+    [dlogits, row_loss, result]: [usize; 3],
+) -> Result<()> {
+    check_lengths(
+        operator,
+        shape,
+        [
+            ("x", x, shape.x()),
+            ("weights", weights, shape.weights()),
+            ("bias", bias, Some(shape.outputs)),
+            ("labels", labels, Some(shape.rows)),
+            ("dlogits", dlogits, shape.y()),
+            ("row_loss", row_loss, Some(shape.rows)),
+            ("result", result, Some(2)),
+        ],
+    )
 }
 
 impl ClassifierGradients<'_> {
@@ -177,10 +216,9 @@ impl ClassifierGradients<'_> {
 #[cfg(feature = "cuda")]
 mod gpu {
     use feedline_device::Buffer;
-    use feedline_device::cuda::{Arg, Grid};
 
-    use super::super::gpu::{CHUNKS, Gpu};
-    use super::{ClassifierGradients, Linear, Result, View, ViewMut};
+    use super::super::gpu::Gpu;
+    use super::{Arg, ClassifierGradients, Grid, Linear, Result, View, ViewMut};
     use crate::launch::fork_join;
 
     /// Limits of `classifier_fused.cu`: a thread holds one column of each class.
@@ -190,74 +228,6 @@ mod gpu {
     const MIN_ROWS: usize = 4;
 
     impl Gpu {
-        /// Returns `false`, and queues nothing, if there is no kernel for this number of classes.
-        #[allow(clippy::too_many_arguments)] // the kernel's parameters
-        pub(super) fn classifier(
-            &self,
-            x: View<'_, f32>,
-            weights: View<'_, f32>,
-            bias: View<'_, f32>,
-            labels: View<'_, u8>,
-            dlogits: ViewMut<'_, f32>,
-            row_loss: ViewMut<'_, f32>,
-            result: ViewMut<'_, u32>,
-            shape: Linear,
-        ) -> Result<bool> {
-            let Some(max) = self.max_classes(shape) else { return Ok(false) };
-            let mut scratch = self.scratch();
-            let (loss, hits) = result.split_at(1)?;
-            let wide = 64 / max;
-            // Several rows per block once there are enough blocks.
-            let (name, each) =
-                if shape.rows / wide >= self.multiprocessors { ("_wide", wide) } else { ("", 1) };
-            self.run(
-                &format!("classifier_{max}{name}"),
-                // As many blocks as run at the same time: the end of a block costs as much as an
-                // iteration of its loop.
-                Grid::linear(shape.rows.div_ceil(each) * 128, 128, 4 * self.multiprocessors as u32),
-                &[
-                    Arg::In(x.into()),
-                    Arg::In(weights.into()),
-                    Arg::In(bias.into()),
-                    Arg::In(labels.into()),
-                    Arg::Out(dlogits.into()),
-                    Arg::Out(row_loss.into()),
-                    Arg::Out(loss.into()),
-                    Arg::Out(hits.into()),
-                    Arg::Out(scratch.xent.view_mut().into()),
-                    Arg::U64(shape.rows as u64),
-                    Arg::U64(shape.inputs as u64),
-                    Arg::U32(shape.outputs as u32),
-                ],
-            )?;
-            Ok(true)
-        }
-
-        /// Returns `false`, and queues nothing, if there is no kernel for this number of classes.
-        pub(super) fn classifier_backward(
-            &self,
-            x: View<'_, f32>,
-            weights: View<'_, f32>,
-            dlogits: View<'_, f32>,
-            gradients: ClassifierGradients<'_>,
-            shape: Linear,
-        ) -> Result<bool> {
-            let Some(max) = self.max_classes(shape) else { return Ok(false) };
-            let Linear { rows, inputs, outputs: classes } = shape;
-            let own = [
-                Arg::In(x.into()),
-                Arg::In(weights.into()),
-                Arg::In(dlogits.into()),
-                Arg::Out(gradients.x.into()),
-                Arg::Out(gradients.weights.into()),
-                Arg::Out(gradients.bias.into()),
-                Arg::Out(gradients.bias_before.into()),
-            ];
-            let (name, sums) = (format!("classifier_backward_{max}"), (classes + 1) * inputs + classes);
-            self.over_strips(&name, (rows, inputs), CHUNKS, sums, own, [Arg::U32(classes as u32)])?;
-            Ok(true)
-        }
-
         /// Whether the layer is small enough for one pass.
         pub(super) fn is_fused(&self, shape: Linear) -> bool {
             !self.options.unfused && shape.inputs <= MAX_INPUTS && shape.outputs <= MAX_CLASSES
@@ -332,7 +302,7 @@ mod gpu {
         }
 
         /// The smallest kernel that fits, as its maximum of classes.
-        fn max_classes(&self, shape: Linear) -> Option<usize> {
+        pub(super) fn max_classes(&self, shape: Linear) -> Option<usize> {
             [16, 32].into_iter().find(|&max| shape.outputs <= max && !self.options.unfused)
         }
     }

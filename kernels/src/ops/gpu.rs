@@ -1,5 +1,5 @@
-//! The kernels of one stream on a GPU, and their scratch memory. Each operator's launch is in its own file,
-//! in a module `gpu`; the operator has checked the lengths.
+//! The kernels of one stream on a GPU, and their scratch memory. Each operator launches its own, after it has
+//! checked the lengths.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

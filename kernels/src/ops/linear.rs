@@ -1,9 +1,10 @@
 //! The products of a linear layer, with bias and ReLU.
 
 use feedline_core::Result;
-use feedline_device::{View, ViewMut, launch_host};
+use feedline_device::{Memory, View, ViewMut, launch_host};
 
-use super::{Kernels, Linear, check_lengths, matrix, on_gpu};
+use super::{Kernels, Linear, check_lengths, matrix};
+use crate::gemm::Product;
 use crate::host;
 
 impl Linear {
@@ -37,26 +38,7 @@ impl Kernels {
         y: ViewMut<'_, f32>,
         shape: Linear,
     ) -> Result<()> {
-        check_lengths(
-            "linear",
-            shape,
-            [
-                ("x", x.len(), shape.x()),
-                ("weights", weights.len(), shape.weights()),
-                ("bias", bias.len(), Some(shape.outputs)),
-                ("y", y.len(), shape.y()),
-            ],
-        )?;
-        on_gpu!(self, linear(x, weights, bias, relu, y, shape));
-        launch_host(
-            &self.stream,
-            "linear",
-            [x.into(), weights.into(), bias.into()],
-            [y.into()],
-            move |memory| {
-                host::linear(memory.input(0), memory.input(1), memory.input(2), relu, memory.output(0));
-            },
-        )
+        self.product(Product::Forward { relu }, shape, x, weights, Some(bias), y)
     }
 
     /// `dW = dyᵀ x`: `dy` `[rows, outputs]`, `x` `[rows, inputs]`, `dweights` `[outputs, inputs]`.
@@ -70,25 +52,7 @@ impl Kernels {
         dweights: ViewMut<'_, f32>,
         shape: Linear,
     ) -> Result<()> {
-        check_lengths(
-            "weight_gradient",
-            shape,
-            [
-                ("dy", dy.len(), shape.y()),
-                ("x", x.len(), shape.x()),
-                ("dweights", dweights.len(), shape.weights()),
-            ],
-        )?;
-        on_gpu!(self, weight_gradient(dy, x, dweights, shape));
-        launch_host(
-            &self.stream,
-            "weight_gradient",
-            [dy.into(), x.into()],
-            [dweights.into()],
-            move |memory| {
-                host::weight_gradient(memory.input(0), memory.input(1), shape.outputs, memory.output(0));
-            },
-        )
+        self.product(Product::WeightGradient, shape, dy, x, None, dweights)
     }
 
     /// `dx = dy W`: `dy` `[rows, outputs]`, `weights` `[outputs, inputs]`, `dx` `[rows, inputs]`.
@@ -102,19 +66,7 @@ impl Kernels {
         dx: ViewMut<'_, f32>,
         shape: Linear,
     ) -> Result<()> {
-        check_lengths(
-            "input_gradient",
-            shape,
-            [
-                ("dy", dy.len(), shape.y()),
-                ("weights", weights.len(), shape.weights()),
-                ("dx", dx.len(), shape.x()),
-            ],
-        )?;
-        on_gpu!(self, input_gradient(dy, weights, dx, shape));
-        launch_host(&self.stream, "input_gradient", [dy.into(), weights.into()], [dx.into()], move |memory| {
-            host::input_gradient(memory.input(0), memory.input(1), shape.outputs, memory.output(0));
-        })
+        self.product(Product::InputGradient, shape, dy, weights, None, dx)
     }
 
     /// As [`weight_gradient`](Self::weight_gradient), from the transposed `dy` `[outputs, rows]` and `x`
@@ -129,76 +81,59 @@ impl Kernels {
         dweights: ViewMut<'_, f32>,
         shape: Linear,
     ) -> Result<()> {
+        self.product(Product::WeightGradientTransposed, shape, dy, x, None, dweights)
+    }
+
+    /// Queues a product, with the operands in the order in which [`Product`] names them; `bias` is for the
+    /// forward product.
+    fn product(
+        &self,
+        product: Product,
+        shape: Linear,
+        left: View<'_, f32>,
+        right: View<'_, f32>,
+        bias: Option<View<'_, f32>>,
+        out: ViewMut<'_, f32>,
+    ) -> Result<()> {
+        let (x, weights, y) = (shape.x(), shape.weights(), shape.y());
+        let (name, [of_left, of_right, of_out]) = match product {
+            Product::Forward { .. } => ("linear", [("x", x), ("weights", weights), ("y", y)]),
+            Product::WeightGradient => ("weight_gradient", [("dy", y), ("x", x), ("dweights", weights)]),
+            Product::WeightGradientTransposed => {
+                ("weight_gradient_transposed", [("dy", y), ("x", x), ("dweights", weights)])
+            }
+            Product::InputGradient => ("input_gradient", [("dy", y), ("weights", weights), ("dx", x)]),
+        };
         check_lengths(
-            "weight_gradient_transposed",
+            name,
             shape,
             [
-                ("dy", dy.len(), shape.y()),
-                ("x", x.len(), shape.x()),
-                ("dweights", dweights.len(), shape.weights()),
+                (of_left.0, left.len(), of_left.1),
+                (of_right.0, right.len(), of_right.1),
+                ("bias", bias.map_or(shape.outputs, |bias| bias.len()), Some(shape.outputs)),
+                (of_out.0, out.len(), of_out.1),
             ],
         )?;
-        on_gpu!(self, weight_gradient_transposed(dy, x, dweights, shape));
-        launch_host(
-            &self.stream,
-            "weight_gradient_transposed",
-            [dy.into(), x.into()],
-            [dweights.into()],
-            move |memory| {
-                let (dy, x) = (memory.input(0), memory.input(1));
-                host::weight_gradient_transposed(dy, x, shape.outputs, memory.output(0));
-            },
-        )
-    }
-}
-
-#[cfg(feature = "cuda")]
-mod gpu {
-    use super::super::gpu::Gpu;
-    use super::{Linear, Result, View, ViewMut};
-    use crate::gemm::Product;
-
-    impl Gpu {
-        pub(super) fn linear(
-            &self,
-            x: View<'_, f32>,
-            weights: View<'_, f32>,
-            bias: View<'_, f32>,
-            relu: bool,
-            y: ViewMut<'_, f32>,
-            shape: Linear,
-        ) -> Result<()> {
-            self.gemm.product(Product::Forward { relu }, shape, x, weights, Some(bias), y)
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = &self.gpu {
+            return gpu.gemm.product(product, shape, left, right, bias, out);
         }
-
-        pub(super) fn weight_gradient(
-            &self,
-            dy: View<'_, f32>,
-            x: View<'_, f32>,
-            dweights: ViewMut<'_, f32>,
-            shape: Linear,
-        ) -> Result<()> {
-            self.gemm.product(Product::WeightGradient, shape, dy, x, None, dweights)
-        }
-
-        pub(super) fn weight_gradient_transposed(
-            &self,
-            dy: View<'_, f32>,
-            x: View<'_, f32>,
-            dweights: ViewMut<'_, f32>,
-            shape: Linear,
-        ) -> Result<()> {
-            self.gemm.product(Product::WeightGradientTransposed, shape, dy, x, None, dweights)
-        }
-
-        pub(super) fn input_gradient(
-            &self,
-            dy: View<'_, f32>,
-            weights: View<'_, f32>,
-            dx: ViewMut<'_, f32>,
-            shape: Linear,
-        ) -> Result<()> {
-            self.gemm.product(Product::InputGradient, shape, dy, weights, None, dx)
+        let run = move |memory: &mut Memory<'_>| {
+            let (left, right, outputs) = (memory.input(0), memory.input(1), shape.outputs);
+            let out = memory.output(0);
+            match product {
+                Product::Forward { relu } => host::linear(left, right, memory.input(2), relu, out),
+                Product::WeightGradient => host::weight_gradient(left, right, outputs, out),
+                Product::WeightGradientTransposed => {
+                    host::weight_gradient_transposed(left, right, outputs, out);
+                }
+                Product::InputGradient => host::input_gradient(left, right, outputs, out),
+            }
+        };
+        let (left, right, out) = (left.into(), right.into(), [out.into()]);
+        match bias {
+            Some(bias) => launch_host(&self.stream, name, [left, right, bias.into()], out, run),
+            None => launch_host(&self.stream, name, [left, right], out, run),
         }
     }
 }

@@ -1,9 +1,13 @@
 //! Loss and accuracy of a classifier.
 
 use feedline_core::Result;
+#[cfg(feature = "cuda")]
+use feedline_device::cuda::{Arg, Grid};
 use feedline_device::{View, ViewMut, launch_host};
 
-use super::{Kernels, check_lengths, matrix, on_gpu};
+#[cfg(feature = "cuda")]
+use super::gpu::BLOCKS;
+use super::{Kernels, check_lengths, matrix};
 use crate::host;
 
 /// The sizes of the logits, for errors; there is a label per row.
@@ -41,7 +45,29 @@ impl Kernels {
                 ("result", result.len(), Some(2)),
             ],
         )?;
-        on_gpu!(self, softmax_xent(logits, labels, row_loss, result, classes));
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = &self.gpu {
+            let mut scratch = gpu.scratch();
+            let (loss, hits) = result.split_at(1)?;
+            // In place: the kernel reads a row's logits before it writes their gradient.
+            let logits: feedline_device::Output<'_> = logits.into();
+            let gradient = Arg::U64(logits.span().address.0);
+            return gpu.run(
+                "softmax_xent_u8",
+                Grid::linear(rows.div_ceil(8) * 256, 256, BLOCKS),
+                &[
+                    Arg::Out(logits),
+                    Arg::In(labels.into()),
+                    gradient,
+                    Arg::Out(row_loss.into()),
+                    Arg::Out(loss.into()),
+                    Arg::Out(hits.into()),
+                    Arg::Out(scratch.xent.view_mut().into()),
+                    Arg::U64(rows as u64),
+                    Arg::U32(classes as u32),
+                ],
+            );
+        }
         let outputs = [logits.into(), row_loss.into(), result.into()];
         launch_host(&self.stream, "softmax_xent", [labels.into()], outputs, |memory| {
             let outcome = host::softmax_xent(memory.output(0), memory.input::<u8>(0), memory.output(1));
@@ -69,62 +95,9 @@ impl Kernels {
             Sizes { rows, classes },
             [("logits", logits.len(), matrix(rows, classes)), ("hits", hits.len(), Some(1))],
         )?;
-        on_gpu!(self, argmax_hits(logits, labels, hits, classes));
-        launch_host(&self.stream, "argmax_hits", [logits.into(), labels.into()], [hits.into()], |memory| {
-            memory.output::<u32>(0)[0] += host::argmax_hits(memory.input(0), memory.input::<u8>(1));
-        })
-    }
-}
-
-#[cfg(feature = "cuda")]
-mod gpu {
-    use feedline_device::Output;
-    use feedline_device::cuda::{Arg, Grid};
-
-    use super::super::gpu::{BLOCKS, Gpu};
-    use super::{Result, View, ViewMut};
-
-    impl Gpu {
-        pub(super) fn softmax_xent(
-            &self,
-            logits: ViewMut<'_, f32>,
-            labels: View<'_, u8>,
-            row_loss: ViewMut<'_, f32>,
-            result: ViewMut<'_, u32>,
-            classes: usize,
-        ) -> Result<()> {
-            let rows = labels.len();
-            let mut scratch = self.scratch();
-            let (loss, hits) = result.split_at(1)?;
-            // In place: the kernel reads a row's logits before it writes their gradient.
-            let logits: Output<'_> = logits.into();
-            let gradient = Arg::U64(logits.span().address.0);
-            self.run(
-                "softmax_xent_u8",
-                Grid::linear(rows.div_ceil(8) * 256, 256, BLOCKS),
-                &[
-                    Arg::Out(logits),
-                    Arg::In(labels.into()),
-                    gradient,
-                    Arg::Out(row_loss.into()),
-                    Arg::Out(loss.into()),
-                    Arg::Out(hits.into()),
-                    Arg::Out(scratch.xent.view_mut().into()),
-                    Arg::U64(rows as u64),
-                    Arg::U32(classes as u32),
-                ],
-            )
-        }
-
-        pub(super) fn argmax_hits(
-            &self,
-            logits: View<'_, f32>,
-            labels: View<'_, u8>,
-            hits: ViewMut<'_, u32>,
-            classes: usize,
-        ) -> Result<()> {
-            let rows = labels.len();
-            self.run(
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = &self.gpu {
+            return gpu.run(
                 "argmax_hits_u8",
                 Grid::linear(rows.div_ceil(8) * 256, 256, BLOCKS),
                 &[
@@ -134,7 +107,10 @@ mod gpu {
                     Arg::U64(rows as u64),
                     Arg::U32(classes as u32),
                 ],
-            )
+            );
         }
+        launch_host(&self.stream, "argmax_hits", [logits.into(), labels.into()], [hits.into()], |memory| {
+            memory.output::<u32>(0)[0] += host::argmax_hits(memory.input(0), memory.input::<u8>(1));
+        })
     }
 }

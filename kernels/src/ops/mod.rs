@@ -113,17 +113,6 @@ impl Kernels {
     }
 }
 
-/// Returns the result of the GPU implementation of an operator if the stream is on a GPU.
-macro_rules! on_gpu {
-    ($kernels:expr, $name:ident($($argument:expr),*)) => {
-        #[cfg(feature = "cuda")]
-        if let Some(gpu) = &$kernels.gpu {
-            return gpu.$name($($argument),*);
-        }
-    };
-}
-use on_gpu;
-
 /// The number of elements of a matrix of `rows` by `columns`; `None` for an empty matrix, or one that is too
 /// large: kernels count columns in 32 bits.
 fn matrix(rows: usize, columns: usize) -> Option<usize> {

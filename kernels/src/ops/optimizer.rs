@@ -1,9 +1,13 @@
 //! Optimizers: one call updates all parameters of a model in one flat buffer.
 
 use feedline_core::Result;
+#[cfg(feature = "cuda")]
+use feedline_device::cuda::{Arg, Grid};
 use feedline_device::{View, ViewMut, launch_host};
 
-use super::{Kernels, check, on_gpu};
+#[cfg(feature = "cuda")]
+use super::gpu::BLOCKS;
+use super::{Kernels, check};
 use crate::host::{self, AdamW, Sgd};
 
 impl Kernels {
@@ -22,7 +26,21 @@ impl Kernels {
         check(weights.len() == len && velocity.len() == len, || {
             format!("sgd: {} weights, {} velocities, {len} gradients", weights.len(), velocity.len())
         })?;
-        on_gpu!(self, sgd(weights, velocity, gradient, rule));
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = &self.gpu {
+            return gpu.run(
+                "sgd",
+                Grid::linear(len.div_ceil(4), 256, BLOCKS),
+                &[
+                    Arg::Out(weights.into()),
+                    Arg::Out(velocity.into()),
+                    Arg::In(gradient.into()),
+                    Arg::U64(len as u64),
+                    Arg::F32(rule.lr),
+                    Arg::F32(rule.momentum),
+                ],
+            );
+        }
         launch_host(
             &self.stream,
             "sgd",
@@ -55,66 +73,18 @@ impl Kernels {
             let lengths = [weights.len(), mean.len(), square.len(), len, steps.len()];
             format!("adamw: weights, mean, square, gradient and steps have lengths {lengths:?}")
         })?;
-        on_gpu!(self, adamw(weights, mean, square, gradient, rule, steps));
-        let outputs = [weights.into(), mean.into(), square.into(), steps.into()];
-        launch_host(&self.stream, "adamw", [gradient.into()], outputs, move |memory| {
-            let (weights, mean, square) = (memory.output(0), memory.output(1), memory.output(2));
-            let steps = memory.output::<u32>(3);
-            steps[0] += 1;
-            host::adamw(weights, mean, square, memory.input(0), rule, steps[0]);
-        })
-    }
-}
-
-#[cfg(feature = "cuda")]
-mod gpu {
-    use feedline_device::cuda::{Arg, Grid};
-
-    use super::super::gpu::{BLOCKS, Gpu};
-    use super::{AdamW, Result, Sgd, View, ViewMut};
-
-    impl Gpu {
-        pub(super) fn sgd(
-            &self,
-            weights: ViewMut<'_, f32>,
-            velocity: ViewMut<'_, f32>,
-            gradient: View<'_, f32>,
-            rule: Sgd,
-        ) -> Result<()> {
-            let n = gradient.len();
-            self.run(
-                "sgd",
-                Grid::linear(n.div_ceil(4), 256, BLOCKS),
-                &[
-                    Arg::Out(weights.into()),
-                    Arg::Out(velocity.into()),
-                    Arg::In(gradient.into()),
-                    Arg::U64(n as u64),
-                    Arg::F32(rule.lr),
-                    Arg::F32(rule.momentum),
-                ],
-            )
-        }
-
-        pub(super) fn adamw(
-            &self,
-            weights: ViewMut<'_, f32>,
-            mean: ViewMut<'_, f32>,
-            square: ViewMut<'_, f32>,
-            gradient: View<'_, f32>,
-            rule: AdamW,
-            mut steps: ViewMut<'_, u32>,
-        ) -> Result<()> {
-            let n = gradient.len();
-            self.run(
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = &self.gpu {
+            let mut steps = steps;
+            gpu.run(
                 "adamw",
-                Grid::linear(n, 256, BLOCKS),
+                Grid::linear(len, 256, BLOCKS),
                 &[
                     Arg::Out(weights.into()),
                     Arg::Out(mean.into()),
                     Arg::Out(square.into()),
                     Arg::In(gradient.into()),
-                    Arg::U64(n as u64),
+                    Arg::U64(len as u64),
                     Arg::F32(rule.lr),
                     Arg::F32(rule.beta1 as f32),
                     Arg::F32((1.0 - rule.beta1) as f32),
@@ -129,7 +99,14 @@ mod gpu {
                 ],
             )?;
             let one = Grid { blocks: (1, 1, 1), threads: (32, 1, 1), shared_bytes: 0 };
-            self.run("adamw_tick", one, &[Arg::Out(steps.reborrow().into())])
+            return gpu.run("adamw_tick", one, &[Arg::Out(steps.reborrow().into())]);
         }
+        let outputs = [weights.into(), mean.into(), square.into(), steps.into()];
+        launch_host(&self.stream, "adamw", [gradient.into()], outputs, move |memory| {
+            let (weights, mean, square) = (memory.output(0), memory.output(1), memory.output(2));
+            let steps = memory.output::<u32>(3);
+            steps[0] += 1;
+            host::adamw(weights, mean, square, memory.input(0), rule, steps[0]);
+        })
     }
 }

@@ -3,10 +3,16 @@
 use std::time::{Duration, Instant};
 
 use feedline_core::Result;
+#[cfg(feature = "cuda")]
+use feedline_device::cuda::{Arg, Grid};
 use feedline_device::{View, ViewMut, launch_host};
 
-use super::{Kernels, check, on_gpu};
+#[cfg(feature = "cuda")]
+use super::gpu::BLOCKS;
+use super::{Kernels, check};
 use crate::host::pattern;
+#[cfg(feature = "cuda")]
+use crate::launch::launch;
 
 impl Kernels {
     /// Keeps the stream busy for at least `nanoseconds`.
@@ -14,7 +20,12 @@ impl Kernels {
     /// # Errors
     /// A device failure.
     pub fn spin(&self, nanoseconds: u64) -> Result<()> {
-        on_gpu!(self, spin(nanoseconds));
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = &self.gpu {
+            let grid = Grid { blocks: (1, 1, 1), threads: (1, 1, 1), shared_bytes: 0 };
+            let spin = gpu.probe.kernel(&self.stream, "spin")?;
+            return launch(&self.stream, spin, grid, &[Arg::U64(nanoseconds), Arg::U64(0)]);
+        }
         launch_host(&self.stream, "spin", [], [], move |_| {
             let start = Instant::now();
             while start.elapsed() < Duration::from_nanos(nanoseconds) {
@@ -47,44 +58,11 @@ impl Kernels {
                 "pattern_check: {bytes} bytes in rows of {row_bytes}, and a report of {report} numbers, not 3"
             )
         })?;
-        on_gpu!(self, pattern_check(data, row_bytes, key, first_row, report));
-        launch_host(&self.stream, "pattern_check", [data.into()], [report.into()], move |memory| {
-            let found = pattern::check(memory.input(0), row_bytes, key, |row| first_row.wrapping_add(row));
-            let report = memory.output::<i64>(0);
-            report[0] += found.wrong as i64;
-            let first = found.first.map_or(u64::MAX, |first| first);
-            report[1] = (report[1] as u64).min(first) as i64;
-            report[2] += memory.input::<u8>(0).len() as i64;
-        })
-    }
-}
-
-#[cfg(feature = "cuda")]
-mod gpu {
-    use feedline_device::cuda::{Arg, Grid};
-
-    use super::super::gpu::{BLOCKS, Gpu};
-    use super::{Result, View, ViewMut};
-    use crate::launch::launch;
-
-    impl Gpu {
-        pub(super) fn spin(&self, nanoseconds: u64) -> Result<()> {
-            let grid = Grid { blocks: (1, 1, 1), threads: (1, 1, 1), shared_bytes: 0 };
-            let spin = self.probe.kernel(&self.stream, "spin")?;
-            launch(&self.stream, spin, grid, &[Arg::U64(nanoseconds), Arg::U64(0)])
-        }
-
-        pub(super) fn pattern_check(
-            &self,
-            data: View<'_, u8>,
-            row_bytes: usize,
-            key: u64,
-            first_row: u64,
-            report: ViewMut<'_, i64>,
-        ) -> Result<()> {
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = &self.gpu {
             let rows = data.len() / row_bytes;
-            let check = self.probe.kernel(&self.stream, "pattern_check")?;
-            launch(
+            let check = gpu.probe.kernel(&self.stream, "pattern_check")?;
+            return launch(
                 &self.stream,
                 check,
                 Grid::linear(data.len().div_ceil(8), 256, BLOCKS),
@@ -97,7 +75,15 @@ mod gpu {
                     Arg::U64(first_row),
                     Arg::Out(report.into()),
                 ],
-            )
+            );
         }
+        launch_host(&self.stream, "pattern_check", [data.into()], [report.into()], move |memory| {
+            let found = pattern::check(memory.input(0), row_bytes, key, |row| first_row.wrapping_add(row));
+            let report = memory.output::<i64>(0);
+            report[0] += found.wrong as i64;
+            let first = found.first.map_or(u64::MAX, |first| first);
+            report[1] = (report[1] as u64).min(first) as i64;
+            report[2] += memory.input::<u8>(0).len() as i64;
+        })
     }
 }

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use crate::room::Longer;
-use feedline::dataset::{Field, Rows};
+use feedline::dataset::{Field, RowError, Rows};
 use feedline::{Error, ErrorKind, ReadError, Spec};
 use rustix::fs::{MemfdFlags, memfd_create};
 
@@ -52,7 +52,7 @@ impl Block {
         (read, asked): (usize, usize),
         rows: &mut Rows<'_>,
         first: usize,
-    ) -> Result<(), (usize, ReadError)> {
+    ) -> Result<(), RowError> {
         let spec = rows.spec();
         let failed = |error: io::Error| (0, ReadError::from(error));
         // The rows before the first error, of which all fields are written.

@@ -17,7 +17,7 @@ mod pool;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use feedline::dataset::Rows;
+use feedline::dataset::{RowError, Rows};
 use feedline::{Context, Error, ErrorKind, ReadError};
 use pyo3::prelude::*;
 
@@ -74,7 +74,7 @@ impl ReadBy {
         rows: &mut Rows<'_>,
         context: &mut Context,
         (is_seeded, is_whole): (bool, bool),
-    ) -> Option<Result<(), (usize, ReadError)>> {
+    ) -> Option<Result<(), RowError>> {
         // The calling thread reads a sample that the user indexes.
         if !is_worker() {
             return None;

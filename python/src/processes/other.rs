@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use feedline::dataset::Rows;
+use feedline::dataset::{RowError, Rows};
 use feedline::{Context, Error, ErrorKind, ReadError};
 use pyo3::prelude::*;
 
@@ -68,7 +68,7 @@ impl ReadBy {
         _: &mut Rows<'_>,
         _: &mut Context,
         _calls: (bool, bool),
-    ) -> Option<Result<(), (usize, ReadError)>> {
+    ) -> Option<Result<(), RowError>> {
         None
     }
 

@@ -230,40 +230,18 @@ impl Pool {
         (first, count): (usize, usize),
     ) -> Result<Took, Unread> {
         let at_once = if wanted.is_whole { DEATHS } else { 1 };
-        let mut deaths = 0;
-        while deaths < at_once {
-            match self.ask(wanted, rows, (first, count))? {
-                Asked::Read(took) => return Ok(took),
-                Asked::NotBegun => {}
-                Asked::Died => deaths += 1,
-            }
+        if let Some(took) = answered(at_once, || self.ask(wanted, rows, (first, count)))? {
+            return Ok(took);
         }
         if wanted.is_whole {
             return Err(self.unreadable(first + count, "read it"));
         }
         // The sample that killed the worker is unknown, so from here on each request has one sample.
         (first..first + count).try_fold(Took::default(), |mut all, one| {
-            all.add(self.read_one(wanted, rows, one, deaths)?);
+            let took = answered(DEATHS - 1, || self.ask(wanted, rows, (one, 1)))?;
+            all.add(took.ok_or_else(|| self.unreadable(one, "read it"))?);
             Ok(all)
         })
-    }
-
-    fn read_one(
-        &self,
-        wanted: &Wanted<'_>,
-        rows: &mut Rows<'_>,
-        index: usize,
-        deaths: u32,
-    ) -> Result<Took, Unread> {
-        let mut deaths = deaths;
-        while deaths < DEATHS {
-            match self.ask(wanted, rows, (index, 1))? {
-                Asked::Read(took) => return Ok(took),
-                Asked::Died => deaths += 1,
-                Asked::NotBegun => {}
-            }
-        }
-        Err(self.unreadable(index, "read it"))
     }
 
     /// Lets a worker read `count` samples from `first` on.
@@ -327,15 +305,8 @@ impl Pool {
     /// Lets a worker call function number `set` on the fixed-size fields of a batch, with the random key
     /// `key`.
     pub(crate) fn map(&self, (set, key): (u32, u64), rows: &mut Rows<'_>) -> Result<(), Unread> {
-        let mut deaths = 0;
-        while deaths < DEATHS {
-            match self.ask_to_map((set, key), rows)? {
-                Asked::Read(_) => return Ok(()),
-                Asked::NotBegun => {}
-                Asked::Died => deaths += 1,
-            }
-        }
-        Err(self.unreadable(0, "ran it"))
+        let ran = answered(DEATHS, || self.ask_to_map((set, key), rows))?;
+        ran.map(|_| ()).ok_or_else(|| self.unreadable(0, "ran it"))
     }
 
     /// The error for a sample that has killed workers while they did `what`.
@@ -520,6 +491,19 @@ impl Drop for Pool {
             Python::try_attach(|py| self.close(py));
         }
     }
+}
+
+/// Asks until a worker answers. `None` if `most` workers die while they do what is asked.
+fn answered(most: u32, mut ask: impl FnMut() -> Result<Asked, Unread>) -> Result<Option<Took>, Unread> {
+    let mut deaths = 0;
+    while deaths < most {
+        match ask()? {
+            Asked::Read(took) => return Ok(Some(took)),
+            Asked::NotBegun => {}
+            Asked::Died => deaths += 1,
+        }
+    }
+    Ok(None)
 }
 
 /// The error of a worker that read rows of `spec`.

@@ -4,7 +4,8 @@ use std::fmt;
 
 use crate::compose::{check_id, check_len, config};
 use crate::{
-    Context, DType, Dataset, Element, Fingerprint, ReadError, Result, Row, Rows, Spec, Storage, StridedColumn,
+    Context, DType, Dataset, Element, Fingerprint, ReadError, Result, Row, RowError, Rows, Spec, Storage,
+    StridedColumn,
 };
 
 /// The unit in which a device registers memory.
@@ -201,12 +202,7 @@ impl Dataset for InMemory {
     }
 
     // Copies field by field: one bounds check and one copy per row.
-    fn read_many(
-        &self,
-        ids: &[u64],
-        rows: &mut Rows<'_>,
-        context: &mut Context,
-    ) -> Result<(), (usize, ReadError)> {
+    fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, context: &mut Context) -> Result<(), RowError> {
         if self.spec.is_ragged() {
             // Row by row: if the batch lacks room for a row, the rows before it must be complete.
             return ids.iter().enumerate().try_for_each(|(index, &id)| {

@@ -6,8 +6,8 @@ use std::path::Path;
 use crate::compose::config;
 use crate::compose::sample::{Sample, Slab};
 use crate::{
-    About, Context, Dataset, Fingerprint, Layout, Prefetched, ReadError, Result, Row, Rows, Spec,
-    StableDataset, Storage,
+    About, Context, Dataset, Fingerprint, Layout, Prefetched, ReadError, Result, Row, RowError, Rows, Spec,
+    StableDataset, Storage, TakeItems,
 };
 
 /// Maximum bytes and samples that are read before they are mapped: few enough to stay in a processor's
@@ -57,7 +57,7 @@ impl Map {
         ids: &[u64],
         slab: &mut [u8],
         context: &mut Context,
-        read: impl FnOnce(&mut Rows<'_>, &mut Context) -> Result<(), (usize, ReadError)>,
+        read: impl FnOnce(&mut Rows<'_>, &mut Context) -> Result<(), RowError>,
     ) -> (usize, Option<ReadError>) {
         let mut rows = Rows::new(&self.layout, slab, ids.len());
         rows.poison();
@@ -92,12 +92,7 @@ impl Dataset for Map {
         })
     }
 
-    fn read_many(
-        &self,
-        ids: &[u64],
-        rows: &mut Rows<'_>,
-        context: &mut Context,
-    ) -> Result<(), (usize, ReadError)> {
+    fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, context: &mut Context) -> Result<(), RowError> {
         context.scoped_scratch(|slab: &mut Slab, context| {
             let bytes = slab.bytes_mut(self.layout.bytes()).map_err(|error| (0, error.into()))?;
             let mut first = 0;
@@ -144,13 +139,7 @@ impl Dataset for Map {
 }
 
 impl Storage for Map {
-    fn left_out(
-        &self,
-        id: u64,
-        field: usize,
-        epoch: u64,
-        _to: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), ReadError> {
+    fn left_out(&self, id: u64, field: usize, epoch: u64, _to: TakeItems<'_>) -> Result<(), ReadError> {
         let name = self.spec.fields().get(field).map_or("", |field| field.name());
         let inner: &dyn Dataset = &self.inner;
         inner.check_whole(name, id, epoch)

@@ -7,8 +7,8 @@ use crate::compose::{Parts, about_parts, check_id, check_len, common_spec, confi
 use crate::random::key;
 use crate::sampler::Permutation;
 use crate::{
-    About, Context, DType, Dataset, Fingerprint, Prefetched, ReadError, Result, Row, Rows, Spec,
-    StableDataset, Storage,
+    About, Context, DType, Dataset, Fingerprint, Prefetched, ReadError, Result, Row, RowError, Rows, Spec,
+    StableDataset, Storage, TakeItems,
 };
 
 /// Length of the pattern in which the sets alternate. Shares are rounded to multiples of one divided by it.
@@ -29,7 +29,6 @@ const PERIOD: usize = 1 << 16;
 /// - The set's epochs continue across epochs of the run: if the epoch ends midway through a set, the next
 ///   epoch resumes there. A large set with a small weight is seen whole, over several epochs; a small set
 ///   with a large weight comes several times within one.
-///
 /// - Weights may change: from a sample of the run on, or from an epoch on, other shares are drawn, whose
 ///   pattern begins there. Each set goes on where it is. A cursor needs no more to resume than before, since
 ///   the weights are a function of the epoch and the position. A loader that shuffles keeps those of an epoch
@@ -212,8 +211,7 @@ impl MixBuilder {
             weights[part] == 0.0 && later.copied().all(|weight| weight == 0.0)
         };
         if let Some(part) = (0..parts.len()).find(|&part| is_left_out(part)) {
-            let why = format!("part {part} of the mix has weight 0 in every epoch: leave it out");
-            return Err(config(why));
+            return Err(config(format!("part {part} of the mix has weight 0 in every epoch: leave it out")));
         }
         if weights.iter().all(|&weight| weight == 0.0) {
             return Err(config("the weights of the mix are all 0 at first: begin with a set".to_owned()));
@@ -383,12 +381,7 @@ impl Dataset for Mix {
         self.tell(place, &mut rows.row(0))
     }
 
-    fn read_many(
-        &self,
-        ids: &[u64],
-        rows: &mut Rows<'_>,
-        context: &mut Context,
-    ) -> Result<(), (usize, ReadError)> {
+    fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, context: &mut Context) -> Result<(), RowError> {
         let epoch = context.epoch();
         let place = |id| self.existing(epoch, id);
         let Some(untold) = &self.untold else { return self.parts().read_many(ids, rows, context, place) };
@@ -430,13 +423,7 @@ impl Dataset for Mix {
 }
 
 impl Storage for Mix {
-    fn left_out(
-        &self,
-        id: u64,
-        field: usize,
-        epoch: u64,
-        to: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), ReadError> {
+    fn left_out(&self, id: u64, field: usize, epoch: u64, to: TakeItems<'_>) -> Result<(), ReadError> {
         let (part, inner) = self.existing(epoch, id)?;
         self.parts[part].storage().left_out(inner, field, epoch, to)
     }

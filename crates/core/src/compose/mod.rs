@@ -66,7 +66,8 @@ pub(crate) use split::{folds, folds_of_groups, split};
 use crate::named;
 use crate::sampler::MAX_LEN;
 use crate::{
-    About, Context, Dataset, Error, ErrorKind, Prefetched, ReadError, Result, Row, Rows, Spec, StableDataset,
+    About, Context, Dataset, Error, ErrorKind, Prefetched, ReadError, Result, Row, RowError, Rows, Spec,
+    StableDataset,
 };
 
 /// The most sets that are read through one another. With this many, a read fits a stack of 2 MiB.
@@ -117,7 +118,7 @@ macro_rules! reads_parts {
             ids: &[u64],
             rows: &mut crate::Rows<'_>,
             context: &mut crate::Context,
-        ) -> Result<(), (usize, crate::ReadError)> {
+        ) -> Result<(), crate::RowError> {
             self.parts().read_many(ids, rows, context, |id| self.existing(id))
         }
 
@@ -156,7 +157,7 @@ macro_rules! stores_parts {
             id: u64,
             field: usize,
             epoch: u64,
-            to: &mut dyn FnMut(&[u8]),
+            to: crate::TakeItems<'_>,
         ) -> Result<(), crate::ReadError> {
             let (part, inner) = self.existing(id)?;
             self.parts().sets[part].storage().left_out(inner, field, epoch, to)
@@ -217,7 +218,7 @@ impl<'a> Parts<'a> {
         rows: &mut Rows<'_>,
         context: &mut Context,
         place: impl Fn(u64) -> Result<Place, ReadError>,
-    ) -> Result<(), (usize, ReadError)> {
+    ) -> Result<(), RowError> {
         context.scoped_scratch(|Ids(inner), context| {
             let mut first = 0;
             let mut next = None;

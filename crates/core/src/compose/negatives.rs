@@ -8,7 +8,7 @@ use crate::compose::{check_id, config};
 use crate::random::key;
 use crate::{
     About, Context, DType, Dataset, Error, ErrorKind, Field, Fingerprint, Prefetched, Random, ReadError,
-    Result, Row, Rows, Spec, StableDataset, Storage,
+    Result, Row, RowError, Rows, Spec, StableDataset, Storage, TakeItems,
 };
 
 /// A set with negatives beside the items of each sample; made by [`Dataset::negatives`].
@@ -164,12 +164,7 @@ impl Dataset for Negatives {
         Ok(())
     }
 
-    fn read_many(
-        &self,
-        ids: &[u64],
-        rows: &mut Rows<'_>,
-        context: &mut Context,
-    ) -> Result<(), (usize, ReadError)> {
+    fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, context: &mut Context) -> Result<(), RowError> {
         let read = {
             let mut part = rows.part_of_fields(self.fields(), self.inner.spec());
             part.read_by(|rows| self.inner.read_many(ids, rows, context))
@@ -209,13 +204,7 @@ impl Dataset for Negatives {
 }
 
 impl Storage for Negatives {
-    fn left_out(
-        &self,
-        id: u64,
-        field: usize,
-        epoch: u64,
-        to: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), ReadError> {
+    fn left_out(&self, id: u64, field: usize, epoch: u64, to: TakeItems<'_>) -> Result<(), ReadError> {
         if self.fields().contains(&field) {
             self.inner.storage().left_out(id, field, epoch, to)
         } else {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::{About, Context, Dataset, ReadError, Row, Rows, Spec, Storage};
+use crate::{About, Context, Dataset, ReadError, Row, RowError, Rows, Spec, Storage};
 
 macro_rules! pointers {
     ($(#[$doc:meta] $pointer:ty),*) => {$(
@@ -26,7 +26,7 @@ macro_rules! pointers {
                 ids: &[u64],
                 rows: &mut Rows<'_>,
                 context: &mut Context,
-            ) -> Result<(), (usize, ReadError)> {
+            ) -> Result<(), RowError> {
                 (**self).read_many(ids, rows, context)
             }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use crate::compose::{about_parts, config};
 use crate::{
-    About, Context, Dataset, Error, ErrorKind, Field, Fingerprint, Prefetched, ReadError, Result, Row, Rows,
-    Spec, StableDataset, Storage, StridedColumn, named,
+    About, Context, Dataset, Error, ErrorKind, Field, Fingerprint, Prefetched, ReadError, Result, Row,
+    RowError, Rows, Spec, StableDataset, Storage, StridedColumn, TakeItems, named,
 };
 
 /// Sample `id` has the fields of sample `id` of each part, such as images and their labels from different
@@ -112,12 +112,7 @@ impl Dataset for Zip {
         Ok(())
     }
 
-    fn read_many(
-        &self,
-        ids: &[u64],
-        rows: &mut Rows<'_>,
-        context: &mut Context,
-    ) -> Result<(), (usize, ReadError)> {
+    fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, context: &mut Context) -> Result<(), RowError> {
         // If several parts fail, the earliest sample counts: the rows before it are complete.
         let (mut good, mut failed) = (ids.len(), None);
         for (number, part, fields) in self.parts() {
@@ -159,13 +154,7 @@ impl Storage for Zip {
         part.storage().column(field - fields.start)
     }
 
-    fn left_out(
-        &self,
-        id: u64,
-        field: usize,
-        epoch: u64,
-        to: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), ReadError> {
+    fn left_out(&self, id: u64, field: usize, epoch: u64, to: TakeItems<'_>) -> Result<(), ReadError> {
         match self.parts().find(|(.., fields)| fields.contains(&field)) {
             Some((number, part, fields)) => {
                 let left_out = part.storage().left_out(id, field - fields.start, epoch, to);

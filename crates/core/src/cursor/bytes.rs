@@ -66,24 +66,8 @@ impl Cursor {
         if words[WORDS - 1] != checksum(&words) {
             return Err(refuse("the cursor is damaged: its checksum does not match"));
         }
-        let [
-            _,
-            fingerprint,
-            sampler,
-            seed,
-            epoch,
-            position,
-            offset,
-            start,
-            skipped,
-            batch,
-            ranks,
-            low,
-            high,
-            count,
-            order_hash,
-            _,
-        ] = words;
+        let [_, fingerprint, sampler, seed, epoch, position, offset, start, ..] = words;
+        let [.., skipped, batch, ranks, low, high, count, order_hash, _] = words;
         let (rank, world) = unpair(ranks);
         let proof = Proof::from_parts(count, u128::from(high) << 64 | u128::from(low));
         Ok(Self {

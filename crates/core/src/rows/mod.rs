@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 
 use crate::region::{Region, Room};
 use crate::spec::MAX_FIELDS;
-use crate::{DType, Error, ErrorKind, Field, Layout, ReadError, Result, Sink, Spec};
+use crate::{DType, Error, ErrorKind, Field, Layout, ReadError, Result, RowError, Sink, Spec};
 
 mod row;
 #[cfg(test)]
@@ -28,7 +28,8 @@ const AT_ONCE: usize = 32;
 /// place of those that it is given: none have their lifetime, so it does not compile.
 ///
 /// ```
-/// use feedline_core::{CheckOptions, Context, DType, Dataset, ReadError, Row, Rows, Spec, check_dataset};
+/// use feedline_core::{CheckOptions, Context, DType, Dataset, ReadError, Row, RowError, Rows, Spec};
+/// use feedline_core::check_dataset;
 ///
 /// struct Pairs(Spec);
 ///
@@ -39,12 +40,7 @@ const AT_ONCE: usize = 32;
 ///         Ok(row.field_mut::<i64>(0)?.copy_from_slice(&[id as i64, 2 * id as i64]))
 ///     }
 ///     // Reads several samples by one call, where that is faster.
-///     fn read_many(
-///         &self,
-///         ids: &[u64],
-///         rows: &mut Rows<'_>,
-///         context: &mut Context,
-///     ) -> Result<(), (usize, ReadError)> {
+///     fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, context: &mut Context) -> Result<(), RowError> {
 ///         for (index, &id) in ids.iter().enumerate() {
 ///             self.read(id, &mut rows.row(index), context).map_err(|error| (index, error))?;
 ///         }
@@ -361,8 +357,8 @@ impl<'a> Rows<'a> {
     /// As `read`; `Sample` for a row that was not written. All with the row.
     pub fn read_by(
         &mut self,
-        read: impl FnOnce(&mut Rows<'_>) -> Result<(), (usize, ReadError)>,
-    ) -> Result<(), (usize, ReadError)> {
+        read: impl FnOnce(&mut Rows<'_>) -> Result<(), RowError>,
+    ) -> Result<(), RowError> {
         match (read(self), self.check_written()) {
             (Ok(()), Ok(())) => Ok(()),
             // An unwritten row makes the next ragged row fail.

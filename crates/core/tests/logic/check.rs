@@ -5,7 +5,8 @@ use std::thread::{self, ThreadId};
 
 use feedline_core::check::{CheckOptions, Fault, Finding, Report, Samples};
 use feedline_core::{
-    Context, DType, Dataset, ErrorKind, ReadError, Row, Rows, Spec, Storage, StridedColumn, check_dataset,
+    Context, DType, Dataset, ErrorKind, ReadError, Row, RowError, Rows, Spec, Storage, StridedColumn,
+    check_dataset,
 };
 
 /// How a data set violates the contract. Samples below 50 are always good.
@@ -80,12 +81,7 @@ impl Dataset for Set {
         Ok(())
     }
 
-    fn read_many(
-        &self,
-        ids: &[u64],
-        rows: &mut Rows<'_>,
-        context: &mut Context,
-    ) -> Result<(), (usize, ReadError)> {
+    fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, context: &mut Context) -> Result<(), RowError> {
         let mut own = Context::new(CheckOptions::default().seed, context.epoch());
         let context = if self.defect == Defect::OwnContext { &mut own } else { context };
         for (index, &id) in ids.iter().enumerate() {

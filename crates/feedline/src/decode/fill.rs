@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use feedline_core::{BatchProof, Error, ErrorKind, ReadError, Result, Rows, catch_panic, timeline::now};
+use feedline_core::{BatchProof, Error, ErrorKind, Result, RowError, Rows, catch_panic, timeline::now};
 use feedline_device::slots::Monitor;
 
 use super::decoder::Decoder;
@@ -102,9 +102,8 @@ impl Reserved<'_> {
                 Ok(())
             })
         })?;
-        let failed = |(_, error): (usize, ReadError)| {
-            Error::new(ErrorKind::Unavailable, "not filled").with_source(error)
-        };
+        let failed =
+            |(_, error): RowError| Error::new(ErrorKind::Unavailable, "not filled").with_source(error);
         filled.map_err(failed)?;
         outcome.ok_or_else(|| Error::new(ErrorKind::Unavailable, "not filled"))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use feedline_core::{
     About, BatchSampler, Context, DType, Dataset, Fingerprint, LastBatch, Prefetched, ReadError, Result, Row,
-    Rows, Source, Spec, StableDataset, Storage,
+    RowError, Rows, Source, Spec, StableDataset, Storage,
 };
 use feedline_device::zero_copy::{GatherOrder, StridedColumns};
 
@@ -121,12 +121,7 @@ impl Dataset for RestOfSet {
     }
 
     /// Consecutive samples that are not on the device are read together.
-    fn read_many(
-        &self,
-        ids: &[u64],
-        rows: &mut Rows<'_>,
-        context: &mut Context,
-    ) -> Result<(), (usize, ReadError)> {
+    fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, context: &mut Context) -> Result<(), RowError> {
         let mut first = 0;
         for run in ids.chunk_by(|&a, &b| (a < self.kept) == (b < self.kept)) {
             let range = first..first + run.len();

@@ -9,7 +9,7 @@ use feedline_core::bad_samples::{ATTEMPTS, substitute};
 use feedline_core::sampler::custom::NO_SAMPLE;
 use feedline_core::source::place;
 use feedline_core::{
-    BadSamples, Context, Dataset, Error, ErrorKind, Failure, ReadError, Result, Row, Rows, Stage,
+    BadSamples, Context, Dataset, Error, ErrorKind, Failure, ReadError, Result, Row, RowError, Rows, Stage,
     Substituted, panic_text,
 };
 
@@ -132,7 +132,7 @@ impl Reader<'_> {
     fn substitute_in_whole(
         &self,
         ids: &[u64],
-        (mut bad, mut error): (usize, ReadError),
+        (mut bad, mut error): RowError,
         rows: &mut Rows<'_>,
         context: &mut Context,
     ) -> Result<()> {
@@ -191,12 +191,7 @@ impl Reader<'_> {
     }
 
     /// Reads in bulk, and checks what was written: before an error, too, unless the batch is made as a whole.
-    fn read_all(
-        &self,
-        ids: &[u64],
-        rows: &mut Rows<'_>,
-        context: &mut Context,
-    ) -> Result<(), (usize, ReadError)> {
+    fn read_all(&self, ids: &[u64], rows: &mut Rows<'_>, context: &mut Context) -> Result<(), RowError> {
         if !self.decoder.reads_whole {
             return rows.read_by(|rows| self.read_many(ids, rows, context));
         }
@@ -205,12 +200,7 @@ impl Reader<'_> {
     }
 
     /// Reads the samples of `rows`. An error comes with the index of the sample that failed.
-    fn read_many(
-        &self,
-        ids: &[u64],
-        rows: &mut Rows<'_>,
-        context: &mut Context,
-    ) -> Result<(), (usize, ReadError)> {
+    fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, context: &mut Context) -> Result<(), RowError> {
         if let Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) = self.input {
             return (**dataset).read_many(ids, rows, context);
         }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::common::alone;
 use crate::restoring::Restored;
 use feedline::bad_samples::Budget;
-use feedline::dataset::Rows;
+use feedline::dataset::{RowError, Rows};
 use feedline::sampler::Proof;
 use feedline::{
     BadSampleReport, BadSamples, Context, DType, Dataset, Device, Error, ErrorKind, LastBatch, Loader,
@@ -452,7 +452,7 @@ impl Dataset for Sums {
         Err("a sample is read alone".into())
     }
 
-    fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, _: &mut Context) -> Result<(), (usize, ReadError)> {
+    fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, _: &mut Context) -> Result<(), RowError> {
         if let Some(bad) = ids.iter().position(|id| BAD.contains(id)) {
             return Err((bad, "planned".into()));
         }

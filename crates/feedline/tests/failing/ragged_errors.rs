@@ -4,7 +4,7 @@
 use crate::common::{alone, elements};
 use feedline::InMemory;
 use feedline::bad_samples::Budget;
-use feedline::dataset::{Rows, StridedColumn};
+use feedline::dataset::{RowError, Rows, StridedColumn};
 use feedline::{
     BadSamples, Context, DType, Dataset, Device, Error, ErrorKind, Loader, LoaderBuilder, Pad, ReadError,
     Row, Spec, Stage, TransferMode,
@@ -45,7 +45,7 @@ impl Dataset for Words {
         self.1(id, row)
     }
 
-    fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, _: &mut Context) -> Result<(), (usize, ReadError)> {
+    fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, _: &mut Context) -> Result<(), RowError> {
         // Writes field by field if `read` is good, otherwise row by row.
         for (index, &id) in ids.iter().enumerate().filter(|_| self.2) {
             let words = [id as u16; 3];

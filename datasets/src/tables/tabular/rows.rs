@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use feedline_core::{
     About, Context, DType, Dataset, Decoded, DecodedRows, Fingerprint, Meaning, Prefetched, ReadError,
-    Result, Row, Sink, Spec, Storage, StridedColumn,
+    Result, Row, Sink, Spec, Storage, StridedColumn, TakeItems,
 };
 
 use super::cell::Cell;
@@ -445,13 +445,7 @@ impl Storage for TableRows {
         self.inner.storage().slice(sample, (*self.made.same.get(field)?)?)
     }
 
-    fn left_out(
-        &self,
-        sample: u64,
-        field: usize,
-        epoch: u64,
-        to: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), ReadError> {
+    fn left_out(&self, sample: u64, field: usize, epoch: u64, to: TakeItems<'_>) -> Result<(), ReadError> {
         if let Some(&Some(kept)) = self.made.cuts.get(field) {
             let LeftOut { ends, bytes } =
                 self.left_out[field].get_or_init(|| self.find_left_out(field, kept));

@@ -6,13 +6,13 @@
 //! ```
 #![forbid(unsafe_code)]
 
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use bytes::Bytes;
-use feedline::{Device, Error, ErrorKind, Result};
+use feedline::{Error, ErrorKind, Result};
+use feedline_examples::program;
 use feedline_mlp::{Init, Shape};
 use feedline_serve::{Model, Pool, PoolOptions, Server, load};
 use lexopt::prelude::{Long, Short, ValueExt as _};
@@ -48,21 +48,10 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            let _ = writeln!(std::io::stderr(), "load: {error}");
-            ExitCode::from(2)
-        }
-    }
+    program::main("load", HELP, parse().map_err(program::usage), run)
 }
 
-fn run() -> Result<()> {
-    let usage = |error: lexopt::Error| Error::new(ErrorKind::Config, format!("{error}: see --help"));
-    let Some(options) = parse().map_err(usage)? else {
-        println!("{HELP}");
-        return Ok(());
-    };
+fn run(options: Options) -> Result<()> {
     let failed = |error| Error::new(ErrorKind::Unavailable, "cannot start a runtime").with_source(error);
     let runtime = tokio::runtime::Runtime::new().map_err(failed)?;
     match options.server {
@@ -87,15 +76,7 @@ async fn compare(options: &Options) -> Result<()> {
     let layers = Shape { inputs, hidden, classes, batch: options.batch }.layers()?;
     let parameters = Init::Reference.parameters(&layers, layers[2].bias.end.next_multiple_of(64));
     let model = Model { inputs, hidden, classes, parameters };
-    let device = match options.device.as_str() {
-        "auto" => Device::best(),
-        "cuda" => Device::cuda(0),
-        "host" => Ok(Device::new_host()),
-        other => {
-            let why = format!("--device is \"{other}\": give auto, cuda or host");
-            Err(Error::new(ErrorKind::Config, why))
-        }
-    }?;
+    let device = program::device(&options.device)?;
     let Options { batch, delay, .. } = *options;
     println!("{device}: batch {batch}, {delay:?}, hidden {hidden}");
     println!("streams  {COLUMNS}");

@@ -7,13 +7,13 @@
 //! ```
 #![forbid(unsafe_code)]
 
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use feedline::{Device, Error, ErrorKind, Result};
+use feedline_examples::program;
 use feedline_mlp::sealed::read_parameters;
 use feedline_serve::{Model, Pool, PoolOptions, Server};
 use lexopt::prelude::{Long, Short, ValueExt as _};
@@ -47,21 +47,10 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            let _ = writeln!(std::io::stderr(), "serve: {error}");
-            ExitCode::from(2)
-        }
-    }
+    program::main("serve", HELP, parse().map_err(program::usage), run)
 }
 
-fn run() -> Result<()> {
-    let usage = |error: lexopt::Error| Error::new(ErrorKind::Config, format!("{error}: see --help"));
-    let Some(options) = parse().map_err(usage)? else {
-        println!("{HELP}");
-        return Ok(());
-    };
+fn run(options: Options) -> Result<()> {
     let [inputs, hidden, classes] = options.sizes;
     let model = Model { inputs, hidden, classes, parameters: read_parameters(&options.checkpoint)? };
     let pool = Pool::start(&options.device, &model, options.pool)?;
@@ -116,13 +105,7 @@ fn parse() -> Result<Option<Options>, lexopt::Error> {
         }
     }
     let checkpoint = checkpoint.ok_or("--checkpoint is missing: train one with mlp --checkpoint FILE")?;
-    let device = match device.as_str() {
-        "auto" => Device::best(),
-        "cuda" => Device::cuda(0),
-        "host" => Ok(Device::new_host()),
-        other => return Err(format!("--device is \"{other}\": give auto, cuda or host").into()),
-    };
-    let device = device.map_err(|error| error.to_string())?;
+    let device = program::device(&device).map_err(|error| error.to_string())?;
     Ok(Some(Options { checkpoint, listen, device, pool, drain_limit, sizes }))
 }
 

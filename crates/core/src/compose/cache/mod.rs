@@ -34,7 +34,8 @@ use self::ragged::RaggedMemory;
 use self::ragged_file::RaggedFile;
 use crate::compose::config;
 use crate::{
-    About, Context, Dataset, Error, Fingerprint, ReadError, Result, Row, Rows, Spec, Storage, StridedColumn,
+    About, Context, Dataset, Error, Fingerprint, ReadError, Result, Row, RowError, Rows, Spec, Storage,
+    StridedColumn, TakeItems,
 };
 
 /// A data set that caches the samples it has read. See [`Dataset::cached`] and [`Dataset::cached_in_file`].
@@ -168,7 +169,7 @@ impl Cached {
         ids: &[u64],
         rows: &mut Rows<'_>,
         context: &mut Context,
-    ) -> Result<(), (usize, ReadError)> {
+    ) -> Result<(), RowError> {
         let (read, varies) = context.watch_variation(|context| {
             context
                 .delegate(first, ids, |context| rows.read_by(|rows| self.inner.read_many(ids, rows, context)))
@@ -205,12 +206,7 @@ impl Dataset for Cached {
         self.read_many(&[id], &mut row.as_rows_mut(), context).map_err(|(_, error)| error)
     }
 
-    fn read_many(
-        &self,
-        ids: &[u64],
-        rows: &mut Rows<'_>,
-        context: &mut Context,
-    ) -> Result<(), (usize, ReadError)> {
+    fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, context: &mut Context) -> Result<(), RowError> {
         let find = |index: usize, rows: &mut Rows<'_>, context: &mut Context| {
             ids[index] < self.kept && self.store.find(ids[index], &mut rows.row(index), context)
         };
@@ -269,13 +265,7 @@ impl Storage for Cached {
         self.inner.storage().column(field)
     }
 
-    fn left_out(
-        &self,
-        id: u64,
-        field: usize,
-        epoch: u64,
-        to: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), ReadError> {
+    fn left_out(&self, id: u64, field: usize, epoch: u64, to: TakeItems<'_>) -> Result<(), ReadError> {
         self.inner.storage().left_out(id, field, epoch, to)
     }
 }

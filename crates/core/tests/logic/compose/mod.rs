@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex};
 
 use feedline_core::check::Samples;
 use feedline_core::{
-    CheckOptions, Context, DType, Dataset, ErrorKind, Layout, ReadError, Result, Row, Rows, Spec,
+    CheckOptions, Context, DType, Dataset, ErrorKind, Layout, ReadError, Result, Row, RowError, Rows, Spec,
     StridedColumn, check_dataset,
 };
 
@@ -90,12 +90,7 @@ impl Dataset for Numbered {
         self.write(id, row, context)
     }
 
-    fn read_many(
-        &self,
-        ids: &[u64],
-        rows: &mut Rows<'_>,
-        context: &mut Context,
-    ) -> Result<(), (usize, ReadError)> {
+    fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, context: &mut Context) -> Result<(), RowError> {
         self.groups.lock().expect("the groups").push(ids.to_vec());
         for (index, &id) in ids.iter().enumerate() {
             context.begin(index, id);
@@ -126,7 +121,7 @@ fn read(set: &dyn Dataset, ids: &[u64], epoch: u64) -> Vec<Seen> {
     try_read(set, ids, epoch).map_err(|(index, error)| format!("row {index}: {error}")).expect("samples")
 }
 
-fn try_read(set: &dyn Dataset, ids: &[u64], epoch: u64) -> Result<Vec<Seen>, (usize, ReadError)> {
+fn try_read(set: &dyn Dataset, ids: &[u64], epoch: u64) -> Result<Vec<Seen>, RowError> {
     let (layout, mut slab) = slab(set, ids.len());
     let bytes = bytemuck::cast_slice_mut(&mut slab);
     set.read_many(ids, &mut Rows::new(&layout, bytes, ids.len()), &mut Context::new(SEED, epoch))?;

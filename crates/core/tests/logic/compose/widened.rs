@@ -14,7 +14,7 @@ fn texts(max: usize) -> InMemory {
 }
 
 /// The texts of `ids`, which are read by one `read_many`, and one by one.
-fn read_texts(set: &dyn Dataset, ids: &[u64]) -> Result<Vec<Vec<u8>>, (usize, ReadError)> {
+fn read_texts(set: &dyn Dataset, ids: &[u64]) -> Result<Vec<Vec<u8>>, RowError> {
     let (layout, mut slab) = slab(set, ids.len());
     let mut context = Context::new(SEED, 0);
     let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut slab);

@@ -10,7 +10,9 @@ use std::io::{BufRead, BufReader};
 use std::{error::Error, sync::Arc};
 
 use feedline::bad_samples::Budget;
-use feedline::dataset::{Cost, Long, Packed, PackedSource, Prefetched, Rows, Sink, Storage, Unpadded};
+use feedline::dataset::{
+    Cost, Long, Packed, PackedSource, Prefetched, RowError, Rows, Sink, Storage, Unpadded,
+};
 use feedline::{BadSamples, Checkpoint, Context, DType, Dataset, Loader, Mix, Pad, ReadError, Row, Sampler};
 use feedline::{Spec, WorkerPool, Workers, World, check::CheckOptions, check_dataset, source};
 use feedline_audio::{Crop, Log, MelSpectrogram, Sounds};

@@ -167,12 +167,7 @@ impl Dataset for Sizes {
         self
     }
 
-    fn read_many(
-        &self,
-        ids: &[u64],
-        rows: &mut Rows<'_>,
-        context: &mut Context,
-    ) -> Result<(), (usize, ReadError)> {
+    fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, context: &mut Context) -> Result<(), RowError> {
         for (at, &id) in ids.iter().enumerate() {
             // One call for a batch: here is the place for a request of several samples.
             self.read(id, &mut rows.row(at), context).map_err(|error| (at, error))?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use feedline_core::compose::Subset;
 use feedline_core::{
     About, Context, DType, Dataset, ElementType, Error, ErrorKind, Fingerprint, Prefetched, ReadError,
-    Result, Row, Rows, Sink, Spec, Storage, named,
+    Result, Row, RowError, Rows, Sink, Spec, Storage, named,
 };
 
 use super::index::{Index, Shape, Unsorted};
@@ -405,12 +405,7 @@ impl Dataset for TableWindows {
         self.0.read(id, row, context)
     }
 
-    fn read_many(
-        &self,
-        ids: &[u64],
-        rows: &mut Rows<'_>,
-        context: &mut Context,
-    ) -> Result<(), (usize, ReadError)> {
+    fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, context: &mut Context) -> Result<(), RowError> {
         let Found { places, .. } = context.scratch();
         if self.0.copy(ids, rows, places) {
             return Ok(());

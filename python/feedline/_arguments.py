@@ -38,7 +38,7 @@ def samples_of(
     if isinstance(data, Source) or (isinstance(data, Data) and collate_fn is None):
         if max_length is not None:
             raise ConfigError(f"give max_length with the samples: feedline.{type(data).__name__}(..., max_length=...)")
-        _check_indexed(data, collate_fn)
+        _check_indexed(isinstance(data, Source), collate_fn)
         return data._of_rows(pad) if isinstance(data, Data) and data._nest is Tree and has_rows else data
     if collate_fn is not None and text is not None:
         data = (data if isinstance(data, Data) else Data(data))._with_texts(_parts.names("text", text))
@@ -51,13 +51,12 @@ def samples_of(
             if not is_iterable:
                 raise
             # Torch's IterableDataset has an unimplemented __getitem__, and may have a length.
-    source = Source(data, max_length=_options.limits(max_length))
-    _check_indexed(source, collate_fn)
-    return source
+    _check_indexed(True, collate_fn)
+    return Source(data, max_length=_options.limits(max_length))
 
 
-def _check_indexed(data: Data | Source, collate_fn: Any) -> None:
-    if collate_fn is not None and isinstance(data, Source):
+def _check_indexed(is_source: bool, collate_fn: Any) -> None:
+    if collate_fn is not None and is_source:
         raise ConfigError(
             "collate_fn is for samples that are read by index, and a source is read in sequence: yield arrays, "
             "and pad them by pad={field: value}"

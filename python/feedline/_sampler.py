@@ -119,7 +119,15 @@ class Sampler:
         [[5], [7, 8], [6], [7, 8]]
         """
         count, ids = steps_of(batches, steps)
-        return Sampler._of(_feedline.Sampler.batches(count, _options.flag("repeats", repeats), ids))
+        try:
+            return Sampler._of(_feedline.Sampler.batches(count, _options.flag("repeats", repeats), ids))
+        except ConfigError as error:
+            if callable(batches) or "second pass" not in str(error):
+                raise
+            raise ConfigError(
+                f"{type(batches).__name__} lists other batches each time: give it or its sampler a set_epoch(epoch) that "
+                "determines them, as DistributedSampler has; or shuffle=True and batch_size to the loader"
+            ) from None
 
     @staticmethod
     def by_epoch(spans: Mapping[int, Sampler | None]) -> Sampler:

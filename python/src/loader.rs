@@ -338,7 +338,8 @@ impl Loader {
     fn begin_at(&self, step: u64) {
         self.first_step.store(step, Ordering::Relaxed);
         self.delivered.store(0, Ordering::Relaxed);
-        *self.reached() = None;
+        // Another thread may take a state while the first batch is on its way to the loop.
+        *self.reached() = self.about.steps.is_none().then(|| (self.about.progress.cursor(), step));
     }
 
     fn reached(&self) -> MutexGuard<'_, Option<(Cursor, u64)>> {

@@ -1,6 +1,5 @@
 //! Sounds: `feedline.sounds`.
 
-
 use feedline::{Error, ErrorKind};
 use feedline_audio::{Channels, Crop, Log, MelSpectrogram, Sounds};
 use feedline_datasets::{SoundDataset, open_sounds as open_encoded};

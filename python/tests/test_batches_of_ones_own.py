@@ -234,7 +234,7 @@ def test_batch_samplers_of_torch() -> None:
         shared.set_epoch(epoch)
         assert found[epoch] == list(data.BatchSampler(shared, SIZE, drop_last=False))
     assert found[0] != found[1]
-    with pytest.raises(feedline.ConfigError, match="other ones for epoch 0 in a second pass"):
+    with pytest.raises(feedline.ConfigError, match="lists other batches each time: give it or its sampler a set_epoch"):
         loader(of=data.BatchSampler(data.RandomSampler(range(SAMPLES)), SIZE, drop_last=False), steps=None)
     with pytest.raises(feedline.ConfigError, match="DistributedSampler.* has num_replicas=2"):
         of_a_rank = data.DistributedSampler(range(SAMPLES), 2, 0)

@@ -132,7 +132,7 @@ def test_names_and_options() -> None:
 def on_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lanes decode also without a GPU, where they are slower and give the same."""
     monkeypatch.setattr(
-        "feedline._loader._decodes_on_lanes", lambda data, gpu: data._set.lanes_decode_on is not None
+        "feedline._loader.decodes_on_lanes", lambda data, gpu: data._set.lanes_decode_on is not None
     )
 
 
@@ -237,7 +237,7 @@ EXIT = """
 import sys
 import feedline
 from feedline import _loader, transforms
-_loader._decodes_on_lanes = lambda data, gpu: True
+_loader.decodes_on_lanes = lambda data, gpu: True
 data = feedline.images(sys.argv[1], [transforms.Resize((20, 20))], decode="auto").repeat(100)
 loader = feedline.Loader(data, 4, framework="numpy")
 batches = iter(loader)

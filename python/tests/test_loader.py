@@ -159,7 +159,8 @@ def composed() -> dict[str, feedline.Data]:
 def content(data: feedline.Data) -> list[Any]:
     samples = [sample if isinstance(sample, tuple) else tuple(sample.items()) for sample in data]
     kinds = type(data).__name__, data.fields, data.fingerprint, data.classes, data.categories, data.fate
-    return [*kinds, *(repr([np.asarray(part).tobytes() if not isinstance(part, tuple) else (part[0], part[1].tobytes())
+    bytes_of = lambda value: value if isinstance(value, (str, list)) else np.asarray(value).tobytes()
+    return [*kinds, *(repr([bytes_of(part) if not isinstance(part, tuple) else (part[0], bytes_of(part[1]))
                             for part in sample]) for sample in samples)]
 
 

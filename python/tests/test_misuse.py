@@ -28,7 +28,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "None of a sample": (lambda: D([{"x": None}]), 'field "x" is None: give a number'),
     "large": (lambda: D({"x": [1, 2**70]}), 'field "x" has a whole number beyond int64'),
     "objects": (lambda: D({"x": np.array([1, 2], object)}), 'an array of objects, which are numbers: convert it'),
-    "texts of a sample": (lambda: D([{"t": np.array(["a", "bb"])}]), "a sample has one text per field: give one str"),
+    "texts of a sample": (lambda: D([{"t": np.array(["a", "bb"])}]), "is an array of texts .*give str, a list of str, or numbers"),
     "rows": (lambda: D({"t": ["a"], "y": [1, 2]}, max_length={"t": 1}), "different numbers of samples"),
     "unknown": (lambda: D({"x": [1]}, max_length={"t": 1}), "max_length names 't', and the fields are"),
     "surrogate": (lambda: D([{"t": "a\ud800"}], max_length={"t": 5}), 'field "t" is a text with .* at character 1'),

@@ -403,7 +403,7 @@ def test_bad_boxes_and_masks_are_bad_samples_that_name_their_file(pairs: Path) -
 def on_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lanes decode also without a GPU, where they are slower and give the same."""
     monkeypatch.setattr(
-        "feedline._loader._decodes_on_lanes", lambda data, gpu: data._set.lanes_decode_on is not None
+        "feedline._loader.decodes_on_lanes", lambda data, gpu: data._set.lanes_decode_on is not None
     )
 
 

@@ -225,6 +225,14 @@ impl Run<'_> {
         Ok(found.unwrap_or_else(|| of.missing(name)))
     }
 
+    /// An attribute or a method of Python's object. The items of a dict are none.
+    pub(super) fn own_attribute(&mut self, of: &Value, name: &str) -> Evaluated {
+        match of {
+            Value::Dict(_) if !methods::is_method(of, name) => Ok(of.missing(name)),
+            of => self.attribute(of, name),
+        }
+    }
+
     /// `of[key]`: first an item, then an attribute.
     pub(super) fn item(&mut self, of: &Value, key: &Value) -> Evaluated {
         let found = match (of.defined()?, key.as_int()) {
@@ -240,10 +248,7 @@ impl Run<'_> {
         };
         match (found, key.as_text()) {
             (Some(value), _) => Ok(value),
-            (None, Some(name)) if matches!(of, Value::Dict(_)) && !methods::is_method(of, name) => {
-                Ok(of.missing(name))
-            }
-            (None, Some(name)) => self.attribute(of, name),
+            (None, Some(name)) => self.own_attribute(of, name),
             (None, None) => Ok(undefined(format!("{} object has no element {}", of.type_name(), repr(key)?))),
         }
     }

@@ -15,6 +15,17 @@ const JOIN: u8 = 6;
 const PRODUCT: u8 = 7;
 const POWER: u8 = 8;
 
+/// The operators. `not` is one in `not in`.
+const OPERATORS: [(&[&str], u8); 7] = [
+    (&["or"], OR),
+    (&["and"], AND),
+    (&["==", "!=", "<=", ">=", "<", ">", "in", "not"], COMPARISON),
+    (&["+", "-"], SUM),
+    (&["~"], JOIN),
+    (&["*", "/", "//", "%"], PRODUCT),
+    (&["**"], POWER),
+];
+
 impl Tag<'_> {
     /// A tuple of expressions separated by commas, or one expression.
     pub(super) fn tuple(&mut self, with_choice: bool, ends: &[&str]) -> Evaluated<Expr> {
@@ -22,12 +33,12 @@ impl Tag<'_> {
         let mut items = Vec::new();
         let mut is_tuple = false;
         loop {
-            let is_end = self.is_over() || self.is_op(")") || ends.iter().any(|end| self.is_name(end));
+            let is_end = self.is_over() || self.is(")") || ends.iter().any(|end| self.is(end));
             if is_end && (is_tuple || items.is_empty()) {
                 break;
             }
             items.push(if with_choice { self.expression()? } else { self.operation(OR)? });
-            if !self.skip_op(",") {
+            if !self.skip(",") {
                 break;
             }
             is_tuple = true;
@@ -46,9 +57,9 @@ impl Tag<'_> {
         self.nested(|tag| {
             let start = tag.start();
             let mut value = tag.operation(OR)?;
-            while tag.skip_name("if") {
+            while tag.skip("if") {
                 let test = tag.operation(OR)?;
-                let otherwise = if tag.skip_name("else") { Some(tag.expression()?) } else { None };
+                let otherwise = if tag.skip("else") { Some(tag.expression()?) } else { None };
                 value = tag.expr(start, Kind::Choice { test, then: value, otherwise })?;
             }
             Ok(value)
@@ -57,35 +68,20 @@ impl Tag<'_> {
 
     /// The operator at the current token, and its precedence.
     fn operator(&self) -> Option<(&'static str, u8)> {
-        let op = match self.peek()? {
-            What::Op(op) => op,
-            What::Name(name) => match name.as_str() {
-                "or" => "or",
-                "and" => "and",
-                "in" => "in",
-                "not" if self.what(self.at + 1)? == &What::Name("in".to_owned()) => "not in",
-                _ => return None,
-            },
-            _ => return None,
+        let found = |(ops, strength): &(&'static [&'static str], u8)| {
+            ops.iter().find(|op| self.is(op)).map(|op| (*op, *strength))
         };
-        let strength = match op {
-            "or" => OR,
-            "and" => AND,
-            "==" | "!=" | "<=" | ">=" | "<" | ">" | "in" | "not in" => COMPARISON,
-            "+" | "-" => SUM,
-            "~" => JOIN,
-            "*" | "/" | "//" | "%" => PRODUCT,
-            "**" => POWER,
-            _ => return None,
-        };
-        Some((op, strength))
+        match OPERATORS.iter().find_map(found)? {
+            ("not", strength) => self.is_next("in").then_some(("not in", strength)),
+            found => Some(found),
+        }
     }
 
     /// Parses operators of at least the precedence `least`, and their operands. One call parses all of them,
     /// to use little of the stack.
     fn operation(&mut self, least: u8) -> Evaluated<Expr> {
         let start = self.start();
-        let mut left = if least <= NOT && self.skip_name("not") {
+        let mut left = if least <= NOT && self.skip("not") {
             let value = self.nested(|tag| tag.operation(NOT))?;
             self.expr(start, Kind::Not(value))?
         } else {
@@ -122,7 +118,7 @@ impl Tag<'_> {
     /// The rest of a concatenation, such as `first ~ b ~ c`.
     fn joined(&mut self, start: usize, first: Expr) -> Evaluated<Expr> {
         let mut all = vec![first];
-        while self.skip_op("~") {
+        while self.skip("~") {
             all.push(self.operation(PRODUCT)?);
         }
         self.expr(start, Kind::Concat(all))
@@ -130,7 +126,7 @@ impl Tag<'_> {
 
     fn unary(&mut self, with_filters: bool) -> Evaluated<Expr> {
         let start = self.start();
-        let sign = ["-", "+"].into_iter().find(|sign| self.is_op(sign));
+        let sign = ["-", "+"].into_iter().find(|sign| self.is(sign));
         let value = match sign {
             Some(sign) => {
                 self.at += 1;
@@ -177,7 +173,7 @@ impl Tag<'_> {
 
     /// The content of parentheses. The opening one was read before.
     fn parentheses(&mut self, start: usize) -> Evaluated<Expr> {
-        if self.skip_op(")") {
+        if self.skip(")") {
             return self.expr(start, Kind::Tuple(Vec::new()));
         }
         let mut value = self.tuple(true, &[])?;
@@ -196,10 +192,10 @@ impl Tag<'_> {
     /// Items separated by commas, up to `end`.
     fn items<T>(&mut self, end: &str, mut item: impl FnMut(&mut Self) -> Evaluated<T>) -> Evaluated<Vec<T>> {
         let mut items = Vec::new();
-        while !self.skip_op(end) {
+        while !self.skip(end) {
             if !items.is_empty() {
                 self.expect(",")?;
-                if self.skip_op(end) {
+                if self.skip(end) {
                     break;
                 }
             }
@@ -212,20 +208,20 @@ impl Tag<'_> {
     fn postfix(&mut self, start: usize, mut value: Expr, with_filters: bool) -> Evaluated<Expr> {
         let mut is_filtered = false;
         loop {
-            let what = if self.is_op("(") {
+            let what = if self.is("(") {
                 Kind::Call(value, self.arguments()?)
-            } else if !is_filtered && self.skip_op(".") {
+            } else if !is_filtered && self.skip(".") {
                 match self.peek() {
                     Some(What::Name(_)) => Kind::Attribute(value, self.name()?),
                     Some(What::Int(_)) => Kind::Item(value, self.primary()?),
                     _ => return Err(self.fail("expected name or number")),
                 }
-            } else if !is_filtered && self.skip_op("[") {
+            } else if !is_filtered && self.skip("[") {
                 self.subscript(value)?
-            } else if with_filters && self.skip_op("|") {
+            } else if with_filters && self.skip("|") {
                 is_filtered = true;
                 Kind::Filter(value, self.filter()?)
-            } else if with_filters && self.skip_name("is") {
+            } else if with_filters && self.skip("is") {
                 is_filtered = true;
                 self.test(start, value)?
             } else {
@@ -239,8 +235,8 @@ impl Tag<'_> {
         let start = self.start();
         let mut parts: [Option<Expr>; 3] = [None, None, None];
         let mut colons = 0;
-        while !self.is_op("]") {
-            if self.skip_op(":") {
+        while !self.is("]") {
+            if self.skip(":") {
                 colons += 1;
                 if colons > 2 {
                     return Err(self.fail("expected token ']'"));
@@ -248,13 +244,13 @@ impl Tag<'_> {
                 continue;
             }
             parts[colons] = Some(self.expression()?);
-            if !self.is_op(":") && !self.is_op("]") {
+            if !self.is(":") && !self.is("]") {
                 break;
             }
         }
-        if colons == 0 && self.is_op(",") {
+        if colons == 0 && self.is(",") {
             let mut items: Vec<Expr> = parts[0].take().into_iter().collect();
-            while self.skip_op(",") {
+            while self.skip(",") {
                 items.push(self.expression()?);
             }
             parts[0] = Some(self.expr(start, Kind::Tuple(items))?);
@@ -277,12 +273,12 @@ impl Tag<'_> {
     }
 
     fn argument(&mut self, arguments: &mut Arguments) -> Evaluated<()> {
-        let is_named = self.what(self.at + 1) == Some(&What::Op("="));
+        let is_named = self.is_next("=");
         let (has_spread, has_named) = (!arguments.spread.is_empty(), !arguments.spread_named.is_empty());
-        let is_allowed = if self.skip_op("**") {
+        let is_allowed = if self.skip("**") {
             arguments.spread_named.push(self.expression()?);
             !has_named
-        } else if self.skip_op("*") {
+        } else if self.skip("*") {
             arguments.spread.push(self.expression()?);
             !has_spread && !has_named
         } else if is_named && self.peek_name().is_some() {
@@ -302,24 +298,24 @@ impl Tag<'_> {
     pub(super) fn filter(&mut self) -> Evaluated<Filter> {
         let start = self.start();
         let mut name = self.name()?;
-        while self.skip_op(".") {
+        while self.skip(".") {
             name.push('.');
             name.push_str(&self.name()?);
         }
-        let arguments = if self.is_op("(") { self.arguments()? } else { Arguments::default() };
+        let arguments = if self.is("(") { self.arguments()? } else { Arguments::default() };
         Ok(Filter { name, arguments, span: self.span(start) })
     }
 
     pub(super) fn filters(&mut self) -> Evaluated<Vec<Filter>> {
         let mut filters = Vec::new();
-        while self.skip_op("|") {
+        while self.skip("|") {
             filters.push(self.filter()?);
         }
         Ok(filters)
     }
 
     fn test(&mut self, start: usize, value: Expr) -> Evaluated<Kind> {
-        let is_negated = self.skip_name("not");
+        let is_negated = self.skip("not");
         let mut test = self.filter()?;
         let takes = match self.peek() {
             Some(What::Name(name)) => !["else", "or", "and"].contains(&name.as_str()),
@@ -328,7 +324,7 @@ impl Tag<'_> {
             None => false,
         };
         if takes && self.what(self.at.wrapping_sub(1)) != Some(&What::Op(")")) {
-            if self.is_name("is") {
+            if self.is("is") {
                 return Err(self.fail("You cannot chain multiple tests with is"));
             }
             // In Jinja, `if`, `in` and `not` can also be names after a test.

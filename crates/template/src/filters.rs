@@ -36,7 +36,10 @@ const SORTS: Parameter = ("sort_keys", NONE);
 fn find(name: &str) -> Option<Filter> {
     Some(match name {
         "abs" => Takes(&[], abs),
-        "attr" => Takes(&[("name", NONE)], attribute),
+        "attr" => Takes(&[("name", NONE)], |run, of, [name, ..]| match name.as_text() {
+            Some(name) => run.own_attribute(of, name),
+            None => type_error("attribute name must be string"),
+        }),
         "batch" => Takes(&[("linecount", ZERO), ("fill_with", NONE)], batch),
         "capitalize" => Takes(&[], |_, of, _| Ok(of.like(capitalized(&of.to_text()?)))),
         "count" | "length" => Takes(&[], |_, of, _| Ok(Value::Int(of.len()? as i128))),
@@ -200,45 +203,32 @@ fn batch(_: &mut Run<'_>, of: &Value, [size, fill, ..]: Args) -> Evaluated {
     Ok(iter(batches.into_iter().map(list).collect()))
 }
 
-fn attribute(run: &mut Run<'_>, of: &Value, [name, ..]: Args) -> Evaluated {
-    let Some(name) = name.as_text() else {
-        return type_error("attribute name must be string");
-    };
-    match of {
-        // The name is that of an attribute, not of an item.
-        Value::Dict(_) if !super::methods::is_method(of, name) => Ok(of.missing(name)),
-        of => run.attribute(of, name),
-    }
-}
-
 fn map(run: &mut Run<'_>, of: &Value, mut given: Given) -> Evaluated {
     let items = if of.is_true() { of.items()? } else { Vec::new() };
-    if given.plain.is_empty() {
-        let Some(path) = given.take_named("attribute") else {
-            return raise("FilterArgumentError", "map requires a filter argument");
-        };
-        let default = given.take_named("default").unwrap_or(Value::None);
-        given.end("map", 0)?;
-        let mapped = items.iter().map(|item| run.path(item, &path, default.some()));
+    if let Some(name) = given.shift() {
+        let name = name.to_text()?;
+        let mapped =
+            items.iter().map(|item| run.deeper(OF_FILTER, |run| filter(run, &name, item, given.clone())));
         return mapped.collect::<Evaluated<_>>().map(iter);
     }
-    let name = given.plain.remove(0).to_text()?;
-    let mapped =
-        items.iter().map(|item| run.deeper(OF_FILTER, |run| filter(run, &name, item, given.clone())));
-    mapped.collect::<Evaluated<_>>().map(iter)
+    let Some(path) = given.take_named("attribute") else {
+        return raise("FilterArgumentError", "map requires a filter argument");
+    };
+    let default = given.take_named("default").unwrap_or(Value::None);
+    given.end("map", 0)?;
+    items.iter().map(|item| run.path(item, &path, default.some())).collect::<Evaluated<_>>().map(iter)
 }
 
 fn select_by(run: &mut Run<'_>, of: &Value, mut given: Given, keeps: bool) -> Evaluated {
-    if given.plain.is_empty() {
-        return raise("FilterArgumentError", "Missing parameter for attribute name");
+    match given.shift() {
+        Some(path) => select(run, of, Some(path), given, keeps),
+        None => raise("FilterArgumentError", "Missing parameter for attribute name"),
     }
-    let path = given.plain.remove(0);
-    select(run, of, Some(path), given, keeps)
 }
 
 /// The items that pass a test, or that do not. The test sees what is at a path of an item.
 fn select(run: &mut Run<'_>, of: &Value, path: Option<Value>, mut given: Given, keeps: bool) -> Evaluated {
-    let test = if given.plain.is_empty() { None } else { Some(given.plain.remove(0).to_text()?) };
+    let test = given.shift().map(|name| name.to_text()).transpose()?;
     let mut kept = Vec::new();
     let items = if of.is_true() { of.items()? } else { Vec::new() };
     for item in items {

@@ -20,6 +20,11 @@ pub(super) const NONE: fn() -> Value = || Value::None;
 pub(super) const ZERO: fn() -> Value = || Value::Int(0);
 
 impl Given {
+    /// Takes the first positional argument.
+    pub(super) fn shift(&mut self) -> Option<Value> {
+        if self.plain.is_empty() { None } else { Some(self.plain.remove(0)) }
+    }
+
     /// Takes the argument that is called `name`.
     pub(super) fn take_named(&mut self, name: &str) -> Option<Value> {
         let place = self.named.iter().position(|(own, _)| own == name)?;

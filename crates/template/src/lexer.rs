@@ -30,6 +30,17 @@ pub(super) enum What {
     Op(&'static str),
 }
 
+impl What {
+    /// Whether it is this operator or name.
+    pub(super) fn is(&self, text: &str) -> bool {
+        match self {
+            Self::Op(own) => *own == text,
+            Self::Name(own) => own == text,
+            _ => false,
+        }
+    }
+}
+
 /// The operators. Longer operators come first.
 const OPERATORS: [&str; 26] = [
     "//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[", "]", "(", ")", "{", "}", ">", "<",

@@ -202,29 +202,23 @@ fn argument<'g>(given: &'g Given, at: usize, name: &str) -> Evaluated<&'g str> {
     given.plain[at].as_text().ok_or_else(|| raised("TypeError", why()))
 }
 
-/// Refuses the places between which a text is searched.
-fn without_places(given: &Given, name: &str) -> Evaluated<()> {
+/// The text that a method searches for. Python may also be given places.
+fn part<'g>(given: &'g Given, name: &str) -> Evaluated<&'g str> {
     match given.plain.len() {
-        1 => Ok(()),
+        1 => argument(given, 0, name),
         _ => unsupported(format!("{name} with places is not read: take a slice")),
     }
 }
 
-/// The text that a method searches for.
-fn part<'g>(given: &'g Given, name: &str) -> Evaluated<&'g str> {
-    without_places(given, name)?;
-    argument(given, 0, name)
-}
-
 /// Whether `is` holds for the argument, or for one of a tuple.
 fn any_part(given: &Given, name: &str, is: impl Fn(&str) -> bool) -> Evaluated {
-    without_places(given, name)?;
-    if let Value::Tuple(parts) = &given.plain[0] {
-        let parts: Option<Vec<&str>> = parts.iter().map(Value::as_text).collect();
-        let why = || format!("{name}: tuple must contain only str");
-        return Ok(Value::Bool(parts.ok_or_else(|| raised("TypeError", why()))?.into_iter().any(is)));
+    if let [Value::Tuple(parts)] = &given.plain[..] {
+        return match parts.iter().map(Value::as_text).collect::<Option<Vec<_>>>() {
+            Some(parts) => Ok(Value::Bool(parts.into_iter().any(is))),
+            None => type_error(format!("{name}: tuple must contain only str")),
+        };
     }
-    Ok(Value::Bool(is(argument(given, 0, name)?)))
+    Ok(Value::Bool(is(part(given, name)?)))
 }
 
 /// Whether a text has characters, all of this kind. Python also knows those that are not ASCII.

@@ -6,6 +6,7 @@
 //! test is an error of the template, unless it is in an `if`.
 
 use std::collections::{HashMap, HashSet};
+use std::iter;
 
 use super::ast::{Block, Expr, Filter, Kind, Node, Target};
 use super::value::{Evaluated, raise};
@@ -47,7 +48,7 @@ impl<'f> Frame<'f> {
     /// Fills in the names that are undefined at the start of a block. Does so for the blocks in it too.
     pub(super) fn block(mut self, block: &mut Block) -> Evaluated<()> {
         self.nodes(&block.nodes)?;
-        let outer = std::iter::successors(self.outer, |frame| frame.outer);
+        let outer = iter::successors(self.outer, |frame| frame.outer);
         let is_outside = |name: &String| outer.clone().any(|frame| frame.names.first.contains_key(name));
         let is_hidden = |(name, first): (&String, &First)| {
             (*first == First::Set && !is_outside(name)).then(|| name.clone())
@@ -91,8 +92,7 @@ impl<'f> Frame<'f> {
                 }
                 Node::Macro(of) => self.set(&of.name),
                 Node::Call { callee, arguments, .. } => {
-                    self.expr(callee)?;
-                    arguments.all().try_for_each(|value| self.expr(value))?;
+                    iter::once(callee).chain(arguments.all()).try_for_each(|value| self.expr(value))?;
                 }
                 Node::Filter { filters, .. } => self.filters(filters)?,
                 Node::With { values, .. } => values.iter().try_for_each(|(_, value)| self.expr(value))?,
@@ -132,7 +132,7 @@ impl<'f> Frame<'f> {
     fn inner(&self, node: &mut Node) -> Evaluated<()> {
         match node {
             Node::If { branches, otherwise } => {
-                let bodies = branches.iter_mut().map(|(_, body)| body).chain(std::iter::once(otherwise));
+                let bodies = branches.iter_mut().map(|(_, body)| body).chain(iter::once(otherwise));
                 bodies.flatten().try_for_each(|node| self.inner(node))
             }
             Node::For(of) => {

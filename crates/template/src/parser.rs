@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::ast::{Block, Expr, For, Kind, Macro, Node};
-use super::lexer::{Part, Token, What, lex};
+use super::lexer::{Part, Token, lex};
 use super::names::Frame;
 use super::tag::{MAX_NESTED, Tag};
 use super::value::{Evaluated, raise};
@@ -29,12 +29,8 @@ pub(super) fn parse(source: &str) -> Evaluated<(Block, bool)> {
 /// Whether a tag reads the name `caller`. The name of an attribute or of an argument does not count.
 fn reads_caller(part: &Part) -> bool {
     let (Part::Output(tokens) | Part::Block(tokens)) = part else { return false };
-    let is_op = |token: Option<&Token>, op| token.is_some_and(|token| token.what == What::Op(op));
-    (0..tokens.len()).any(|at| {
-        matches!(&tokens[at].what, What::Name(name) if name == "caller")
-            && !is_op(at.checked_sub(1).and_then(|at| tokens.get(at)), ".")
-            && !is_op(tokens.get(at + 1), "=")
-    })
+    let is = |at: usize, text| tokens.get(at).is_some_and(|token| token.what.is(text));
+    (0..tokens.len()).any(|at| is(at, "caller") && !is(at.wrapping_sub(1), ".") && !is(at + 1, "="))
 }
 
 struct Parser<'s> {
@@ -152,7 +148,7 @@ impl<'s> Parser<'s> {
         if self.loops > 0 && target.names().contains(&"loop") {
             return Err(tag.fail("Can't assign to special loop variable in for-loop"));
         }
-        if tag.skip_op("=") {
+        if tag.skip("=") {
             let value = tag.tuple(true, &[])?;
             tag.end()?;
             return Ok(Node::Set { target, value });
@@ -170,7 +166,7 @@ impl<'s> Parser<'s> {
     }
 
     fn call(&mut self, mut tag: Tag<'s>) -> Evaluated<Node> {
-        let arguments = if tag.is_op("(") { tag.parameters()? } else { Vec::new() };
+        let arguments = if tag.is("(") { tag.parameters()? } else { Vec::new() };
         let call = tag.expression()?;
         tag.end()?;
         let Kind::Call(callee, given) = *call.what else { return Err(tag.fail("expected call")) };
@@ -222,12 +218,10 @@ impl<'s> Parser<'s> {
         if target.names().contains(&"loop") {
             return Err(tag.fail("Can't assign to special loop variable in for-loop"));
         }
-        if !tag.skip_name("in") {
-            return Err(tag.fail("expected token 'in'"));
-        }
+        tag.expect("in")?;
         let over = tag.tuple(false, &["recursive"])?;
-        let test = if tag.skip_name("if") { Some(tag.expression()?) } else { None };
-        let is_recursive = tag.skip_name("recursive");
+        let test = if tag.skip("if") { Some(tag.expression()?) } else { None };
+        let is_recursive = tag.skip("recursive");
         tag.end()?;
         self.loops += 1;
         let was_in_loop = std::mem::replace(&mut self.in_loop, true);

@@ -53,28 +53,25 @@ impl<'s> Tag<'s> {
         self.at == self.tokens.len()
     }
 
-    pub(super) fn is_op(&self, op: &str) -> bool {
-        matches!(self.peek(), Some(What::Op(own)) if *own == op)
+    /// Whether the current token is this operator or name.
+    pub(super) fn is(&self, text: &str) -> bool {
+        self.peek().is_some_and(|what| what.is(text))
     }
 
-    pub(super) fn is_name(&self, name: &str) -> bool {
-        self.peek_name() == Some(name)
+    /// Whether the token behind the current one is this operator or name.
+    pub(super) fn is_next(&self, text: &str) -> bool {
+        self.what(self.at + 1).is_some_and(|what| what.is(text))
     }
 
-    pub(super) fn skip_op(&mut self, op: &str) -> bool {
-        let is = self.is_op(op);
-        self.at += usize::from(is);
-        is
-    }
-
-    pub(super) fn skip_name(&mut self, name: &str) -> bool {
-        let is = self.is_name(name);
+    /// Takes the current token if it is this operator or name.
+    pub(super) fn skip(&mut self, text: &str) -> bool {
+        let is = self.is(text);
         self.at += usize::from(is);
         is
     }
 
     pub(super) fn expect(&mut self, op: &str) -> Evaluated<()> {
-        if self.skip_op(op) { Ok(()) } else { Err(self.fail(&format!("expected token '{op}'"))) }
+        if self.skip(op) { Ok(()) } else { Err(self.fail(&format!("expected token '{op}'"))) }
     }
 
     pub(super) fn end(&mut self) -> Evaluated<()> {
@@ -119,19 +116,19 @@ impl<'s> Tag<'s> {
     /// The target of an assignment: a name, a field of a namespace, or several targets.
     pub(super) fn target(&mut self, with_fields: bool, ends: &[&str]) -> Evaluated<Target> {
         let mut several = Vec::new();
-        let in_parentheses = self.skip_op("(");
+        let in_parentheses = self.skip("(");
         loop {
             let name = self.name()?;
             if ["true", "false", "none", "True", "False", "None"].contains(&name.as_str()) {
                 return Err(self.fail("can't assign to a constant"));
             }
-            several.push(match with_fields && self.skip_op(".") {
+            several.push(match with_fields && self.skip(".") {
                 true => Target::Field(name, self.name()?),
                 false => Target::Name(name),
             });
-            let is_last = !self.skip_op(",");
-            let at_end = self.is_over() || ends.iter().any(|end| self.is_op(end) || self.is_name(end));
-            if is_last || at_end || self.is_op(")") {
+            let is_last = !self.skip(",");
+            let at_end = self.is_over() || ends.iter().any(|end| self.is(end));
+            if is_last || at_end || self.is(")") {
                 if in_parentheses {
                     self.expect(")")?;
                 }
@@ -148,12 +145,12 @@ impl<'s> Tag<'s> {
     pub(super) fn parameters(&mut self) -> Evaluated<Vec<(String, Option<Expr>)>> {
         self.expect("(")?;
         let (mut parameters, mut names) = (Vec::<(String, Option<Expr>)>::new(), HashSet::new());
-        while !self.skip_op(")") {
+        while !self.skip(")") {
             if !parameters.is_empty() {
                 self.expect(",")?;
             }
             let name = self.name()?;
-            let default = if self.skip_op("=") { Some(self.expression()?) } else { None };
+            let default = if self.skip("=") { Some(self.expression()?) } else { None };
             if default.is_none() && matches!(parameters.last(), Some((_, Some(_)))) {
                 return Err(self.fail("non-default argument follows default argument"));
             }

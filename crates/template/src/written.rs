@@ -6,69 +6,66 @@ use super::compare::{compare, in_order};
 use super::run::MAX_TEXT;
 use super::value::{Evaluated, Value, type_error, unsupported};
 
-/// The options of a text.
-pub(super) struct Style {
+/// Writes a text with these options.
+pub(super) struct Writer {
     /// Whether the text is JSON, not Python's `repr`.
-    pub(super) is_json: bool,
+    is_json: bool,
     /// The indentation per level.
-    pub(super) indent: Option<String>,
+    indent: Option<String>,
     pub(super) ascii: bool,
     pub(super) sort_keys: bool,
     pub(super) comma: String,
     pub(super) colon: String,
+    depth: usize,
+    to: String,
 }
 
 /// The text that Python's `repr` makes.
 pub(super) fn repr(of: &Value) -> Evaluated<String> {
-    Style { is_json: false, ..Style::json(None) }.written(of)
+    let mut writer = Writer::json(None);
+    writer.is_json = false;
+    writer.written(of)
 }
 
-impl Style {
+impl Writer {
     /// The default of `json.dumps`.
     pub(super) fn json(indent: Option<String>) -> Self {
         let comma = if indent.is_some() { "," } else { ", " }.to_owned();
-        Self { is_json: true, indent, ascii: false, sort_keys: false, comma, colon: ": ".to_owned() }
+        let (colon, to) = (": ".to_owned(), String::new());
+        Self { is_json: true, indent, ascii: false, sort_keys: false, comma, colon, depth: 0, to }
     }
 
-    pub(super) fn written(&self, of: &Value) -> Evaluated<String> {
-        let mut to = String::new();
-        self.write(of, 0, &mut to)?;
-        Ok(to)
+    pub(super) fn written(mut self, of: &Value) -> Evaluated<String> {
+        self.write(of)?;
+        Ok(self.to)
     }
 
-    fn write(&self, of: &Value, depth: usize, to: &mut String) -> Evaluated<()> {
-        if to.len() > MAX_TEXT {
+    fn write(&mut self, of: &Value) -> Evaluated<()> {
+        if self.to.len() > MAX_TEXT {
             return unsupported(format!("a text of more than {} MiB", MAX_TEXT >> 20));
         }
-        let item = |item: &Value, to: &mut String| self.write(item, depth + 1, to);
         match of {
-            Value::Text(text) | Value::Safe(text) if self.is_json => quote(text, self.ascii, to),
-            Value::Text(text) => to.push_str(&repr_text(text)),
-            Value::Safe(text) => _ = write!(to, "Markup({})", repr_text(text)),
-            Value::List(items) => self.all("[", items.iter(), "]", depth, to, item)?,
-            Value::Tuple(items) if self.is_json => self.all("[", items.iter(), "]", depth, to, item)?,
-            Value::Tuple(items) => {
-                let end = if items.len() == 1 { ",)" } else { ")" };
-                self.all("(", items.iter(), end, depth, to, item)?;
-            }
+            Value::Text(text) | Value::Safe(text) if self.is_json => self.quote(text),
+            Value::Text(text) => self.to.push_str(&repr_text(text)),
+            Value::Safe(text) => _ = write!(self.to, "Markup({})", repr_text(text)),
+            Value::List(items) => self.all("[", items.iter(), "]", Self::write)?,
+            Value::Tuple(items) if self.is_json => self.all("[", items.iter(), "]", Self::write)?,
+            Value::Tuple(items) if items.len() == 1 => self.all("(", items.iter(), ",)", Self::write)?,
+            Value::Tuple(items) => self.all("(", items.iter(), ")", Self::write)?,
             Value::Dict(dict) => {
                 let mut entries: Vec<_> = dict.entries().iter().collect();
                 if self.sort_keys {
                     entries = in_order(entries, |(left, _), (right, _)| compare("<", left, right))?;
                 }
-                self.all("{", entries.into_iter(), "}", depth, to, |(key, value), to| {
-                    self.key(key, depth + 1, to)?;
-                    to.push_str(&self.colon);
-                    self.write(value, depth + 1, to)
-                })?;
+                self.all("{", entries.into_iter(), "}", Self::entry)?;
             }
             Value::View(name, items) if !self.is_json && *name != "range" => {
-                to.push_str(name);
-                self.all("([", items.iter(), "])", depth, to, item)?;
+                self.to.push_str(name);
+                self.all("([", items.iter(), "])", Self::write)?;
             }
-            Value::Undefined(_) if !self.is_json => to.push_str("Undefined"),
+            Value::Undefined(_) if !self.is_json => self.to.push_str("Undefined"),
             of => match self.word(of) {
-                Some(word) => to.push_str(&word),
+                Some(word) => self.to.push_str(&word),
                 None if self.is_json => {
                     return type_error(format!("Object of type {} is not JSON serializable", of.type_name()));
                 }
@@ -78,16 +75,17 @@ impl Style {
         Ok(())
     }
 
-    fn key(&self, key: &Value, depth: usize, to: &mut String) -> Evaluated<()> {
+    fn entry(&mut self, (key, value): &(Value, Value)) -> Evaluated<()> {
         match self.word(key) {
-            _ if !self.is_json || key.as_text().is_some() => self.write(key, depth, to)?,
-            Some(word) => quote(&word, self.ascii, to),
+            _ if !self.is_json || key.as_text().is_some() => self.write(key)?,
+            Some(word) => self.quote(&word),
             None => {
                 let found = key.type_name();
                 return type_error(format!("keys must be str, int, float, bool or None, not {found}"));
             }
         }
-        Ok(())
+        self.to.push_str(&self.colon);
+        self.write(value)
     }
 
     /// The text of a constant or a number.
@@ -107,32 +105,59 @@ impl Style {
     }
 
     fn all<T>(
-        &self,
+        &mut self,
         begin: &str,
         items: impl ExactSizeIterator<Item = T>,
         end: &str,
-        depth: usize,
-        to: &mut String,
-        write: impl Fn(T, &mut String) -> Evaluated<()>,
+        write: fn(&mut Self, T) -> Evaluated<()>,
     ) -> Evaluated<()> {
-        let line = |depth: usize, to: &mut String| {
-            if let Some(indent) = &self.indent {
-                to.push('\n');
-                (0..depth).for_each(|_| to.push_str(indent));
-            }
-        };
         let is_empty = items.len() == 0;
-        to.push_str(begin);
+        self.to.push_str(begin);
+        self.depth += 1;
         for (at, item) in items.enumerate() {
-            to.push_str(if at == 0 { "" } else { &self.comma });
-            line(depth + 1, to);
-            write(item, to)?;
+            self.to.push_str(if at == 0 { "" } else { &self.comma });
+            self.line();
+            write(self, item)?;
         }
+        self.depth -= 1;
         if !is_empty {
-            line(depth, to);
+            self.line();
         }
-        to.push_str(end);
+        self.to.push_str(end);
         Ok(())
+    }
+
+    /// Begins a line, if there is an indentation.
+    fn line(&mut self) {
+        if let Some(indent) = &self.indent {
+            self.to.push('\n');
+            (0..self.depth).for_each(|_| self.to.push_str(indent));
+        }
+    }
+
+    /// Writes a text as JSON does.
+    fn quote(&mut self, text: &str) {
+        let to = &mut self.to;
+        to.push('"');
+        for char in text.chars() {
+            match char {
+                '"' => to.push_str("\\\""),
+                '\\' => to.push_str("\\\\"),
+                '\n' => to.push_str("\\n"),
+                '\r' => to.push_str("\\r"),
+                '\t' => to.push_str("\\t"),
+                '\x08' => to.push_str("\\b"),
+                '\x0C' => to.push_str("\\f"),
+                '\0'..='\x1F' => _ = write!(to, "\\u{:04x}", u32::from(char)),
+                char if self.ascii && !(' '..='~').contains(&char) => {
+                    for unit in char.encode_utf16(&mut [0; 2]) {
+                        _ = write!(to, "\\u{unit:04x}");
+                    }
+                }
+                char => to.push(char),
+            }
+        }
+        to.push('"');
     }
 }
 
@@ -163,17 +188,17 @@ pub(super) fn repr_text(text: &str) -> String {
     let mut to = String::from(quote);
     for char in text.chars() {
         let code = u32::from(char);
-        _ = match char {
-            '\n' => write!(to, "\\n"),
-            '\r' => write!(to, "\\r"),
-            '\t' => write!(to, "\\t"),
-            '\\' => write!(to, "\\\\"),
-            char if char == quote => write!(to, "\\{char}"),
-            char if is_printable(char) => write!(to, "{char}"),
-            _ if code <= 0xFF => write!(to, "\\x{code:02x}"),
-            _ if code <= 0xFFFF => write!(to, "\\u{code:04x}"),
-            _ => write!(to, "\\U{code:08x}"),
-        };
+        match char {
+            '\n' => to.push_str("\\n"),
+            '\r' => to.push_str("\\r"),
+            '\t' => to.push_str("\\t"),
+            '\\' => to.push_str("\\\\"),
+            char if char == quote => to.extend(['\\', char]),
+            char if is_printable(char) => to.push(char),
+            _ if code <= 0xFF => _ = write!(to, "\\x{code:02x}"),
+            _ if code <= 0xFFFF => _ = write!(to, "\\u{code:04x}"),
+            _ => _ = write!(to, "\\U{code:08x}"),
+        }
     }
     to.push(quote);
     to
@@ -185,28 +210,4 @@ fn is_printable(char: char) -> bool {
     }
     // After another character, `escape_debug` escapes only unprintable characters.
     !format!("a{char}").escape_debug().to_string().contains("\\u{")
-}
-
-/// Writes a text as JSON does.
-fn quote(text: &str, ascii: bool, to: &mut String) {
-    to.push('"');
-    for char in text.chars() {
-        match char {
-            '"' => to.push_str("\\\""),
-            '\\' => to.push_str("\\\\"),
-            '\n' => to.push_str("\\n"),
-            '\r' => to.push_str("\\r"),
-            '\t' => to.push_str("\\t"),
-            '\x08' => to.push_str("\\b"),
-            '\x0C' => to.push_str("\\f"),
-            '\0'..='\x1F' => _ = write!(to, "\\u{:04x}", u32::from(char)),
-            char if ascii && !(' '..='~').contains(&char) => {
-                for unit in char.encode_utf16(&mut [0; 2]) {
-                    _ = write!(to, "\\u{unit:04x}");
-                }
-            }
-            char => to.push(char),
-        }
-    }
-    to.push('"');
 }

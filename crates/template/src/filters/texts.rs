@@ -5,7 +5,7 @@ use super::super::given::Args;
 use super::super::run::{MAX_TEXT, Run};
 use super::super::texts::{is_break, lower};
 use super::super::value::{Evaluated, Value, is_space, raise, text, type_error, unsupported};
-use super::super::written::Style;
+use super::super::written::Writer;
 
 pub(super) fn words(of: &str) -> Evaluated {
     if !of.is_ascii() {
@@ -41,14 +41,15 @@ pub(super) fn to_json(
         (_, Some(Ok(spaces))) if spaces <= 64 => Some(" ".repeat(spaces)),
         _ => return unsupported("this indent of tojson is not read"),
     };
-    let mut style = Style { ascii: ascii.is_true(), sort_keys: sort_keys.is_true(), ..Style::json(indent) };
+    let mut writer = Writer::json(indent);
+    (writer.ascii, writer.sort_keys) = (ascii.is_true(), sort_keys.is_true());
     if let Some(separators) = separators.some() {
         let [comma, colon] = &separators.items()?[..] else {
             return raise("ValueError", "separators of tojson are two texts");
         };
-        (style.comma, style.colon) = (comma.to_text()?.to_string(), colon.to_text()?.to_string());
+        (writer.comma, writer.colon) = (comma.to_text()?.to_string(), colon.to_text()?.to_string());
     }
-    style.written(of).map(text)
+    writer.written(of).map(text)
 }
 
 pub(super) fn indent(_: &mut Run<'_>, of: &Value, [width, first, blank, _]: Args) -> Evaluated {

@@ -6,7 +6,8 @@ use super::ast::{Arguments, Expr, Filter, Kind};
 use super::collection::MAX_VALUE_DEPTH;
 use super::compare::{hashable, is};
 use super::given::Given;
-use super::run::{Closure, Loop, MAX_TEXT, OF_CALL, Run, Scope};
+use super::run::{MAX_TEXT, OF_CALL, Run};
+use super::scope::{Closure, Scope};
 use super::value::unsupported;
 use super::value::{Dict, Evaluated, Value, list, text, tuple, type_error, undefined};
 use super::written::repr;
@@ -208,7 +209,7 @@ impl Run<'_> {
         let unread = |of: &str| unsupported(format!("the attribute {name} of {of} is not read"));
         let found = match of.defined()? {
             Value::Namespace(fields) => fields.borrow().text(name).cloned(),
-            Value::Loop(state) => loop_field(state, name),
+            Value::Loop(state) => state.field(name),
             _ if methods::is_method(of, name) => Some(Value::Method(Rc::new(of.clone()), name.into())),
             _ if name.starts_with("__") => return unsupported(format!("the attribute {name} is not safe")),
             Value::Dict(dict) => dict.text(name).cloned(),
@@ -318,7 +319,7 @@ impl Run<'_> {
         if let Some((name, _)) = given.named.first() {
             return type_error(format!("macro '{}' takes no keyword argument '{name}'", of.name));
         }
-        self.captured(&of.body, scope)
+        self.capture(&of.body, scope).map(|(text, _)| text)
     }
 
     pub(super) fn filter(&mut self, of: &Value, filter: &Filter) -> Evaluated {
@@ -349,28 +350,4 @@ impl Run<'_> {
         }
         Ok(value)
     }
-}
-
-fn loop_field(state: &Rc<Loop>, name: &str) -> Option<Value> {
-    let (at, len) = (state.at.get(), state.items.len());
-    let int = |number: usize| Value::Int(number as i128);
-    let item = |at: Option<usize>, none: &str| {
-        at.and_then(|at| state.items.get(at)).cloned().unwrap_or_else(|| undefined(none))
-    };
-    Some(match name {
-        "index" => int(at + 1),
-        "index0" => int(at),
-        "revindex" => int(len - at),
-        "revindex0" => int(len - at - 1),
-        "first" => Value::Bool(at == 0),
-        "last" => Value::Bool(at + 1 == len),
-        "length" => int(len),
-        // Only recursive loops are deeper than 1.
-        "depth" => int(1),
-        "depth0" => int(0),
-        "previtem" => item(at.checked_sub(1), "there is no previous item"),
-        "nextitem" => item(Some(at + 1), "there is no next item"),
-        "cycle" | "changed" => Value::Method(Rc::new(Value::Loop(state.clone())), name.into()),
-        _ => return None,
-    })
 }

@@ -25,12 +25,7 @@ fn find(name: &str) -> Option<Test> {
         "float" => (0, |of, _| Ok(matches!(of, Value::Float(_)))),
         "in" => (1, |of, all| is("in", of, all)),
         "integer" => (0, |of, _| Ok(matches!(of, Value::Int(_)))),
-        "iterable" => {
-            (
-                0,
-                |of, _| Ok(is_sequence(of) || matches!(of, Value::Iter(_) | Value::View(..) | Value::Loop(_))),
-            )
-        }
+        "iterable" => (0, |of, _| Ok(is_iterable(of))),
         "lower" => (0, |of, _| Ok(is_of_case(&of.to_text()?, false))),
         "mapping" => (0, |of, _| Ok(matches!(of, Value::Dict(_)))),
         "none" => (0, |of, _| Ok(of.is_none())),
@@ -81,6 +76,10 @@ fn is_callable(of: &Value) -> bool {
 fn is_sequence(of: &Value) -> bool {
     let is_text = of.is_undefined() || of.as_text().is_some();
     is_text || matches!(of, Value::List(_) | Value::Tuple(_) | Value::Dict(_))
+}
+
+fn is_iterable(of: &Value) -> bool {
+    is_sequence(of) || matches!(of, Value::Iter(_) | Value::View(..) | Value::Loop(_))
 }
 
 fn whole(of: &Value) -> Evaluated<i128> {

@@ -9,7 +9,7 @@
 //! | --- | --- |
 //! | `lexer.rs`, `tag.rs`, `expression.rs`, `parser.rs`, `ast.rs` | the source, its tokens, its tree |
 //! | `names.rs` | which names a block hides |
-//! | `run.rs`, `eval.rs` | a run: scopes, loops, macros, the characters of each `{% generation %}`; expressions |
+//! | `run.rs`, `scope.rs`, `eval.rs` | a run: scopes, loops, macros, the characters of each `{% generation %}`; expressions |
 //! | `value.rs`, `collection.rs` | values, lists and dicts |
 //! | `json.rs`, `written.rs` | JSON that is read; values as `str`, `repr` and `json.dumps` write them |
 //! | `given.rs` | the arguments of calls, and the parameters that take them |
@@ -42,6 +42,7 @@ mod names;
 mod operators;
 mod parser;
 mod run;
+mod scope;
 mod tag;
 mod texts;
 mod value;
@@ -52,7 +53,8 @@ pub use value::{Raised, Value, list, text};
 
 use ast::Block;
 use date::Date;
-use run::{Run, Scope};
+use run::Run;
+use scope::Scope;
 use value::{TEMPLATE, UNSUPPORTED, raise, type_error};
 
 /// An error about invalid content of a file.

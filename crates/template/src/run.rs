@@ -1,17 +1,16 @@
 //! Runs a template: blocks, scopes and loops.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::mem;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use super::ast::{Arguments, Block, Expr, Filter, For, Macro, Node, Span, Target};
-use super::collection::Items;
 use super::compare::is_equal;
 use super::date::Date;
-use super::value::{Evaluated, IN_USE, Raised, UNSUPPORTED, Value, raise, raised, text, tuple, type_error};
+use super::scope::{Closure, Loop, Scope};
+use super::value::{Evaluated, IN_USE, Raised, UNSUPPORTED, Value, raised, text, tuple, type_error};
 use super::value::{undefined, unsupported};
 
 /// Max steps of a run. It stops templates that do not end.
@@ -29,82 +28,9 @@ pub(super) const OF_CALL: usize = 2;
 /// The depth that a filter counts as, if it calls another filter.
 pub(super) const OF_FILTER: usize = 12;
 
-/// The names that are set in a block.
-#[derive(Default)]
-pub(crate) struct Scope {
-    values: RefCell<HashMap<String, Value>>,
-    parent: Option<Rc<Scope>>,
-}
-
-impl Scope {
-    pub(super) fn new(values: HashMap<String, Value>) -> Rc<Self> {
-        Rc::new(Self { values: RefCell::new(values), parent: None })
-    }
-
-    pub(super) fn within(parent: &Rc<Self>) -> Rc<Self> {
-        Rc::new(Self { values: RefCell::default(), parent: Some(parent.clone()) })
-    }
-
-    pub(super) fn get(&self, name: &str) -> Option<Value> {
-        let own = self.values.borrow().get(name).cloned();
-        own.or_else(|| self.parent.as_ref()?.get(name))
-    }
-
-    pub(super) fn set(&self, name: &str, value: Value) {
-        self.values.borrow_mut().insert(name.to_owned(), value);
-    }
-
-    fn assign(&self, target: &Target, value: Value) -> Evaluated<()> {
-        match target {
-            Target::Name(name) => self.set(name, value),
-            Target::Field(name, field) => match self.get(name) {
-                Some(Value::Namespace(of)) => of.borrow_mut().set(text(field), value),
-                _ => return raise("TemplateRuntimeError", "cannot assign attribute on non-namespace object"),
-            },
-            Target::Several(targets) => {
-                let items = value.items()?;
-                if items.len() != targets.len() {
-                    let (want, have) = (targets.len(), items.len());
-                    return raise("ValueError", format!("cannot unpack {have} values into {want} names"));
-                }
-                for (target, item) in targets.iter().zip(items) {
-                    self.assign(target, item)?;
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A macro, and the scope in which it was defined.
-pub struct Closure {
-    pub(super) of: Arc<Macro>,
-    pub(super) scope: Rc<Scope>,
-}
-
-/// The variable `loop` of a `for`.
-pub struct Loop {
-    pub(super) items: Items,
-    pub(super) at: Cell<usize>,
-    /// The arguments of the last call of `loop.changed`.
-    changed: RefCell<Option<Vec<Value>>>,
-}
-
-impl Loop {
-    /// Whether `values` differ from those of the last call.
-    pub(super) fn has_changed(&self, values: Vec<Value>) -> bool {
-        let last = self.changed.replace(Some(values));
-        let (last, new) = (last.as_ref(), self.changed.borrow());
-        let is_same = |(last, new): (&Vec<Value>, &Vec<Value>)| {
-            last.len() == new.len() && last.iter().zip(new).all(|(last, new)| is_equal(last, new))
-        };
-        !last.zip(new.as_ref()).is_some_and(is_same)
-    }
-}
-
 /// How a block ended.
 #[derive(PartialEq)]
-enum Flow {
+pub(super) enum Flow {
     Next,
     Break,
     Continue,
@@ -206,16 +132,14 @@ impl<'t> Run<'t> {
 
     /// Keeps a value that may be in a circle of references until the end of the run.
     pub(super) fn hold(&mut self, value: Value) -> Value {
-        self.held.push(value.clone());
+        if self.held.last().is_none_or(|last| !is_equal(last, &value)) {
+            self.held.push(value.clone());
+        }
         value
     }
 
-    /// Runs a block in a scope, and returns its text.
-    pub(super) fn captured(&mut self, block: &Block, scope: Rc<Scope>) -> Evaluated<String> {
-        self.capture(block, scope).map(|(text, _)| text)
-    }
-
-    fn capture(&mut self, block: &Block, scope: Rc<Scope>) -> Evaluated<(String, Flow)> {
+    /// Runs a block in a scope. Returns its text, and how it ended.
+    pub(super) fn capture(&mut self, block: &Block, scope: Rc<Scope>) -> Evaluated<(String, Flow)> {
         let outer = mem::take(&mut self.out);
         self.captures += 1;
         let flow = self.own(block, scope)?;
@@ -310,15 +234,9 @@ impl<'t> Run<'t> {
         Ok(Ok(value))
     }
 
-    fn call_block(
-        &mut self,
-        of: &Expr,
-        arguments: &Arguments,
-        at: Span,
-        caller: &Arc<Macro>,
-    ) -> Evaluated<()> {
+    fn call_block(&mut self, of: &Expr, with: &Arguments, at: Span, caller: &Arc<Macro>) -> Evaluated<()> {
         let callee = self.eval(of)?;
-        let mut given = self.given(arguments)?;
+        let mut given = self.given(with)?;
         given.named.push(("caller".to_owned(), self.closure(caller)));
         let value = self.call(&callee, given).map_err(|error| self.at(error, at))?;
         self.push(&value.to_text()?)
@@ -335,7 +253,7 @@ impl<'t> Run<'t> {
     fn generation(&mut self, body: &Block) -> Evaluated<()> {
         // Spans are counted in the template's own output, as in transformers.
         let start = self.written;
-        let body = self.captured(body, self.inner())?;
+        let (body, _) = self.capture(body, self.inner())?;
         self.spans.push(start..start + body.chars().count());
         self.push(&body)
     }

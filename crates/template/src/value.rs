@@ -66,9 +66,9 @@ pub enum Value {
     /// An object of `namespace`, whose entries can be set.
     Namespace(Rc<RefCell<Dict>>),
     /// A macro.
-    Macro(Rc<super::run::Closure>),
+    Macro(Rc<super::scope::Closure>),
     /// The variable `loop` of a `for`.
-    Loop(Rc<super::run::Loop>),
+    Loop(Rc<super::scope::Loop>),
     /// A function of the environment.
     Function(&'static str),
     /// A method of a value.

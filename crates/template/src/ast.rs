@@ -1,5 +1,8 @@
 //! The tree of a template.
 
+use std::iter;
+use std::sync::Arc;
+
 /// The position of an expression in the source.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
@@ -29,8 +32,8 @@ pub(super) enum Node {
     For(Box<For>),
     Set { target: Target, value: Expr },
     SetBlock { target: Target, filters: Vec<Filter>, body: Block },
-    Macro(std::sync::Arc<Macro>),
-    Call { call: Expr, caller: std::sync::Arc<Macro> },
+    Macro(Arc<Macro>),
+    Call { callee: Expr, arguments: Arguments, span: Span, caller: Arc<Macro> },
     Filter { filters: Vec<Filter>, body: Block },
     With { values: Vec<(Target, Expr)>, body: Block },
     Generation(Block),
@@ -67,12 +70,12 @@ pub(super) enum Target {
 }
 
 impl Target {
-    /// Whether a name is assigned to.
-    pub(super) fn has(&self, name: &str) -> bool {
+    /// The names that are assigned to, without those of namespaces.
+    pub(super) fn names(&self) -> Vec<&str> {
         match self {
-            Self::Name(own) => own == name,
-            Self::Field(..) => false,
-            Self::Several(all) => all.iter().any(|target| target.has(name)),
+            Self::Name(own) => vec![own],
+            Self::Field(..) => Vec::new(),
+            Self::Several(all) => all.iter().flat_map(Self::names).collect(),
         }
     }
 }
@@ -122,10 +125,10 @@ pub(super) enum Kind {
     Filter(Expr, Filter),
     Test(Expr, Filter),
     Not(Expr),
-    Negative(Expr),
-    Positive(Expr),
-    And(Expr, Expr),
-    Or(Expr, Expr),
+    /// `-a` or `+a`.
+    Sign(&'static str, Expr),
+    /// `a or b` if true, else `a and b`.
+    Either(Expr, bool, Expr),
     Choice {
         test: Expr,
         then: Expr,
@@ -137,34 +140,34 @@ pub(super) enum Kind {
 }
 
 impl Arguments {
-    fn depth(&self) -> usize {
+    pub(super) fn all(&self) -> impl Iterator<Item = &Expr> {
         let named = self.named.iter().map(|(_, value)| value);
-        let all = self.plain.iter().chain(named).chain(&self.spread).chain(&self.spread_named);
-        deepest(all)
+        self.plain.iter().chain(named).chain(&self.spread).chain(&self.spread_named)
     }
 }
 
-fn deepest<'e>(all: impl IntoIterator<Item = &'e Expr>) -> usize {
-    all.into_iter().map(|expr| expr.depth).max().unwrap_or(0)
-}
-
 impl Kind {
-    /// The max depth of an expression in the node.
-    pub(super) fn depth(&self) -> usize {
+    /// The expressions in the node.
+    pub(super) fn parts(&self) -> Vec<&Expr> {
         match self {
-            Self::None | Self::Bool(_) | Self::Int(_) | Self::Float(_) | Self::Text(_) | Self::Name(_) => 0,
-            Self::List(items) | Self::Tuple(items) | Self::Concat(items) => deepest(items),
-            Self::Dict(entries) => deepest(entries.iter().flat_map(|(key, value)| [key, value])),
-            Self::Attribute(of, _) | Self::Not(of) | Self::Negative(of) | Self::Positive(of) => of.depth,
-            Self::Item(left, right)
-            | Self::And(left, right)
-            | Self::Or(left, right)
-            | Self::Binary(_, left, right) => left.depth.max(right.depth),
-            Self::Slice(of, parts) => of.depth.max(deepest(parts.iter().flatten())),
-            Self::Call(of, arguments) => of.depth.max(arguments.depth()),
-            Self::Filter(of, filter) | Self::Test(of, filter) => of.depth.max(filter.arguments.depth()),
-            Self::Choice { test, then, otherwise } => deepest([test, then].into_iter().chain(otherwise)),
-            Self::Compare(first, others) => first.depth.max(deepest(others.iter().map(|(_, right)| right))),
+            Self::None | Self::Bool(_) | Self::Int(_) | Self::Float(_) | Self::Text(_) | Self::Name(_) => {
+                vec![]
+            }
+            Self::List(items) | Self::Tuple(items) | Self::Concat(items) => items.iter().collect(),
+            Self::Dict(entries) => entries.iter().flat_map(|(key, value)| [key, value]).collect(),
+            Self::Attribute(of, _) | Self::Not(of) | Self::Sign(_, of) => vec![of],
+            Self::Item(left, right) | Self::Either(left, _, right) | Self::Binary(_, left, right) => {
+                vec![left, right]
+            }
+            Self::Slice(of, parts) => iter::once(of).chain(parts.iter().flatten()).collect(),
+            Self::Call(of, arguments) => iter::once(of).chain(arguments.all()).collect(),
+            Self::Filter(of, filter) | Self::Test(of, filter) => {
+                iter::once(of).chain(filter.arguments.all()).collect()
+            }
+            Self::Choice { test, then, otherwise } => [test, then].into_iter().chain(otherwise).collect(),
+            Self::Compare(first, others) => {
+                iter::once(first).chain(others.iter().map(|(_, of)| of)).collect()
+            }
         }
     }
 }

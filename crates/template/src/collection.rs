@@ -1,11 +1,12 @@
 //! Lists and dicts, with their depth and size.
 
-use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::rc::Rc;
 
-use super::value::{Raised, Value, is_equal, unsupported};
+use super::compare::is_equal;
+use super::run::MAX_TEXT;
+use super::value::{Evaluated, Value, tuple, unsupported};
 
 /// Max depth of a value. Comparing, writing or dropping a value recurses once per level.
 pub(super) const MAX_VALUE_DEPTH: u32 = 132;
@@ -43,13 +44,7 @@ impl Extent {
 #[derive(Clone, Default)]
 pub struct Items {
     all: Vec<Value>,
-    extent: Extent,
-}
-
-impl Items {
-    pub(super) fn extent(&self) -> Extent {
-        self.extent
-    }
+    pub(super) extent: Extent,
 }
 
 impl From<Vec<Value>> for Items {
@@ -69,43 +64,20 @@ impl Deref for Items {
 }
 
 /// Refuses a list of more than [`MAX_ITEMS`] items.
-pub(super) fn bounded(count: usize) -> Result<(), Raised> {
+pub(super) fn bounded(count: usize) -> Evaluated<()> {
     if count > MAX_ITEMS { unsupported(format!("a list of more than {MAX_ITEMS} items")) } else { Ok(()) }
 }
 
-/// Sorts the items. The sort is stable. Unlike Rust's sorts, it stops at an error of `compare`.
-pub(super) fn in_order<T: Clone>(
-    mut items: Vec<T>,
-    compare: impl Fn(&T, &T) -> Result<Ordering, Raised>,
-) -> Result<Vec<T>, Raised> {
-    let mut width = 1;
-    while width < items.len() {
-        let mut merged = Vec::with_capacity(items.len());
-        for run in items.chunks(2 * width) {
-            let (mut left, mut right) = run.split_at(width.min(run.len()));
-            while let ([first, others @ ..], [second, rest @ ..]) = (left, right) {
-                if compare(second, first)? == Ordering::Less {
-                    merged.push(second.clone());
-                    right = rest;
-                } else {
-                    merged.push(first.clone());
-                    left = others;
-                }
-            }
-            merged.extend_from_slice(left);
-            merged.extend_from_slice(right);
-        }
-        items = merged;
-        width *= 2;
-    }
-    Ok(items)
+/// Refuses a text of more than [`MAX_TEXT`] bytes.
+pub(super) fn bounded_text(len: usize) -> Evaluated<()> {
+    if len > MAX_TEXT { unsupported("a text is longer than 64 MiB") } else { Ok(()) }
 }
 
 /// Keys and values in the order in which they were added.
 #[derive(Clone, Default)]
 pub struct Dict {
     entries: Vec<(Value, Value)>,
-    extent: Extent,
+    pub(super) extent: Extent,
     /// The indices of text keys, if the dict has many entries.
     places: HashMap<Rc<str>, usize>,
 }
@@ -116,8 +88,9 @@ impl Dict {
         &self.entries
     }
 
-    pub(super) fn extent(&self) -> Extent {
-        self.extent
+    /// A tuple per entry: its key and its value.
+    pub(super) fn pairs(&self) -> Vec<Value> {
+        self.entries.iter().map(|(key, value)| tuple(vec![key.clone(), value.clone()])).collect()
     }
 
     fn place(&self, key: &Value) -> Option<usize> {
@@ -153,14 +126,13 @@ impl Dict {
             return;
         }
         self.entries.push((key, value));
-        let first = match self.entries.len() {
-            count if count < INDEXED => return,
-            INDEXED => 0,
-            count => count - 1,
-        };
-        for (at, (key, _)) in self.entries.iter().enumerate().skip(first) {
-            if let Value::Text(key) | Value::Safe(key) = key {
-                self.places.insert(key.clone(), at);
+        let count = self.entries.len();
+        if count >= INDEXED {
+            let first = if count == INDEXED { 0 } else { count - 1 };
+            for (at, (key, _)) in self.entries.iter().enumerate().skip(first) {
+                if let Value::Text(key) | Value::Safe(key) = key {
+                    self.places.insert(key.clone(), at);
+                }
             }
         }
     }

@@ -1,24 +1,9 @@
 //! Dates, as Python's `strftime` writes them.
 
-use std::fmt::Write as _;
+use super::value::{Evaluated, unsupported};
 
-use super::value::{Raised, unsupported};
-
-const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
-const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
+const DAYS: &str = "Sunday Monday Tuesday Wednesday Thursday Friday Saturday";
+const MONTHS: &str = "January February March April May June July August September October November December";
 
 /// A date with a time, in the Gregorian calendar.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,14 +24,12 @@ impl Date {
     /// Parses `2026-03-05` or `2026-03-05T09:07:00`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (date, time) = text.split_once(['T', ' ']).unwrap_or((text, "00:00:00"));
-        let numbers = |text: &str, separator: char, widths: [usize; 3]| {
+        let numbers = |text: &str, separator: char, widths: [usize; 3]| -> Option<[usize; 3]> {
             let parts: Vec<&str> = text.split(separator).collect();
-            let is_written = |(part, width): (&&str, usize)| {
-                part.len() == width && part.bytes().all(|of| of.is_ascii_digit())
-            };
-            let all = parts.len() == 3 && parts.iter().zip(widths).all(is_written);
+            let is_plain = parts.iter().all(|part| part.bytes().all(|byte| byte.is_ascii_digit()));
+            let is_written = is_plain && parts.iter().map(|part| part.len()).eq(widths);
             let numbers: Vec<usize> = parts.iter().filter_map(|part| part.parse().ok()).collect();
-            <[usize; 3]>::try_from(numbers).ok().filter(|_| all)
+            numbers.try_into().ok().filter(|_| is_written)
         };
         let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
         let [hour, minute, second] = numbers(time, ':', [2, 2, 2])?;
@@ -77,7 +60,7 @@ impl Date {
     }
 
     /// The date in a format of `strftime`.
-    pub(super) fn written(&self, format: &str) -> Result<String, Raised> {
+    pub(super) fn written(&self, format: &str) -> Evaluated<String> {
         let mut to = String::new();
         let mut chars = format.chars();
         while let Some(char) = chars.next() {
@@ -85,52 +68,47 @@ impl Date {
                 to.push(char);
                 continue;
             }
-            let mut kind = chars.next();
             // A minus leaves out leading zeros.
-            let is_plain = kind == Some('-');
-            if is_plain {
-                kind = chars.next();
-            }
-            let half = if self.hour.is_multiple_of(12) { 12 } else { self.hour % 12 };
-            let number = match kind {
-                Some('d') => Some((self.day, 2)),
-                Some('m') => Some((self.month, 2)),
-                Some('H') => Some((self.hour, 2)),
-                Some('I') => Some((half, 2)),
-                Some('M') => Some((self.minute, 2)),
-                Some('S') => Some((self.second, 2)),
-                Some('j') => Some((self.of_year(), 3)),
-                Some('y') => Some(((self.year % 100) as usize, 2)),
-                Some('Y') => Some((self.year as usize, 1)),
-                _ => None,
+            let (is_plain, kind) = match chars.next() {
+                Some('-') => (true, chars.next()),
+                kind => (false, kind),
             };
-            if let Some((number, width)) = number {
-                let width = if is_plain { 1 } else { width };
-                _ = write!(to, "{number:0width$}");
-                continue;
-            }
-            let (day, month) = (DAYS[self.weekday()], MONTHS[self.month - 1]);
-            match kind.filter(|_| !is_plain) {
-                Some('A') => to.push_str(day),
-                Some('a') => to.push_str(&day[..3]),
-                Some('B') => to.push_str(month),
-                Some('b' | 'h') => to.push_str(&month[..3]),
-                Some('p') => to.push_str(if self.hour < 12 { "AM" } else { "PM" }),
-                Some('e') => _ = write!(to, "{:2}", self.day),
-                Some('F') => to.push_str(&self.written("%Y-%m-%d")?),
-                Some('T') => to.push_str(&self.written("%H:%M:%S")?),
-                Some('D') => to.push_str(&self.written("%m/%d/%y")?),
-                Some('R') => to.push_str(&self.written("%H:%M")?),
-                Some('u') => _ = write!(to, "{}", (self.weekday() + 6) % 7 + 1),
-                Some('w') => _ = write!(to, "{}", self.weekday()),
-                Some('n') => to.push('\n'),
-                Some('t') => to.push('\t'),
-                Some('%') => to.push('%'),
+            let number = |number: usize, width: usize| match is_plain {
+                true => number.to_string(),
+                false => format!("{number:0width$}"),
+            };
+            let name = |names: &str, at: usize| names.split(' ').nth(at).unwrap_or_default().to_owned();
+            to += &match kind {
+                Some('d') => number(self.day, 2),
+                Some('m') => number(self.month, 2),
+                Some('H') => number(self.hour, 2),
+                Some('I') => number((self.hour + 11) % 12 + 1, 2),
+                Some('M') => number(self.minute, 2),
+                Some('S') => number(self.second, 2),
+                Some('j') => number(self.of_year(), 3),
+                Some('y') => number((self.year % 100) as usize, 2),
+                Some('Y') => number(self.year as usize, 1),
+                _ if is_plain => return unsupported("% in a date is not read"),
+                Some('A') => name(DAYS, self.weekday()),
+                Some('a') => name(DAYS, self.weekday())[..3].to_owned(),
+                Some('B') => name(MONTHS, self.month - 1),
+                Some('b' | 'h') => name(MONTHS, self.month - 1)[..3].to_owned(),
+                Some('p') => if self.hour < 12 { "AM" } else { "PM" }.to_owned(),
+                Some('e') => format!("{:2}", self.day),
+                Some('F') => self.written("%Y-%m-%d")?,
+                Some('T') => self.written("%H:%M:%S")?,
+                Some('D') => self.written("%m/%d/%y")?,
+                Some('R') => self.written("%H:%M")?,
+                Some('u') => ((self.weekday() + 6) % 7 + 1).to_string(),
+                Some('w') => self.weekday().to_string(),
+                Some('n') => "\n".to_owned(),
+                Some('t') => "\t".to_owned(),
+                Some('%') => "%".to_owned(),
                 kind => {
                     let kind = kind.map(String::from).unwrap_or_default();
                     return unsupported(format!("%{kind} in a date is not read"));
                 }
-            }
+            };
         }
         Ok(to)
     }

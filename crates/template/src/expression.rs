@@ -1,8 +1,9 @@
 //! The grammar of Jinja's expressions, as its own parser reads it.
 
 use super::ast::{Arguments, Expr, Filter, Kind};
-use super::lexer::{Token, What};
-use super::tag::{Parsed, Tag};
+use super::lexer::What;
+use super::tag::Tag;
+use super::value::Evaluated;
 
 // Operator precedences. A higher number binds more strongly.
 const OR: u8 = 1;
@@ -14,36 +15,30 @@ const JOIN: u8 = 6;
 const PRODUCT: u8 = 7;
 const POWER: u8 = 8;
 
-const OPERATORS: [(&str, u8); 14] = [
-    ("==", COMPARISON),
-    ("!=", COMPARISON),
-    ("<=", COMPARISON),
-    (">=", COMPARISON),
-    ("<", COMPARISON),
-    (">", COMPARISON),
-    ("+", SUM),
-    ("-", SUM),
-    ("~", JOIN),
-    ("*", PRODUCT),
-    ("/", PRODUCT),
-    ("//", PRODUCT),
-    ("%", PRODUCT),
-    ("**", POWER),
+/// The operators. `not` is one in `not in`.
+const OPERATORS: [(&[&str], u8); 7] = [
+    (&["or"], OR),
+    (&["and"], AND),
+    (&["==", "!=", "<=", ">=", "<", ">", "in", "not"], COMPARISON),
+    (&["+", "-"], SUM),
+    (&["~"], JOIN),
+    (&["*", "/", "//", "%"], PRODUCT),
+    (&["**"], POWER),
 ];
 
 impl Tag<'_> {
     /// A tuple of expressions separated by commas, or one expression.
-    pub(super) fn tuple(&mut self, with_choice: bool, ends: &[&str]) -> Parsed<Expr> {
+    pub(super) fn tuple(&mut self, with_choice: bool, ends: &[&str]) -> Evaluated<Expr> {
         let start = self.start();
         let mut items = Vec::new();
         let mut is_tuple = false;
         loop {
-            let is_end = self.is_over() || self.is_op(")") || ends.iter().any(|end| self.is_name(end));
+            let is_end = self.is_over() || self.is(")") || ends.iter().any(|end| self.is(end));
             if is_end && (is_tuple || items.is_empty()) {
                 break;
             }
             items.push(if with_choice { self.expression()? } else { self.operation(OR)? });
-            if !self.skip_op(",") {
+            if !self.skip(",") {
                 break;
             }
             is_tuple = true;
@@ -58,13 +53,13 @@ impl Tag<'_> {
         }
     }
 
-    pub(super) fn expression(&mut self) -> Parsed<Expr> {
+    pub(super) fn expression(&mut self) -> Evaluated<Expr> {
         self.nested(|tag| {
             let start = tag.start();
             let mut value = tag.operation(OR)?;
-            while tag.skip_name("if") {
+            while tag.skip("if") {
                 let test = tag.operation(OR)?;
-                let otherwise = if tag.skip_name("else") { Some(tag.expression()?) } else { None };
+                let otherwise = if tag.skip("else") { Some(tag.expression()?) } else { None };
                 value = tag.expr(start, Kind::Choice { test, then: value, otherwise })?;
             }
             Ok(value)
@@ -73,23 +68,20 @@ impl Tag<'_> {
 
     /// The operator at the current token, and its precedence.
     fn operator(&self) -> Option<(&'static str, u8)> {
-        let of_name = [("or", OR), ("and", AND), ("in", COMPARISON), ("not in", COMPARISON)];
-        match self.peek()? {
-            What::Op(op) => OPERATORS.into_iter().find(|(own, _)| own == op),
-            What::Name(name) if name == "not" => {
-                let is_in = |token: &Token| token.what == What::Name("in".to_owned());
-                self.tokens.get(self.at + 1).is_some_and(is_in).then_some(("not in", COMPARISON))
-            }
-            What::Name(name) => of_name.into_iter().find(|(own, _)| own == name),
-            _ => None,
+        let found = |(ops, strength): &(&'static [&'static str], u8)| {
+            ops.iter().find(|op| self.is(op)).map(|op| (*op, *strength))
+        };
+        match OPERATORS.iter().find_map(found)? {
+            ("not", strength) => self.is_next("in").then_some(("not in", strength)),
+            found => Some(found),
         }
     }
 
     /// Parses operators of at least the precedence `least`, and their operands. One call parses all of them,
     /// to use little of the stack.
-    fn operation(&mut self, least: u8) -> Parsed<Expr> {
+    fn operation(&mut self, least: u8) -> Evaluated<Expr> {
         let start = self.start();
-        let mut left = if least <= NOT && self.skip_name("not") {
+        let mut left = if least <= NOT && self.skip("not") {
             let value = self.nested(|tag| tag.operation(NOT))?;
             self.expr(start, Kind::Not(value))?
         } else {
@@ -103,8 +95,7 @@ impl Tag<'_> {
                     self.at += 1;
                     let right = self.operation(strength + 1)?;
                     let what = match op {
-                        "or" => Kind::Or(left, right),
-                        "and" => Kind::And(left, right),
+                        "or" | "and" => Kind::Either(left, op == "or", right),
                         op => Kind::Binary(op, left, right),
                     };
                     self.expr(start, what)?
@@ -115,7 +106,7 @@ impl Tag<'_> {
     }
 
     /// The rest of a comparison, such as `first < b < c`.
-    fn comparison(&mut self, start: usize, first: Expr) -> Parsed<Expr> {
+    fn comparison(&mut self, start: usize, first: Expr) -> Evaluated<Expr> {
         let mut others = Vec::new();
         while let Some((op, COMPARISON)) = self.operator() {
             self.at += if op == "not in" { 2 } else { 1 };
@@ -125,34 +116,29 @@ impl Tag<'_> {
     }
 
     /// The rest of a concatenation, such as `first ~ b ~ c`.
-    fn joined(&mut self, start: usize, first: Expr) -> Parsed<Expr> {
+    fn joined(&mut self, start: usize, first: Expr) -> Evaluated<Expr> {
         let mut all = vec![first];
-        while self.skip_op("~") {
+        while self.skip("~") {
             all.push(self.operation(PRODUCT)?);
         }
         self.expr(start, Kind::Concat(all))
     }
 
-    fn unary(&mut self, with_filter: bool) -> Parsed<Expr> {
+    fn unary(&mut self, with_filters: bool) -> Evaluated<Expr> {
         let start = self.start();
-        let sign = ["-", "+"].into_iter().find(|sign| self.is_op(sign));
-        let mut value = match sign {
+        let sign = ["-", "+"].into_iter().find(|sign| self.is(sign));
+        let value = match sign {
             Some(sign) => {
                 self.at += 1;
                 let value = self.nested(|tag| tag.unary(false))?;
-                let what = if sign == "-" { Kind::Negative(value) } else { Kind::Positive(value) };
-                self.expr(start, what)?
+                self.expr(start, Kind::Sign(sign, value))?
             }
             None => self.primary()?,
         };
-        value = self.postfix(start, value)?;
-        if with_filter {
-            value = self.filtered(start, value)?;
-        }
-        Ok(value)
+        self.postfix(start, value, with_filters)
     }
 
-    fn primary(&mut self) -> Parsed<Expr> {
+    fn primary(&mut self) -> Evaluated<Expr> {
         let start = self.start();
         let Some(what) = self.peek().cloned() else {
             return Err(self.fail("unexpected end of the tag after"));
@@ -186,8 +172,8 @@ impl Tag<'_> {
     }
 
     /// The content of parentheses. The opening one was read before.
-    fn parentheses(&mut self, start: usize) -> Parsed<Expr> {
-        if self.skip_op(")") {
+    fn parentheses(&mut self, start: usize) -> Evaluated<Expr> {
+        if self.skip(")") {
             return self.expr(start, Kind::Tuple(Vec::new()));
         }
         let mut value = self.tuple(true, &[])?;
@@ -197,19 +183,19 @@ impl Tag<'_> {
     }
 
     /// A key and its value.
-    fn entry(&mut self) -> Parsed<(Expr, Expr)> {
+    fn entry(&mut self) -> Evaluated<(Expr, Expr)> {
         let key = self.expression()?;
         self.expect(":")?;
         Ok((key, self.expression()?))
     }
 
     /// Items separated by commas, up to `end`.
-    fn items<T>(&mut self, end: &str, item: impl Fn(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
+    fn items<T>(&mut self, end: &str, mut item: impl FnMut(&mut Self) -> Evaluated<T>) -> Evaluated<Vec<T>> {
         let mut items = Vec::new();
-        while !self.skip_op(end) {
+        while !self.skip(end) {
             if !items.is_empty() {
                 self.expect(",")?;
-                if self.skip_op(end) {
+                if self.skip(end) {
                     break;
                 }
             }
@@ -218,27 +204,26 @@ impl Tag<'_> {
         Ok(items)
     }
 
-    fn postfix(&mut self, start: usize, mut value: Expr) -> Parsed<Expr> {
+    /// The attributes, items, calls, filters and tests after a value. Behind a filter are no attributes.
+    fn postfix(&mut self, start: usize, mut value: Expr, with_filters: bool) -> Evaluated<Expr> {
+        let mut is_filtered = false;
         loop {
-            let what = if self.skip_op(".") {
-                match self.peek().cloned() {
-                    Some(What::Name(name)) => {
-                        self.at += 1;
-                        Kind::Attribute(value, name)
-                    }
-                    Some(What::Int(place)) => {
-                        let at = self.start();
-                        self.at += 1;
-                        let place = self.expr(at, Kind::Int(place))?;
-                        Kind::Item(value, place)
-                    }
+            let what = if self.is("(") {
+                Kind::Call(value, self.arguments()?)
+            } else if !is_filtered && self.skip(".") {
+                match self.peek() {
+                    Some(What::Name(_)) => Kind::Attribute(value, self.name()?),
+                    Some(What::Int(_)) => Kind::Item(value, self.primary()?),
                     _ => return Err(self.fail("expected name or number")),
                 }
-            } else if self.skip_op("[") {
+            } else if !is_filtered && self.skip("[") {
                 self.subscript(value)?
-            } else if self.is_op("(") {
-                let arguments = self.arguments()?;
-                Kind::Call(value, arguments)
+            } else if with_filters && self.skip("|") {
+                is_filtered = true;
+                Kind::Filter(value, self.filter()?)
+            } else if with_filters && self.skip("is") {
+                is_filtered = true;
+                self.test(start, value)?
             } else {
                 return Ok(value);
             };
@@ -246,12 +231,12 @@ impl Tag<'_> {
         }
     }
 
-    fn subscript(&mut self, value: Expr) -> Parsed<Kind> {
+    fn subscript(&mut self, value: Expr) -> Evaluated<Kind> {
         let start = self.start();
         let mut parts: [Option<Expr>; 3] = [None, None, None];
         let mut colons = 0;
-        while !self.is_op("]") {
-            if self.skip_op(":") {
+        while !self.is("]") {
+            if self.skip(":") {
                 colons += 1;
                 if colons > 2 {
                     return Err(self.fail("expected token ']'"));
@@ -259,13 +244,13 @@ impl Tag<'_> {
                 continue;
             }
             parts[colons] = Some(self.expression()?);
-            if !self.is_op(":") && !self.is_op("]") {
+            if !self.is(":") && !self.is("]") {
                 break;
             }
         }
-        if colons == 0 && self.is_op(",") {
+        if colons == 0 && self.is(",") {
             let mut items: Vec<Expr> = parts[0].take().into_iter().collect();
-            while self.skip_op(",") {
+            while self.skip(",") {
                 items.push(self.expression()?);
             }
             parts[0] = Some(self.expr(start, Kind::Tuple(items))?);
@@ -280,84 +265,57 @@ impl Tag<'_> {
         }
     }
 
-    fn arguments(&mut self) -> Parsed<Arguments> {
+    fn arguments(&mut self) -> Evaluated<Arguments> {
         self.expect("(")?;
         let mut arguments = Arguments::default();
-        let mut is_first = true;
-        while !self.skip_op(")") {
-            if !is_first {
-                self.expect(",")?;
-                if self.skip_op(")") {
-                    break;
-                }
-            }
-            is_first = false;
-            let is_named =
-                matches!(self.tokens.get(self.at + 1).map(|token| &token.what), Some(What::Op("=")));
-            let (has_spread, has_named) = (!arguments.spread.is_empty(), !arguments.spread_named.is_empty());
-            let is_allowed = if self.skip_op("**") {
-                arguments.spread_named.push(self.expression()?);
-                !has_named
-            } else if self.skip_op("*") {
-                arguments.spread.push(self.expression()?);
-                !has_spread && !has_named
-            } else if is_named && self.peek_name().is_some() {
-                let name = self.name()?;
-                self.at += 1;
-                let is_new = arguments.named.iter().all(|(own, _)| *own != name);
-                arguments.named.push((name, self.expression()?));
-                is_new && !has_named
-            } else {
-                arguments.plain.push(self.expression()?);
-                !has_spread && !has_named && arguments.named.is_empty()
-            };
-            if !is_allowed {
-                return Err(self.fail("invalid syntax for function call expression"));
-            }
-        }
+        self.items(")", |tag| tag.argument(&mut arguments))?;
         Ok(arguments)
     }
 
-    /// The filters and tests after a value.
-    fn filtered(&mut self, start: usize, mut value: Expr) -> Parsed<Expr> {
-        loop {
-            let what = if self.skip_op("|") {
-                let filter = self.filter()?;
-                Kind::Filter(value, filter)
-            } else if self.skip_name("is") {
-                self.test(start, value)?
-            } else if self.is_op("(") {
-                let arguments = self.arguments()?;
-                Kind::Call(value, arguments)
-            } else {
-                return Ok(value);
-            };
-            value = self.expr(start, what)?;
-        }
+    fn argument(&mut self, arguments: &mut Arguments) -> Evaluated<()> {
+        let is_named = self.is_next("=");
+        let (has_spread, has_named) = (!arguments.spread.is_empty(), !arguments.spread_named.is_empty());
+        let is_allowed = if self.skip("**") {
+            arguments.spread_named.push(self.expression()?);
+            !has_named
+        } else if self.skip("*") {
+            arguments.spread.push(self.expression()?);
+            !has_spread && !has_named
+        } else if is_named && self.peek_name().is_some() {
+            let name = self.name()?;
+            self.at += 1;
+            let is_new = arguments.named.iter().all(|(own, _)| *own != name);
+            arguments.named.push((name, self.expression()?));
+            is_new && !has_named
+        } else {
+            arguments.plain.push(self.expression()?);
+            !has_spread && !has_named && arguments.named.is_empty()
+        };
+        if is_allowed { Ok(()) } else { Err(self.fail("invalid syntax for function call expression")) }
     }
 
     /// The dotted name of a filter or a test, and its arguments.
-    pub(super) fn filter(&mut self) -> Parsed<Filter> {
+    pub(super) fn filter(&mut self) -> Evaluated<Filter> {
         let start = self.start();
         let mut name = self.name()?;
-        while self.skip_op(".") {
+        while self.skip(".") {
             name.push('.');
             name.push_str(&self.name()?);
         }
-        let arguments = if self.is_op("(") { self.arguments()? } else { Arguments::default() };
+        let arguments = if self.is("(") { self.arguments()? } else { Arguments::default() };
         Ok(Filter { name, arguments, span: self.span(start) })
     }
 
-    pub(super) fn filters(&mut self) -> Parsed<Vec<Filter>> {
+    pub(super) fn filters(&mut self) -> Evaluated<Vec<Filter>> {
         let mut filters = Vec::new();
-        while self.skip_op("|") {
+        while self.skip("|") {
             filters.push(self.filter()?);
         }
         Ok(filters)
     }
 
-    fn test(&mut self, start: usize, value: Expr) -> Parsed<Kind> {
-        let is_negated = self.skip_name("not");
+    fn test(&mut self, start: usize, value: Expr) -> Evaluated<Kind> {
+        let is_negated = self.skip("not");
         let mut test = self.filter()?;
         let takes = match self.peek() {
             Some(What::Name(name)) => !["else", "or", "and"].contains(&name.as_str()),
@@ -365,16 +323,14 @@ impl Tag<'_> {
             Some(What::Op(op)) => ["[", "{"].contains(op),
             None => false,
         };
-        let has_arguments =
-            self.tokens.get(self.at.wrapping_sub(1)).map(|token| &token.what) == Some(&What::Op(")"));
-        if takes && !has_arguments {
-            if self.is_name("is") {
+        if takes && self.what(self.at.wrapping_sub(1)) != Some(&What::Op(")")) {
+            if self.is("is") {
                 return Err(self.fail("You cannot chain multiple tests with is"));
             }
             // In Jinja, `if`, `in` and `not` can also be names after a test.
             let at = self.start();
             let argument = self.primary()?;
-            test.arguments.plain.push(self.postfix(at, argument)?);
+            test.arguments.plain.push(self.postfix(at, argument, false)?);
         }
         let tested = Kind::Test(value, test);
         Ok(if is_negated { Kind::Not(self.expr(start, tested)?) } else { tested })

@@ -1,281 +1,245 @@
 //! The filters of Jinja, and the filter `tojson` of transformers.
 
-mod items;
 mod numbers;
 mod order;
 mod texts;
 
-use std::rc::Rc;
-
-use self::items::{map, select};
-use self::numbers::{int, python_float, round};
+use self::numbers::{abs, float, int, round, sum};
 use self::order::{dict_sort, extreme, sort, unique};
-use self::texts::{indent, like, title, to_json, words};
+use self::texts::{indent, title, to_json, words};
 use super::collection::bounded;
-use super::eval::Given;
-use super::operators::{binary, escaped, percent};
-use super::run::Run;
+use super::given::{Args, Given, NONE, Parameter, ZERO};
+use super::jinja_tests;
+use super::operators::{escaped, percent};
+use super::run::{OF_FILTER, Run};
 use super::texts::{capitalized, lower, replaced, stripped};
-use super::value::{Dict, IN_USE, Raised, Value, iter, list, place_of, raised, text, tuple, unsupported};
+use super::value::{
+    Evaluated, IN_USE, Value, iter, list, place_of, raise, text, type_error, undefined, unsupported,
+};
 
-/// A kind of filters.
-#[derive(PartialEq)]
-enum Kind {
-    /// Without arguments.
-    Plain,
-    /// Returns a lazy iterator if its input is an iterator.
-    Lazy,
-    Other,
+/// What a filter takes, and its result.
+enum Filter {
+    /// These parameters.
+    Takes(&'static [Parameter], fn(&mut Run<'_>, &Value, Args) -> Evaluated),
+    /// Any arguments.
+    Any(fn(&mut Run<'_>, &Value, Given) -> Evaluated),
+    /// Jinja has it; here it is not read.
+    Unread,
 }
+use Filter::{Any, Takes, Unread};
 
-/// The kind of the filter `name`. `None` if Jinja has none of this name.
-fn kind(name: &str) -> Option<Kind> {
+const EMPTY: fn() -> Value = || text("");
+const PATH: Parameter = ("attribute", NONE);
+const CASE: Parameter = ("case_sensitive", NONE);
+const SORTS: Parameter = ("sort_keys", NONE);
+
+fn find(name: &str) -> Option<Filter> {
     Some(match name {
-        "abs" | "capitalize" | "count" | "e" | "escape" | "first" | "forceescape" | "items" | "last"
-        | "length" | "list" | "lower" | "reverse" | "safe" | "string" | "title" | "upper" | "wordcount" => {
-            Kind::Plain
-        }
-        "batch" | "map" | "reject" | "rejectattr" | "select" | "selectattr" | "unique" => Kind::Lazy,
-        "attr" | "center" | "d" | "default" | "dictsort" | "filesizeformat" | "float" | "format"
-        | "groupby" | "indent" | "int" | "join" | "max" | "min" | "pprint" | "random" | "replace"
-        | "round" | "slice" | "sort" | "striptags" | "sum" | "tojson" | "trim" | "truncate" | "urlencode"
-        | "urlize" | "wordwrap" | "xmlattr" => Kind::Other,
+        "abs" => Takes(&[], abs),
+        "attr" => Takes(&[("name", NONE)], |run, of, [name, ..]| match name.as_text() {
+            Some(name) => run.own_attribute(of, name),
+            None => type_error("attribute name must be string"),
+        }),
+        "batch" => Takes(&[("linecount", ZERO), ("fill_with", NONE)], batch),
+        "capitalize" => Takes(&[], |_, of, _| Ok(of.like(capitalized(&of.to_text()?)))),
+        "count" | "length" => Takes(&[], |_, of, _| Ok(Value::Int(of.len()? as i128))),
+        "d" | "default" => Takes(&[("default_value", EMPTY), ("boolean", NONE)], default),
+        "dictsort" => Takes(&[CASE, ("by", || text("key")), ("reverse", ZERO)], dict_sort),
+        "e" | "escape" => Takes(&[], |_, of, _| match of {
+            Value::Safe(_) => Ok(of.clone()),
+            of => Ok(Value::Safe(escaped(&of.to_text()?).into())),
+        }),
+        "first" => Takes(&[], first),
+        "float" => Takes(&[("default", || Value::Float(0.0))], float),
+        "forceescape" => Takes(&[], |_, of, _| Ok(Value::Safe(escaped(&of.to_text()?).into()))),
+        "format" => Any(format),
+        "indent" => Takes(&[("width", || Value::Int(4)), ("first", NONE), ("blank", NONE)], indent),
+        "int" => Takes(&[("default", ZERO), ("base", || Value::Int(10))], int),
+        "items" => Takes(&[], |_, of, _| match of {
+            Value::Undefined(_) => Ok(iter(Vec::new())),
+            Value::Dict(dict) => Ok(iter(dict.pairs())),
+            _ => type_error("Can only get item pairs from a mapping."),
+        }),
+        "join" => Takes(&[("d", EMPTY), PATH], join),
+        "last" => Takes(&[], last),
+        "list" => Takes(&[], |_, of, _| of.items().map(list)),
+        "lower" => Takes(&[], |_, of, _| Ok(of.like(lower(&of.to_text()?)))),
+        "map" => Any(map),
+        "max" => Takes(&[CASE, PATH], |run, of, args| extreme(run, ">", of, args)),
+        "min" => Takes(&[CASE, PATH], |run, of, args| extreme(run, "<", of, args)),
+        "reject" => Any(|run, of, given| select(run, of, None, given, false)),
+        "rejectattr" => Any(|run, of, given| select_by(run, of, given, false)),
+        "replace" => Any(replace),
+        "reverse" => Takes(&[], reverse),
+        "round" => Takes(&[("precision", ZERO), ("method", || text("common"))], round),
+        "safe" => Takes(&[], |_, of, _| of.to_text().map(Value::Safe)),
+        "select" => Any(|run, of, given| select(run, of, None, given, true)),
+        "selectattr" => Any(|run, of, given| select_by(run, of, given, true)),
+        "sort" => Takes(&[("reverse", ZERO), CASE, PATH], sort),
+        "string" => Takes(&[], |_, of, _| match of.as_text() {
+            Some(_) => Ok(of.clone()),
+            None => of.to_text().map(Value::Text),
+        }),
+        "sum" => Takes(&[PATH, ("start", ZERO)], sum),
+        "title" => Takes(&[], |_, of, _| Ok(text(title(&of.to_text()?)))),
+        "tojson" => Takes(&[("ensure_ascii", NONE), ("indent", NONE), ("separators", NONE), SORTS], to_json),
+        "trim" => Takes(&[("chars", NONE)], |_, of, [chars, ..]| match chars.as_text() {
+            None if !chars.is_none() => type_error("strip arg must be None or str"),
+            chars => Ok(of.like(stripped(&of.to_text()?, chars, true, true))),
+        }),
+        "unique" => Takes(&[CASE, PATH], unique),
+        "upper" => Takes(&[], |_, of, _| Ok(of.like(of.to_text()?.to_uppercase()))),
+        "wordcount" => Takes(&[], |_, of, _| words(&of.to_text()?)),
+        "center" | "filesizeformat" | "groupby" | "pprint" | "random" | "slice" | "striptags" => Unread,
+        "truncate" | "urlencode" | "urlize" | "wordwrap" | "xmlattr" => Unread,
         _ => return None,
     })
 }
 
 pub(super) fn is_filter(name: &str) -> bool {
-    kind(name).is_some()
-}
-
-type Done = Result<Value, Raised>;
-
-/// The argument `value` as a whole number. If there is none, `default`.
-fn whole(value: Option<Value>, default: i128) -> Result<i128, Raised> {
-    let Some(value) = value else { return Ok(default) };
-    value.as_int().ok_or_else(|| {
-        let why = format!("'{}' object cannot be interpreted as an integer", value.type_name());
-        raised("TypeError", why)
-    })
+    find(name).is_some()
 }
 
 /// The result of `of | name(given)`.
-pub(super) fn filter(run: &mut Run<'_>, name: &str, of: Value, given: Given) -> Done {
-    // Python consumes the iterator only when the result is read.
-    let lazily = match &of {
-        Value::Iter(state) if kind(name) == Some(Kind::Lazy) && place_of(state)? < state.0.len() => {
-            Some(state.clone())
-        }
+pub(super) fn filter(run: &mut Run<'_>, name: &str, of: &Value, given: Given) -> Evaluated {
+    // Python consumes the iterator of a lazy filter only when the result is read.
+    let is_lazy =
+        |name| ["batch", "map", "reject", "rejectattr", "select", "selectattr", "unique"].contains(&name);
+    let lazily = match of {
+        Value::Iter(state) if is_lazy(name) && place_of(state)? < state.0.len() => Some(state),
         _ => None,
     };
-    let filtered = filtered(run, name, of, given)?;
+    let filtered = match find(name) {
+        Some(Takes(parameters, filter)) => filter(run, of, given.bind(name, parameters)?),
+        Some(Any(filter)) => filter(run, of, given),
+        Some(Unread) => unsupported(format!("the filter {name} is not read")),
+        None => raise("TemplateRuntimeError", format!("No filter named '{name}'.")),
+    }?;
     lazily.inspect(|state| state.1.set(IN_USE));
     Ok(filtered)
 }
 
-fn filtered(run: &mut Run<'_>, name: &str, of: Value, mut given: Given) -> Done {
-    if kind(name) == Some(Kind::Plain) {
-        given.end(name, 0)?;
-    }
-    Ok(match name {
-        "default" | "d" => {
-            let default = given.take(0, "default_value").unwrap_or_else(|| text(""));
-            let falsy = given.take(1, "boolean").is_some_and(|value| value.is_true());
-            given.end(name, 2)?;
-            if of.is_undefined() || falsy && !of.is_true() { default } else { of }
-        }
-        "string" => match of {
-            Value::Text(_) | Value::Safe(_) => of,
-            of => text(&*of.to_text()?),
-        },
-        "safe" => Value::Safe(of.to_text()?),
-        "escape" | "e" => match of {
-            Value::Safe(_) => of,
-            of => Value::Safe(escaped(&of.to_text()?).into()),
-        },
-        "forceescape" => Value::Safe(escaped(&of.to_text()?).into()),
-        "length" | "count" => Value::Int(of.len()? as i128),
-        "list" => list(of.items()?),
-        "upper" => like(&of, of.to_text()?.to_uppercase()),
-        "lower" => like(&of, lower(&of.to_text()?)),
-        "capitalize" => like(&of, capitalized(&of.to_text()?)),
-        "title" => text(title(&of.to_text()?)),
-        "trim" => {
-            let chars = given.take(0, "chars").filter(|chars| !matches!(chars, Value::None));
-            given.end(name, 1)?;
-            if chars.as_ref().is_some_and(|chars| chars.as_text().is_none()) {
-                return Err(raised("TypeError", "strip arg must be None or str"));
-            }
-            like(&of, stripped(&of.to_text()?, chars.as_ref().and_then(Value::as_text), true, true))
-        }
-        "replace" => {
-            let (Some(old), Some(new)) = (given.take(0, "old"), given.take(1, "new")) else {
-                return Err(raised("TypeError", "replace takes what to replace, and by what"));
-            };
-            let count = given.take(2, "count").filter(|count| !matches!(count, Value::None));
-            let count = whole(count, -1)?;
-            given.end(name, 3)?;
-            text(replaced(&of.to_text()?, &old.to_text()?, &new.to_text()?, Some(count))?)
-        }
-        "join" => {
-            let separator = given.take(0, "d").unwrap_or_else(|| text(""));
-            let attribute = given.take(1, "attribute").filter(|path| !matches!(path, Value::None));
-            given.end(name, 2)?;
-            let mut parts = Vec::new();
-            for item in of.items()? {
-                let item = match &attribute {
-                    Some(path) => run.path(&item, path, None)?,
-                    None => item,
-                };
-                parts.push(item.to_text()?);
-            }
-            let separator = separator.to_text()?;
-            run.make(parts.iter().map(|part| part.len() + separator.len()).sum())?;
-            text(parts.join(&*separator))
-        }
-        "first" => match &of {
-            Value::Iter(state) => {
-                let at = place_of(state)?;
-                state.1.set((at + 1).min(state.0.len()));
-                state.0.get(at).cloned().unwrap_or_else(|| nothing("first"))
-            }
-            of => of.items()?.first().cloned().unwrap_or_else(|| nothing("first")),
-        },
-        "last" => match &of {
-            Value::Iter(_) => return Err(raised("TypeError", "'generator' object is not reversible")),
-            of => {
-                let last = of.items()?.last().cloned().unwrap_or_else(|| nothing("last"));
-                if let (Value::Safe(_), Some(char)) = (of, last.as_text()) { like(of, char) } else { last }
-            }
-        },
-        "reverse" => match &of {
-            Value::Text(chars) | Value::Safe(chars) => like(&of, chars.chars().rev().collect::<String>()),
-            // Python makes a list: it cannot read an iterator backwards.
-            Value::Iter(_) => list(of.items()?.into_iter().rev().collect()),
-            of => iter(of.items()?.into_iter().rev().collect()),
-        },
-        "items" => match &of {
-            Value::Undefined(_) => iter(Vec::new()),
-            Value::Dict(dict) => iter(
-                dict.entries().iter().map(|(key, value)| tuple(vec![key.clone(), value.clone()])).collect(),
-            ),
-            _ => return Err(raised("TypeError", "Can only get item pairs from a mapping.")),
-        },
-        "dictsort" => dict_sort(&of, given)?,
-        "sort" => sort(run, of, given)?,
-        "unique" => unique(run, of, given)?,
-        "groupby" => return unsupported("the filter groupby is not read"),
-        "map" => map(run, of, given)?,
-        "select" | "reject" | "selectattr" | "rejectattr" => select(run, name, of, given)?,
-        "min" | "max" => extreme(run, name, of, given)?,
-        "sum" => {
-            let attribute = given.take(0, "attribute").filter(|path| !matches!(path, Value::None));
-            let mut sum = given.take(1, "start").unwrap_or(Value::Int(0));
-            given.end(name, 2)?;
-            if sum.as_text().is_some() {
-                return Err(raised("TypeError", "sum() can't sum strings [use ''.join(seq) instead]"));
-            }
-            let (mut lost, mut is_of_numbers) = (0.0, true);
-            for item in of.items()? {
-                let item = match &attribute {
-                    Some(path) => run.path(&item, path, None)?,
-                    None => item,
-                };
-                is_of_numbers &= item.as_float().is_some();
-                if let (Value::Float(_), Some(sum), Some(item)) =
-                    (binary("+", &sum, &item)?, sum.as_float(), item.as_float())
-                {
-                    let whole = sum + item;
-                    lost += if sum.abs() >= item.abs() { (sum - whole) + item } else { (item - whole) + sum };
-                }
-                sum = binary("+", &sum, &item)?;
-                run.make(sum.bytes())?;
-            }
-            // Python 3.12 corrects rounding errors of the sum. Python 3.11 does not.
-            if let (true, Value::Float(number)) = (is_of_numbers, &sum)
-                && number + lost != *number
-            {
-                return unsupported("this sum of numbers with fractions depends on the version of Python");
-            }
-            sum
-        }
-        "abs" => match of.defined()? {
-            Value::Float(number) => Value::Float(number.abs()),
-            value => match value.as_int().and_then(i128::checked_abs) {
-                Some(number) => Value::Int(number),
-                None => {
-                    let why = format!("bad operand type for abs(): '{}'", value.type_name());
-                    return Err(raised("TypeError", why));
-                }
-            },
-        },
-        "int" => int(&of, given)?,
-        "float" => {
-            let default = given.take(0, "default").unwrap_or(Value::Float(0.0));
-            given.end(name, 1)?;
-            of.defined()?;
-            match (of.as_float(), of.as_text()) {
-                (Some(number), _) => Value::Float(number),
-                (None, Some(text)) => match python_float(text)? {
-                    Some(number) => Value::Float(number),
-                    None => default,
-                },
-                _ => default,
-            }
-        }
-        "round" => round(&of, given)?,
-        "format" => {
-            if !given.named.is_empty() {
-                return unsupported("format with names is not read: use %s and places");
-            }
-            if matches!(of, Value::Safe(_)) {
-                return unsupported("format of text that is marked as safe is not read");
-            }
-            text(percent(&of.to_text()?, &given.plain)?)
-        }
-        "indent" => indent(&of, given)?,
-        "wordcount" => match &*of.to_text()? {
-            of if of.is_ascii() => Value::Int(words(of) as i128),
-            _ => return unsupported("wordcount of a text with letters that are not ASCII is not read"),
-        },
-        "batch" => {
-            let size = whole(given.take(0, "linecount"), 0)?;
-            let fill = given.take(1, "fill_with").filter(|fill| !matches!(fill, Value::None));
-            given.end(name, 2)?;
-            let Some(size) = usize::try_from(size).ok().filter(|size| *size > 0) else {
-                return unsupported("batch of 0 items is not read");
-            };
-            let mut batches: Vec<Vec<Value>> = of.items()?.chunks(size).map(<[Value]>::to_vec).collect();
-            if let (Some(last), Some(fill)) = (batches.last_mut(), fill) {
-                bounded(size)?;
-                last.resize(size, fill);
-            }
-            iter(batches.into_iter().map(list).collect())
-        }
-        "attr" => {
-            let path = given.take(0, "name").unwrap_or(Value::None);
-            given.end(name, 1)?;
-            let Some(path) = path.as_text() else {
-                return Err(raised("TypeError", "attribute name must be string"));
-            };
-            match &of {
-                Value::Dict(_) if super::methods::is_method(&of, path) => run.attribute(&of, path)?,
-                // The path names attributes, not items.
-                Value::Dict(_) => of.missing(path),
-                of => run.attribute(of, path)?,
-            }
-        }
-        "tojson" => to_json(&of, given)?,
-        name if is_filter(name) => return unsupported(format!("the filter {name} is not read")),
-        name => return Err(raised("TemplateRuntimeError", format!("No filter named '{name}'."))),
-    })
+/// The item, or what is at a path of it.
+fn at_path(run: &mut Run<'_>, item: &Value, path: &Value) -> Evaluated {
+    path.some().map_or_else(|| Ok(item.clone()), |path| run.path(item, path, None))
 }
 
 fn nothing(which: &str) -> Value {
-    Value::Undefined(format!("No {which} item, sequence was empty.").into())
+    undefined(format!("No {which} item, sequence was empty."))
 }
 
-/// A dict of `entries`, for the context of a template.
-pub(super) fn dict(entries: impl IntoIterator<Item = (Value, Value)>) -> Value {
-    Value::Dict(Rc::new(Dict::from_iter(entries)))
+fn default(_: &mut Run<'_>, of: &Value, [default, falsy, ..]: Args) -> Evaluated {
+    Ok(if of.is_undefined() || falsy.is_true() && !of.is_true() { default } else { of.clone() })
+}
+
+fn first(_: &mut Run<'_>, of: &Value, _: Args) -> Evaluated {
+    let first = match of {
+        Value::Iter(state) => {
+            let at = place_of(state)?;
+            state.1.set((at + 1).min(state.0.len()));
+            state.0.get(at).cloned()
+        }
+        of => of.items()?.first().cloned(),
+    };
+    Ok(first.unwrap_or_else(|| nothing("first")))
+}
+
+fn last(_: &mut Run<'_>, of: &Value, _: Args) -> Evaluated {
+    if let Value::Iter(_) = of {
+        return type_error("'generator' object is not reversible");
+    }
+    let last = of.items()?.pop().unwrap_or_else(|| nothing("last"));
+    Ok(if let (Value::Safe(_), Some(char)) = (of, last.as_text()) { of.like(char) } else { last })
+}
+
+fn reverse(_: &mut Run<'_>, of: &Value, _: Args) -> Evaluated {
+    let reversed = |items: Vec<Value>| items.into_iter().rev().collect();
+    Ok(match of {
+        Value::Text(chars) | Value::Safe(chars) => of.like(chars.chars().rev().collect::<String>()),
+        // Python makes a list: it cannot read an iterator backwards.
+        Value::Iter(_) => list(reversed(of.items()?)),
+        of => iter(reversed(of.items()?)),
+    })
+}
+
+fn join(run: &mut Run<'_>, of: &Value, [separator, path, ..]: Args) -> Evaluated {
+    let mut parts = Vec::new();
+    for item in of.items()? {
+        parts.push(at_path(run, &item, &path)?.to_text()?);
+    }
+    let separator = separator.to_text()?;
+    run.make(parts.iter().map(|part| part.len() + separator.len()).sum())?;
+    Ok(text(parts.join(&*separator)))
+}
+
+fn replace(_: &mut Run<'_>, of: &Value, mut given: Given) -> Evaluated {
+    let (Some(old), Some(new)) = (given.take(0, "old"), given.take(1, "new")) else {
+        return type_error("replace takes what to replace, and by what");
+    };
+    let [.., count, _] = given.bind("replace", &[("old", NONE), ("new", NONE), ("count", NONE)])?;
+    let count = count.some().map_or(Ok(-1), Value::whole)?;
+    replaced(&of.to_text()?, &old.to_text()?, &new.to_text()?, count).map(text)
+}
+
+fn format(_: &mut Run<'_>, of: &Value, given: Given) -> Evaluated {
+    if !given.named.is_empty() {
+        return unsupported("format with names is not read: use %s and places");
+    }
+    if matches!(of, Value::Safe(_)) {
+        return unsupported("format of text that is marked as safe is not read");
+    }
+    percent(&of.to_text()?, &given.plain).map(text)
+}
+
+fn batch(_: &mut Run<'_>, of: &Value, [size, fill, ..]: Args) -> Evaluated {
+    let Some(size) = usize::try_from(size.whole()?).ok().filter(|size| *size > 0) else {
+        return unsupported("batch of 0 items is not read");
+    };
+    let mut batches: Vec<Vec<Value>> = of.items()?.chunks(size).map(<[Value]>::to_vec).collect();
+    if let (Some(last), Some(fill)) = (batches.last_mut(), fill.some()) {
+        bounded(size)?;
+        last.resize(size, fill.clone());
+    }
+    Ok(iter(batches.into_iter().map(list).collect()))
+}
+
+fn map(run: &mut Run<'_>, of: &Value, mut given: Given) -> Evaluated {
+    let items = if of.is_true() { of.items()? } else { Vec::new() };
+    if let Some(name) = given.shift() {
+        let name = name.to_text()?;
+        let mapped =
+            items.iter().map(|item| run.deeper(OF_FILTER, |run| filter(run, &name, item, given.clone())));
+        return mapped.collect::<Evaluated<_>>().map(iter);
+    }
+    let Some(path) = given.take_named("attribute") else {
+        return raise("FilterArgumentError", "map requires a filter argument");
+    };
+    let default = given.take_named("default").unwrap_or(Value::None);
+    given.end("map", 0)?;
+    items.iter().map(|item| run.path(item, &path, default.some())).collect::<Evaluated<_>>().map(iter)
+}
+
+fn select_by(run: &mut Run<'_>, of: &Value, mut given: Given, keeps: bool) -> Evaluated {
+    match given.shift() {
+        Some(path) => select(run, of, Some(path), given, keeps),
+        None => raise("FilterArgumentError", "Missing parameter for attribute name"),
+    }
+}
+
+/// The items that pass a test, or that do not. The test sees what is at a path of an item.
+fn select(run: &mut Run<'_>, of: &Value, path: Option<Value>, mut given: Given, keeps: bool) -> Evaluated {
+    let test = given.shift().map(|name| name.to_text()).transpose()?;
+    let mut kept = Vec::new();
+    let items = if of.is_true() { of.items()? } else { Vec::new() };
+    for item in items {
+        let value = path.as_ref().map_or_else(|| Ok(item.clone()), |path| run.path(&item, path, None))?;
+        let passes = match &test {
+            Some(test) => jinja_tests::test(test, &value, &given)?,
+            None => value.is_true(),
+        };
+        if passes == keeps {
+            kept.push(item);
+        }
+    }
+    Ok(iter(kept))
 }

@@ -5,10 +5,9 @@ use std::rc::Rc;
 
 use feedline_core::named;
 
-use super::collection::Items;
 use super::date::Date;
-use super::eval::Given;
-use super::value::{Dict, Raised, TEMPLATE, Value, raised, text, unsupported, view};
+use super::given::{Given, NONE};
+use super::value::{Dict, Evaluated, TEMPLATE, Value, raise, text, type_error, unsupported, view};
 
 /// The names of the functions.
 pub(super) const NAMES: [&str; 8] =
@@ -17,17 +16,13 @@ pub(super) const NAMES: [&str; 8] =
 /// Max numbers of `range`, as in Jinja's sandbox.
 const MAX_RANGE: u128 = 100_000;
 
-pub(super) fn call(name: &str, mut given: Given, date: Option<Date>) -> Result<Value, Raised> {
+pub(super) fn call(name: &str, mut given: Given, date: Option<Date>) -> Evaluated {
     match name {
-        "raise_exception" => {
-            let message = given.take(0, "message").unwrap_or(Value::None);
-            Err(raised(TEMPLATE, &*message.to_text()?))
-        }
+        "raise_exception" => raise(TEMPLATE, &*given.take(0, "message").unwrap_or(Value::None).to_text()?),
         "strftime_now" => {
-            let format = given.take(0, "format");
-            given.end(name, 1)?;
-            let Some(format) = format.as_ref().and_then(Value::as_text) else {
-                return Err(raised("TypeError", "strftime() argument 1 must be str"));
+            let [format, ..] = given.bind(name, &[("format", NONE)])?;
+            let Some(format) = format.as_text() else {
+                return type_error("strftime() argument 1 must be str");
             };
             let Some(date) = date else {
                 return unsupported(format!(
@@ -36,60 +31,48 @@ pub(super) fn call(name: &str, mut given: Given, date: Option<Date>) -> Result<V
                     named("ChatOptions::today", "today=\"2026-03-05\"")
                 ));
             };
-            Ok(text(date.written(format)?))
+            date.written(format).map(text)
         }
         "range" => range(given),
-        "dict" | "namespace" => {
-            let mut dict = Dict::default();
-            if given.plain.len() > 1 {
-                let why = format!("dict expected at most 1 argument, got {}", given.plain.len());
-                return Err(raised("TypeError", why));
-            }
-            for value in &given.plain {
-                let Value::Dict(other) = value else {
-                    return unsupported(format!("{name} of a {} is not read", value.type_name()));
-                };
-                other.entries().iter().for_each(|(key, value)| dict.set(key.clone(), value.clone()));
-            }
-            given.named.into_iter().for_each(|(key, value)| dict.set(text(key), value));
-            Ok(match name {
-                "dict" => Value::Dict(Rc::new(dict)),
-                _ => Value::Namespace(Rc::new(RefCell::new(dict))),
-            })
-        }
+        "dict" => dict(name, given).map(|dict| Value::Dict(Rc::new(dict))),
+        "namespace" => dict(name, given).map(|dict| Value::Namespace(Rc::new(RefCell::new(dict)))),
         "joiner" => {
-            let separator = given.take(0, "sep").unwrap_or_else(|| text(", "));
-            given.end(name, 1)?;
-            Ok(Value::Cycle(Rc::new(("Joiner", vec![separator].into(), Cell::new(0)))))
+            let [separator, ..] = given.bind(name, &[("sep", || text(", "))])?;
+            Ok(Value::Joiner(Rc::new((separator, Cell::new(false)))))
         }
         "cycler" if !given.plain.is_empty() => unsupported("cycler is not read: use loop.cycle, or an index"),
         other => unsupported(format!("the function {other} is not read")),
     }
 }
 
-/// The next text of a `joiner`.
-pub(super) fn next(of: &(&'static str, Items, Cell<usize>), given: &Given) -> Result<Value, Raised> {
-    given.end("joiner", 0)?;
-    let calls = of.2.replace(1);
-    Ok(if calls == 0 { text("") } else { of.1[0].clone() })
+fn dict(name: &str, given: Given) -> Evaluated<Dict> {
+    if given.plain.len() > 1 {
+        return type_error(format!("dict expected at most 1 argument, got {}", given.plain.len()));
+    }
+    let entries = match given.plain.first() {
+        Some(Value::Dict(other)) => other.entries(),
+        Some(other) => return unsupported(format!("{name} of a {} is not read", other.type_name())),
+        None => &[],
+    };
+    let named = given.named.into_iter().map(|(key, value)| (text(key), value));
+    Ok(entries.iter().cloned().chain(named).collect())
 }
 
-fn range(given: Given) -> Result<Value, Raised> {
-    given.end("range", 3)?;
+fn range(given: Given) -> Evaluated {
     let numbers: Option<Vec<i128>> = given.plain.iter().map(Value::as_int).collect();
+    given.end("range", 3)?;
     let (start, stop, step) = match numbers.as_deref() {
         Some([stop]) => (0, *stop, 1),
         Some([start, stop]) => (*start, *stop, 1),
-        Some([_, _, 0]) => return Err(raised("ValueError", "range() arg 3 must not be zero")),
+        Some([_, _, 0]) => return raise("ValueError", "range() arg 3 must not be zero"),
         Some([start, stop, step]) => (*start, *stop, *step),
-        _ => return Err(raised("TypeError", "range takes 1 to 3 whole numbers")),
+        _ => return type_error("range takes 1 to 3 whole numbers"),
     };
     let is_empty = if step > 0 { stop <= start } else { start <= stop };
     let count = if is_empty { 0 } else { start.abs_diff(stop).div_ceil(step.unsigned_abs()) };
     if count > MAX_RANGE {
         let why = format!("Range too big. The sandbox blocks ranges larger than MAX_RANGE ({MAX_RANGE}).");
-        return Err(raised("OverflowError", why));
+        return raise("OverflowError", why);
     }
-    let items = (0..count as i128).map(|at| Value::Int(start + at * step)).collect();
-    Ok(view("range", items))
+    Ok(view("range", (0..count as i128).map(|at| Value::Int(start + at * step)).collect()))
 }

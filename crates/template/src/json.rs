@@ -1,11 +1,8 @@
-//! JSON as Python's `json` reads and writes it: keys keep their order, and whole numbers their digits.
+//! JSON as Python's `json` reads it: keys keep their order, and whole numbers their digits.
 
-use std::fmt::Write as _;
 use std::rc::Rc;
 
-use super::collection::in_order;
-use super::run::MAX_TEXT;
-use super::value::{Dict, Raised, Value, compare, float, list, raised, text, unsupported};
+use super::value::{Dict, Value, list, text};
 
 /// Max depth of lists and objects.
 const MAX_DEPTH: usize = 128;
@@ -33,13 +30,9 @@ impl Reader<'_> {
     }
 
     fn take(&mut self, token: &str) -> bool {
-        match self.rest.strip_prefix(token) {
-            Some(rest) => {
-                self.rest = rest;
-                true
-            }
-            None => false,
-        }
+        let rest = self.rest.strip_prefix(token);
+        self.rest = rest.unwrap_or(self.rest);
+        rest.is_some()
     }
 
     fn value(&mut self, depth: usize) -> Result<Value, String> {
@@ -58,22 +51,18 @@ impl Reader<'_> {
             Some(b'"') => self.string().map(text),
             Some(b'[') => {
                 let mut items = Vec::new();
-                self.each('[', ']', |reader| {
-                    items.push(reader.value(depth + 1)?);
-                    Ok(())
-                })?;
+                self.all("]", |reader| reader.value(depth + 1).map(|item| items.push(item)))?;
                 Ok(list(items))
             }
             Some(b'{') => {
                 let mut dict = Dict::default();
-                self.each('{', '}', |reader| {
+                self.all("}", |reader| {
                     let key = reader.string()?;
                     reader.space();
                     if !reader.take(":") {
                         return Err(reader.unexpected());
                     }
-                    dict.set(text(key), reader.value(depth + 1)?);
-                    Ok(())
+                    reader.value(depth + 1).map(|value| dict.set(text(key), value))
                 })?;
                 Ok(Value::Dict(Rc::new(dict)))
             }
@@ -82,30 +71,24 @@ impl Reader<'_> {
         }
     }
 
-    fn each(
+    /// Reads the items between a bracket and `end`.
+    fn all(
         &mut self,
-        begin: char,
-        end: char,
+        end: &str,
         mut item: impl FnMut(&mut Self) -> Result<(), String>,
     ) -> Result<(), String> {
-        self.rest = self.rest.strip_prefix(begin).unwrap_or(self.rest);
+        self.rest = &self.rest[1..];
         self.space();
-        if let Some(rest) = self.rest.strip_prefix(end) {
-            self.rest = rest;
-            return Ok(());
-        }
-        loop {
+        let mut is_first = true;
+        while !self.take(end) {
+            if !std::mem::take(&mut is_first) && !self.take(",") {
+                return Err(self.unexpected());
+            }
             self.space();
             item(self)?;
             self.space();
-            if let Some(rest) = self.rest.strip_prefix(end) {
-                self.rest = rest;
-                return Ok(());
-            }
-            if !self.take(",") {
-                return Err(self.unexpected());
-            }
         }
+        Ok(())
     }
 
     fn number(&mut self) -> Result<Value, String> {
@@ -133,122 +116,4 @@ impl Reader<'_> {
         self.rest = &self.rest[end + 2..];
         Ok(string)
     }
-}
-
-/// The options of `json.dumps`.
-#[derive(Clone, Default)]
-pub(super) struct Style {
-    /// The indentation per level.
-    pub(super) indent: Option<String>,
-    pub(super) ascii: bool,
-    pub(super) sort_keys: bool,
-    pub(super) separators: Option<(String, String)>,
-}
-
-/// The JSON of a value.
-pub(super) fn dump(value: &Value, style: &Style) -> Result<String, Raised> {
-    let mut to = String::new();
-    write(value, style, 0, &mut to)?;
-    Ok(to)
-}
-
-fn write(value: &Value, style: &Style, depth: usize, to: &mut String) -> Result<(), Raised> {
-    if to.len() > MAX_TEXT {
-        return unsupported(format!("a text of more than {} MiB", MAX_TEXT >> 20));
-    }
-    let (comma, colon) = match &style.separators {
-        Some((comma, colon)) => (comma.as_str(), colon.as_str()),
-        None if style.indent.is_some() => (",", ": "),
-        None => (", ", ": "),
-    };
-    let line = |depth: usize, to: &mut String| {
-        if let Some(indent) = &style.indent {
-            to.push('\n');
-            (0..depth).for_each(|_| to.push_str(indent));
-        }
-    };
-    match value {
-        Value::None => to.push_str("null"),
-        Value::Bool(value) => to.push_str(if *value { "true" } else { "false" }),
-        Value::Int(number) => _ = write!(to, "{number}"),
-        Value::Float(number) => to.push_str(&number_text(*number)),
-        Value::Text(text) | Value::Safe(text) => quote(text, style.ascii, to),
-        Value::List(items) | Value::Tuple(items) if items.is_empty() => to.push_str("[]"),
-        Value::Dict(dict) if dict.entries().is_empty() => to.push_str("{}"),
-        Value::List(items) | Value::Tuple(items) => {
-            to.push('[');
-            for (at, item) in items.iter().enumerate() {
-                to.push_str(if at == 0 { "" } else { comma });
-                line(depth + 1, to);
-                write(item, style, depth + 1, to)?;
-            }
-            line(depth, to);
-            to.push(']');
-        }
-        Value::Dict(dict) => {
-            let mut entries: Vec<_> = dict.entries().iter().collect();
-            if style.sort_keys {
-                entries = in_order(entries, |(left, _), (right, _)| compare("<", left, right))?;
-            }
-            to.push('{');
-            for (at, (key, value)) in entries.into_iter().enumerate() {
-                to.push_str(if at == 0 { "" } else { comma });
-                line(depth + 1, to);
-                let key = match key {
-                    Value::Text(key) | Value::Safe(key) => key.to_string(),
-                    Value::None => "null".to_owned(),
-                    Value::Bool(key) => if *key { "true" } else { "false" }.to_owned(),
-                    Value::Int(key) => key.to_string(),
-                    Value::Float(key) => number_text(*key),
-                    other => {
-                        let why =
-                            format!("keys must be str, int, float, bool or None, not {}", other.type_name());
-                        return Err(raised("TypeError", why));
-                    }
-                };
-                quote(&key, style.ascii, to);
-                to.push_str(colon);
-                write(value, style, depth + 1, to)?;
-            }
-            line(depth, to);
-            to.push('}');
-        }
-        other => {
-            let why = format!("Object of type {} is not JSON serializable", other.type_name());
-            return Err(raised("TypeError", why));
-        }
-    }
-    Ok(())
-}
-
-fn number_text(number: f64) -> String {
-    match number {
-        number if number.is_nan() => "NaN".to_owned(),
-        f64::INFINITY => "Infinity".to_owned(),
-        f64::NEG_INFINITY => "-Infinity".to_owned(),
-        number => float(number),
-    }
-}
-
-fn quote(text: &str, ascii: bool, to: &mut String) {
-    to.push('"');
-    for char in text.chars() {
-        match char {
-            '"' => to.push_str("\\\""),
-            '\\' => to.push_str("\\\\"),
-            '\n' => to.push_str("\\n"),
-            '\r' => to.push_str("\\r"),
-            '\t' => to.push_str("\\t"),
-            '\x08' => to.push_str("\\b"),
-            '\x0C' => to.push_str("\\f"),
-            '\0'..='\x1F' => _ = write!(to, "\\u{:04x}", u32::from(char)),
-            char if ascii && !(' '..='~').contains(&char) => {
-                for unit in char.encode_utf16(&mut [0; 2]) {
-                    _ = write!(to, "\\u{unit:04x}");
-                }
-            }
-            char => to.push(char),
-        }
-    }
-    to.push('"');
 }

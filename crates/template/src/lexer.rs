@@ -1,7 +1,7 @@
 //! Splits a template into texts and the tokens of its tags. Jinja's lexer does the same with `trim_blocks`
 //! and `lstrip_blocks`.
 
-use super::value::{Raised, is_space, raised};
+use super::value::{Evaluated, is_space, raise};
 
 /// A part of a template.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +30,17 @@ pub(super) enum What {
     Op(&'static str),
 }
 
+impl What {
+    /// Whether it is this operator or name.
+    pub(super) fn is(&self, text: &str) -> bool {
+        match self {
+            Self::Op(own) => *own == text,
+            Self::Name(own) => own == text,
+            _ => false,
+        }
+    }
+}
+
 /// The operators. Longer operators come first.
 const OPERATORS: [&str; 26] = [
     "//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[", "]", "(", ")", "{", "}", ">", "<",
@@ -43,7 +54,7 @@ pub(super) fn normalised(source: &str) -> String {
 }
 
 /// Splits a normalised source into parts.
-pub(super) fn lex(source: &str) -> Result<Vec<Part>, Raised> {
+pub(super) fn lex(source: &str) -> Evaluated<Vec<Part>> {
     let mut lexer = Lexer { source, at: 0, parts: Vec::new(), starts_line: true };
     while lexer.at < source.len() {
         lexer.text_and_tag()?;
@@ -64,13 +75,13 @@ impl<'s> Lexer<'s> {
         &self.source[self.at..]
     }
 
-    fn fail<T>(&self, why: impl Into<String>) -> Result<T, Raised> {
+    fn fail<T>(&self, why: impl Into<String>) -> Evaluated<T> {
         let line = self.source[..self.at.min(self.source.len())].matches('\n').count() + 1;
-        Err(raised("TemplateSyntaxError", format!("{} (line {line})", why.into())))
+        raise("TemplateSyntaxError", format!("{} (line {line})", why.into()))
     }
 
     /// Reads the text up to the next tag, and the tag.
-    fn text_and_tag(&mut self) -> Result<(), Raised> {
+    fn text_and_tag(&mut self) -> Evaluated<()> {
         let rest = self.rest();
         let begins = |(_, pair): &(usize, &[u8])| pair[0] == b'{' && b"{%#".contains(&pair[1]);
         let Some((begin, _)) = rest.as_bytes().windows(2).enumerate().find(begins) else {
@@ -79,27 +90,23 @@ impl<'s> Lexer<'s> {
             return Ok(());
         };
         let (text, tag) = rest.split_at(begin);
-        let is_output = tag.starts_with("{{");
         self.at += begin + 2;
         let sign = self.sign();
-        let text = self.before_tag(text, sign, is_output);
-        self.push_text(text);
-        match &tag[..2] {
-            "{#" => self.comment(),
-            "{{" => {
-                let tokens = self.tokens("}}")?;
-                self.parts.push(Part::Output(tokens));
-                Ok(())
-            }
-            _ => {
-                if self.is_raw() {
-                    return self.raw();
-                }
-                let tokens = self.tokens("%}")?;
-                self.parts.push(Part::Block(tokens));
-                Ok(())
-            }
+        self.push_text(self.before_tag(text, sign, tag.starts_with("{{")));
+        if tag.starts_with("{#") {
+            return self.comment();
         }
+        if tag.starts_with("{{") {
+            return self.tokens("}}").map(|tokens| self.parts.push(Part::Output(tokens)));
+        }
+        match self.behind_raw() {
+            Some(behind) => self.raw(behind),
+            None => self.tokens("%}").map(|tokens| self.parts.push(Part::Block(tokens))),
+        }
+    }
+
+    fn skip_space(&mut self) {
+        self.at = self.source.len() - self.rest().trim_start_matches(is_space).len();
     }
 
     /// The sign (`-` or `+`) at the beginning of a tag.
@@ -128,47 +135,42 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    /// Takes the end of a block or comment tag. With `-`, it also takes all white space after the tag, and
-    /// otherwise one line break.
+    /// Takes the end of a tag. With `-`, it also takes all white space after the tag, and otherwise one line
+    /// break after a block or a comment.
     fn end(&mut self, end: &str) -> bool {
         let rest = self.rest();
-        let Some((sign, behind)) = end_of(rest, end) else { return false };
-        let taken = match sign {
-            Some('-') => behind.len() - behind.trim_start_matches(is_space).len(),
-            None if end != "}}" => usize::from(behind.starts_with('\n')),
-            _ => 0,
-        };
-        let len = rest.len() - behind.len() + taken;
-        self.starts_line = rest[..len].ends_with('\n');
-        self.at += len;
+        let sign = rest.chars().next().filter(|sign| *sign == '-' || *sign == '+' && end != "}}");
+        let Some(mut behind) = rest[usize::from(sign.is_some())..].strip_prefix(end) else { return false };
+        if sign == Some('-') {
+            behind = behind.trim_start_matches(is_space);
+        } else if sign.is_none() && end != "}}" {
+            behind = behind.strip_prefix('\n').unwrap_or(behind);
+        }
+        let taken = rest.len() - behind.len();
+        self.starts_line = rest[..taken].ends_with('\n');
+        self.at += taken;
         true
     }
 
-    fn comment(&mut self) -> Result<(), Raised> {
-        while self.at < self.source.len() {
-            if self.end("#}") {
-                return Ok(());
-            }
-            self.at += self.rest().chars().next().map_or(1, char::len_utf8);
+    fn comment(&mut self) -> Evaluated<()> {
+        while !self.end("#}") {
+            let Some(char) = self.rest().chars().next() else {
+                return self.fail("Missing end of comment tag");
+            };
+            self.at += char.len_utf8();
         }
-        self.fail("Missing end of comment tag")
+        Ok(())
     }
 
-    fn is_raw(&self) -> bool {
-        let rest = self.rest().trim_start_matches(is_space);
-        let rest = rest.strip_prefix("raw").map(|rest| rest.trim_start_matches(is_space));
-        rest.is_some_and(|rest| rest.starts_with("%}") || rest.starts_with("-%}"))
+    /// The source behind the tag, if it is `{% raw %}`.
+    fn behind_raw(&self) -> Option<&'s str> {
+        let name = self.rest().trim_start_matches(is_space);
+        let end = name.strip_prefix("raw")?.trim_start_matches(is_space);
+        end.strip_prefix("%}").or_else(|| Some(end.strip_prefix("-%}")?.trim_start_matches(is_space)))
     }
 
-    fn raw(&mut self) -> Result<(), Raised> {
-        let name = self.rest().find("raw").unwrap_or(0) + 3;
-        self.at += name;
-        self.at += self.rest().len() - self.rest().trim_start_matches(is_space).len();
-        let is_trimmed = self.rest().starts_with('-');
-        self.at += if is_trimmed { 3 } else { 2 };
-        if is_trimmed {
-            self.at += self.rest().len() - self.rest().trim_start_matches(is_space).len();
-        }
+    fn raw(&mut self, behind: &str) -> Evaluated<()> {
+        self.at = self.source.len() - behind.len();
         let (begin, mut from) = (self.at, self.at);
         while let Some(tag) = self.source[from..].find("{%") {
             let text = &self.source[begin..from + tag];
@@ -176,12 +178,10 @@ impl<'s> Lexer<'s> {
             let sign = self.sign();
             let name = self.rest().trim_start_matches(is_space);
             if let Some(behind) = name.strip_prefix("endraw") {
-                let behind = behind.trim_start_matches(is_space);
                 self.at = self.source.len() - behind.len();
+                self.skip_space();
                 if self.end("%}") {
-                    self.starts_line |= false;
-                    let text = self.before_tag(text, sign, false);
-                    self.push_text(text);
+                    self.push_text(self.before_tag(text, sign, false));
                     return Ok(());
                 }
             }
@@ -191,11 +191,10 @@ impl<'s> Lexer<'s> {
     }
 
     /// The tokens up to the end of a tag.
-    fn tokens(&mut self, end: &'static str) -> Result<Vec<Token>, Raised> {
+    fn tokens(&mut self, end: &'static str) -> Evaluated<Vec<Token>> {
         let (mut tokens, mut open) = (Vec::<Token>::new(), Vec::new());
         loop {
-            let space = self.rest().len() - self.rest().trim_start_matches(is_space).len();
-            self.at += space;
+            self.skip_space();
             if open.is_empty() && self.end(end) {
                 return Ok(tokens);
             }
@@ -203,16 +202,13 @@ impl<'s> Lexer<'s> {
                 return self.fail("unexpected end of template");
             };
             let start = self.at;
+            let is_place = |last: &Token| last.what == What::Op(".") && last.end == start;
             let what = if first.is_ascii_digit() {
-                self.number(
-                    tokens.last().is_some_and(|last| last.what == What::Op(".") && last.end == start),
-                )?
+                self.number(tokens.last().is_some_and(is_place))?
             } else if first == '_' || first.is_alphanumeric() {
-                let rest = self.rest();
-                let len =
-                    rest.find(|char: char| char != '_' && !char.is_alphanumeric()).unwrap_or(rest.len());
-                self.at += len;
-                What::Name(rest[..len].to_owned())
+                let rest = self.rest().trim_start_matches(|char| char == '_' || char::is_alphanumeric(char));
+                self.at = self.source.len() - rest.len();
+                What::Name(self.source[start..self.at].to_owned())
             } else if first == '"' || first == '\'' {
                 self.string(first)?
             } else {
@@ -221,13 +217,10 @@ impl<'s> Lexer<'s> {
                 };
                 match *op {
                     "(" | "[" | "{" => open.push(*op),
-                    ")" | "]" | "}" => {
-                        let pairs = [("(", ")"), ("[", "]"), ("{", "}")];
-                        let expected = open.pop();
-                        if !pairs.iter().any(|(begin, end)| expected == Some(*begin) && end == op) {
-                            return self.fail(format!("unexpected '{op}'"));
-                        }
-                    }
+                    ")" | "]" | "}" => match (open.pop(), *op) {
+                        (Some("("), ")") | (Some("["), "]") | (Some("{"), "}") => {}
+                        _ => return self.fail(format!("unexpected '{op}'")),
+                    },
                     _ => {}
                 }
                 self.at += op.len();
@@ -238,21 +231,21 @@ impl<'s> Lexer<'s> {
     }
 
     /// A number. After a dot, it has only digits, as in `pair.0.1`.
-    fn number(&mut self, is_place: bool) -> Result<What, Raised> {
+    fn number(&mut self, is_place: bool) -> Evaluated<What> {
         let rest = self.rest();
         let digits = |text: &str| digits_of(text, 10);
         let whole = digits(rest);
-        let radix = match rest.get(..2).map(str::to_ascii_lowercase).as_deref() {
-            Some("0x") => Some(16),
-            Some("0o") => Some(8),
-            Some("0b") => Some(2),
-            _ => None,
+        let radix = match rest.get(..2) {
+            Some("0x" | "0X") => 16,
+            Some("0o" | "0O") => 8,
+            Some("0b" | "0B") => 2,
+            _ => 10,
         };
-        if let Some(radix) = radix {
-            let sign = usize::from(rest[2..].starts_with('_'));
-            let len = 2 + sign + digits_of(&rest[2 + sign..], radix);
-            self.at += len;
-            let number = i128::from_str_radix(&rest[2..len].replace('_', ""), radix);
+        if radix != 10 {
+            let behind = rest[2..].strip_prefix('_').unwrap_or(&rest[2..]);
+            let (number, rest) = behind.split_at(digits_of(behind, radix));
+            self.at = self.source.len() - rest.len();
+            let number = i128::from_str_radix(&number.replace('_', ""), radix);
             return number.map(What::Int).or_else(|_| self.fail("a number is too large"));
         }
         let mut len = whole;
@@ -284,26 +277,20 @@ impl<'s> Lexer<'s> {
     }
 
     /// A text in quotes, which may have Python's escapes.
-    fn string(&mut self, quote: char) -> Result<What, Raised> {
+    fn string(&mut self, quote: char) -> Evaluated<What> {
         self.at += 1;
         let mut text = String::new();
-        let mut chars = self.rest().char_indices();
-        while let Some((at, char)) = chars.next() {
+        let mut chars = self.rest().chars();
+        while let Some(char) = chars.next() {
             if char == quote {
-                self.at += at + 1;
+                self.at = self.source.len() - chars.as_str().len();
                 return Ok(What::Text(text));
             }
             if char != '\\' {
                 text.push(char);
                 continue;
             }
-            let Some((_, escaped)) = chars.next() else { break };
-            let mut code = |count: usize| {
-                let hex: String = chars.clone().take(count).map(|(_, char)| char).collect();
-                let code = u32::from_str_radix(&hex, 16).ok().filter(|_| hex.len() == count);
-                chars.by_ref().take(count).for_each(drop);
-                code.and_then(char::from_u32)
-            };
+            let Some(escaped) = chars.next() else { break };
             let plain = match escaped {
                 'n' => Some('\n'),
                 't' => Some('\t'),
@@ -315,27 +302,20 @@ impl<'s> Lexer<'s> {
                 '\\' | '\'' | '"' => Some(escaped),
                 '\n' => None,
                 'x' | 'u' | 'U' => {
-                    let count = match escaped {
-                        'x' => 2,
-                        'u' => 4,
-                        _ => 8,
-                    };
-                    match code(count) {
-                        Some(char) => Some(char),
+                    let count = if escaped == 'x' { 2 } else { 4 + 4 * usize::from(escaped == 'U') };
+                    let (code, rest) = chars.as_str().split_at_checked(count).unwrap_or_default();
+                    chars = rest.chars();
+                    match u32::from_str_radix(code, 16).ok().and_then(char::from_u32) {
                         None => return self.fail("an escape of a text is no character"),
+                        char => char,
                     }
                 }
                 'N' => return self.fail("\\N{...} in a text is not read: write the character"),
                 '0'..='7' => {
-                    let mut number = escaped.to_digit(8).unwrap_or(0);
-                    for _ in 0..2 {
-                        let Some(digit) = chars.clone().next().and_then(|(_, char)| char.to_digit(8)) else {
-                            break;
-                        };
-                        number = 8 * number + digit;
-                        chars.next();
-                    }
-                    char::from_u32(number)
+                    let digits = std::iter::once(escaped).chain(chars.clone().take(2));
+                    let digits: Vec<u32> = digits.map_while(|char| char.to_digit(8)).collect();
+                    chars.by_ref().take(digits.len() - 1).for_each(drop);
+                    char::from_u32(digits.iter().fold(0, |number, digit| 8 * number + digit))
                 }
                 other => {
                     text.push('\\');
@@ -359,16 +339,4 @@ fn digits_of(text: &str, radix: u32) -> usize {
         }
     }
     len
-}
-
-/// If `rest` starts with the end of a tag, returns the tag's sign and the text after it.
-fn end_of<'s>(rest: &'s str, end: &str) -> Option<(Option<char>, &'s str)> {
-    if let Some(behind) = rest.strip_prefix(end) {
-        return Some((None, behind));
-    }
-    if let Some(behind) = rest.strip_prefix('-').and_then(|rest| rest.strip_prefix(end)) {
-        return Some((Some('-'), behind));
-    }
-    let behind = rest.strip_prefix('+').and_then(|rest| rest.strip_prefix(end)).filter(|_| end != "}}");
-    behind.map(|behind| (Some('+'), behind))
 }

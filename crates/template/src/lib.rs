@@ -7,27 +7,33 @@
 //!
 //! | file | what |
 //! | --- | --- |
-//! | `lexer.rs`, `parser.rs`, `ast.rs` | the source, its tokens, its tree |
-//! | `eval.rs` | a run: scopes, loops, macros, the characters of each `{% generation %}` |
-//! | `value.rs`, `json.rs` | values, and their texts as `str`, `repr` and `json.dumps` make them |
-//! | `operators.rs`, `filters.rs`, `jinja_tests.rs`, `methods.rs`, `functions.rs` | what expressions call |
+//! | `lexer.rs`, `tag.rs`, `expression.rs`, `parser.rs`, `ast.rs` | the source, its tokens, its tree |
+//! | `names.rs` | which names a block hides |
+//! | `run.rs`, `scope.rs`, `eval.rs` | a run: scopes, loops, macros, the characters of each `{% generation %}`; expressions |
+//! | `value.rs`, `collection.rs` | values, lists and dicts |
+//! | `json.rs`, `written.rs` | JSON that is read; values as `str`, `repr` and `json.dumps` write them |
+//! | `given.rs` | the arguments of calls, and the parameters that take them |
+//! | `filters.rs`, `jinja_tests.rs`, `methods.rs`, `functions.rs` | what expressions call, a row each |
+//! | `operators.rs`, `compare.rs`, `texts.rs`, `date.rs` | how Python computes, compares and writes |
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use feedline_core::{Error, ErrorKind, Fingerprint, Result, named};
 
 mod ast;
 mod collection;
+mod compare;
 mod date;
 mod eval;
 mod expression;
 mod filters;
 mod functions;
-mod held;
+mod given;
 mod jinja_tests;
 mod json;
 mod lexer;
@@ -36,17 +42,20 @@ mod names;
 mod operators;
 mod parser;
 mod run;
+mod scope;
 mod tag;
 mod texts;
 mod value;
+mod written;
 
 pub use collection::Dict;
 pub use value::{Raised, Value, list, text};
 
 use ast::Block;
 use date::Date;
-use run::{Run, Scope};
-use value::{TEMPLATE, UNSUPPORTED, raised};
+use run::Run;
+use scope::Scope;
+use value::{TEMPLATE, UNSUPPORTED, raise, type_error};
 
 /// An error about invalid content of a file.
 fn data(message: impl Into<String>) -> Error {
@@ -89,15 +98,7 @@ impl ChatTemplate {
     /// the line.
     pub fn new(source: &str) -> Result<Self> {
         let source = lexer::normalised(source);
-        let is_generation = |part: &lexer::Part| match part {
-            lexer::Part::Block(tokens) => {
-                tokens.first().is_some_and(|token| token.what == lexer::What::Name("generation".to_owned()))
-            }
-            _ => false,
-        };
-        let parsed = lexer::lex(&source)
-            .and_then(|parts| Ok((parts.iter().any(is_generation), parser::parse(&source)?)));
-        let (has_generation, root) = parsed
+        let (root, has_generation) = parser::parse(&source)
             .map_err(|error| data(format!("this is no chat template: {}", one_line(&error.message))))?;
         Ok(Self { source, root, has_generation, tokens: Vec::new(), date: None, path: None })
     }
@@ -115,49 +116,36 @@ impl ChatTemplate {
             std::fs::read_to_string(path)
                 .map_err(|error| data("cannot read the file").with_source(error).at_path(path))
         };
-        let described = if config.is_file() {
-            let parsed = json::parse(&read(&config)?);
-            parsed.map_err(|why| data(one_line(why)).at_path(&config))?
-        } else {
-            Value::None
-        };
-        let field = |of: &Value, name: &str| match of {
-            Value::Dict(dict) => dict.text(name).cloned(),
-            _ => None,
+        let described = match config.is_file() {
+            true => json::parse(&read(&config)?).map_err(|why| data(one_line(why)).at_path(&config))?,
+            false => Value::None,
         };
         let (source, at) = if file.is_file() {
             (read(&file)?, file)
         } else {
-            let template = field(&described, "chat_template");
-            let source = match &template {
+            let source = match described.field("chat_template") {
                 Some(Value::List(all)) => {
-                    let is_default =
-                        |of: &&Value| field(of, "name").as_ref().and_then(Value::as_text) == Some("default");
-                    all.iter().find(is_default).and_then(|of| field(of, "template"))
+                    let name = |of: &Value| of.field("name").and_then(Value::as_text) == Some("default");
+                    all.iter().find(|of| name(of)).and_then(|of| of.field("template"))
                 }
-                other => other.clone(),
+                other => other,
             };
-            match source.as_ref().and_then(Value::as_text) {
-                Some(source) => (source.to_owned(), config.clone()),
-                None => {
-                    let why = format!(
-                        "the tokenizer has no chat template, neither in {} nor in chat_template.jinja beside \
-                         it: save one with it, or give one, {}",
-                        config.display(),
-                        named("ChatOptions::template", "template=")
-                    );
-                    return Err(data(why).at_path(folder));
-                }
-            }
+            let source = source.and_then(Value::as_text).ok_or_else(|| {
+                let why = format!(
+                    "the tokenizer has no chat template, neither in {} nor in chat_template.jinja beside it: \
+                     save one with it, or give one, {}",
+                    config.display(),
+                    named("ChatOptions::template", "template=")
+                );
+                data(why).at_path(folder)
+            })?;
+            (source.to_owned(), config)
         };
         let mut template = Self::new(&source).map_err(|error| error.at_path(&at))?;
         for name in TOKENS {
-            let token = field(&described, name);
-            let token = match &token {
-                Some(Value::Dict(token)) => token.text("content").cloned(),
-                other => other.clone(),
-            };
-            if let Some(token) = token.as_ref().and_then(Value::as_text) {
+            let token = described.field(name);
+            let content = token.and_then(|token| token.field("content")).or(token);
+            if let Some(token) = content.and_then(Value::as_text) {
                 template.tokens.push((name.to_owned(), token.to_owned()));
             }
         }
@@ -253,17 +241,15 @@ impl ChatTemplate {
             ("documents".to_owned(), Value::None),
             ("add_generation_prompt".to_owned(), Value::Bool(prompt)),
         ]);
-        for (name, token) in &self.tokens {
-            context.insert(name.clone(), value::text(token));
-        }
+        context.extend(self.tokens.iter().map(|(name, token)| (name.clone(), text(token))));
         if let Value::Dict(variables) = variables {
             for (name, value) in variables.entries() {
                 context.insert(name.to_text()?.to_string(), value.clone());
             }
         }
-        let mut run = Run::new(&self.source, self.date);
-        let text = run.template(&self.root, &Scope::new(context))?;
-        Ok(Rendered { text, spans: run.spans })
+        let mut run = Run::new(&self.source, self.date, Scope::new(context));
+        let text = run.template(&self.root)?;
+        Ok(Rendered { text, spans: std::mem::take(&mut run.spans) })
     }
 
     /// The error for a conversation that the template refuses.
@@ -306,32 +292,30 @@ fn cleaned(messages: &Value) -> Result<Value, Raised> {
     let Value::List(all) = messages else { return Ok(messages.clone()) };
     let one = |message: &Value| {
         let Value::Dict(message) = message else {
-            let found = message.repr()?;
+            let found = written::repr(message)?;
             let why =
                 format!("Chat messages should be dicts, dataclasses or pydantic models, but got {found}.");
-            return Err(raised("TypeError", why));
+            return type_error(why);
         };
-        let kept = || message.entries().iter().filter(|(_, value)| !matches!(value, Value::None)).cloned();
-        let filled = |name: &&str| message.text(name).filter(|value| !matches!(value, Value::None));
-        let Some(reasoning) = REASONING.iter().find_map(filled) else { return Ok(filters::dict(kept())) };
-        let with = |name: &str| std::iter::once((value::text(name), reasoning.clone()));
-        Ok(filters::dict(with("thinking").chain(kept()).chain(with("reasoning_content"))))
+        let kept = message.entries().iter().filter(|(_, value)| !value.is_none()).cloned();
+        let reasoning = REASONING.iter().find_map(|name| message.text(name).and_then(Value::some));
+        let under = |name: &str| reasoning.map(|reasoning| (text(name), reasoning.clone())).into_iter();
+        let all: Dict = under("thinking").chain(kept).chain(under("reasoning_content")).collect();
+        Ok(Value::Dict(Rc::new(all)))
     };
-    Ok(value::list(all.iter().map(one).collect::<Result<_, _>>()?))
+    all.iter().map(one).collect::<Result<_, _>>().map(list)
 }
 
 /// The tools as transformers passes them to a template: descriptions of functions.
 fn tools_checked(tools: Value) -> Result<Value, Raised> {
-    let is_described = match &tools {
-        Value::List(all) => all.iter().all(|tool| matches!(tool, Value::Dict(_))),
-        _ => true,
-    };
-    if is_described {
-        return Ok(tools);
+    match &tools {
+        Value::List(all) if !all.iter().all(|tool| matches!(tool, Value::Dict(_))) => raise(
+            "ValueError",
+            "Tools should either be a JSON schema, or a callable function with type hints and a docstring \
+             suitable for auto-conversion to a schema.",
+        ),
+        _ => Ok(tools),
     }
-    let why = "Tools should either be a JSON schema, or a callable function with type hints and a docstring \
-               suitable for auto-conversion to a schema.";
-    Err(raised("ValueError", why))
 }
 
 impl fmt::Debug for ChatTemplate {

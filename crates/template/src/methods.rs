@@ -1,299 +1,275 @@
 //! The methods of Python's texts, lists and dicts.
 
-use std::rc::Rc;
-
-use super::collection::bounded;
-use super::eval::Given;
-use super::operators::hashable;
-use super::run::MAX_TEXT;
+use super::collection::{Items, bounded, bounded_text};
+use super::compare::{hashable, is_equal};
+use super::given::{Given, NONE, ZERO};
 use super::texts::{
     capitalized, formatted, is_break, is_of_case, lower, padded, replaced, split_lines, stripped, title,
     words,
 };
-use super::value::{Dict, Raised, Value, is_equal, is_space, list, raised, text, tuple, unsupported, view};
+use super::value::{Dict, Evaluated, Value, is_space, list, raise, raised, text, tuple, type_error};
+use super::value::{unsupported, view};
+use super::written::repr;
 
-/// Whether the method `name` changes its object. `None` if Python's object has no method of this name.
-fn changes(of: &Value, name: &str) -> Option<bool> {
-    match of {
-        Value::Text(_) | Value::Safe(_) => takes(name).map(|_| false),
-        Value::List(_) => match name {
-            "append" | "clear" | "extend" | "insert" | "pop" | "remove" | "reverse" | "sort" => Some(true),
-            "copy" | "count" | "index" => Some(false),
-            _ => None,
-        },
-        Value::Tuple(_) => ["count", "index"].contains(&name).then_some(false),
-        Value::Dict(_) => match name {
-            "clear" | "pop" | "popitem" | "setdefault" | "update" => Some(true),
-            "copy" | "fromkeys" | "get" | "items" | "keys" | "values" => Some(false),
-            _ => None,
-        },
+/// What a method does to its object.
+#[derive(PartialEq)]
+enum Access {
+    Reads,
+    /// It changes the object. The sandbox of chat templates refuses it.
+    Changes,
+}
+
+/// How the method `name` of Python's object uses it. None if there is no such method.
+fn access(of: &Value, name: &str) -> Option<Access> {
+    match (of, name) {
+        (Value::Text(_) | Value::Safe(_), _) => of_text(name).map(|_| Access::Reads),
+        (Value::List(_), "copy" | "count" | "index") => Some(Access::Reads),
+        (Value::List(_), "append" | "clear" | "extend" | "insert" | "pop" | "remove") => {
+            Some(Access::Changes)
+        }
+        (Value::List(_), "reverse" | "sort") => Some(Access::Changes),
+        (Value::Tuple(_), "count" | "index") => Some(Access::Reads),
+        (Value::Dict(_), "copy" | "fromkeys" | "get" | "items" | "keys" | "values") => Some(Access::Reads),
+        (Value::Dict(_), "clear" | "pop" | "popitem" | "setdefault" | "update") => Some(Access::Changes),
         _ => None,
     }
 }
 
 /// Whether Python's object has a method of this name.
 pub(super) fn is_method(of: &Value, name: &str) -> bool {
-    changes(of, name).is_some()
+    access(of, name).is_some()
 }
 
-pub(super) fn call(of: &Value, name: &str, mut given: Given) -> Result<Value, Raised> {
-    // The sandbox of chat templates refuses them.
-    if changes(of, name) == Some(true) {
+pub(super) fn call(of: &Value, name: &str, given: Given) -> Evaluated {
+    if access(of, name) == Some(Access::Changes) {
         let why = format!("access to attribute '{name}' of '{}' object is unsafe.", of.type_name());
-        return Err(raised("SecurityError", why));
+        return raise("SecurityError", why);
     }
-    match of {
-        Value::Text(of) => of_text(of, name, given),
-        Value::Safe(_) => unsupported(format!("{name} of text that is marked as safe is not read")),
-        Value::Dict(of) => of_dict(of, name, given),
-        Value::List(items) | Value::Tuple(items) => match (name, given.take(0, "")) {
-            ("count", Some(item)) => {
-                given.end("count", 1)?;
-                Ok(Value::Int(items.iter().filter(|own| is_equal(own, &item)).count() as i128))
-            }
-            ("index", Some(_)) if given.plain.len() > 1 => {
-                unsupported("index with places is not read: take a slice")
-            }
-            ("index", Some(item)) => match items.iter().position(|own| is_equal(own, &item)) {
-                Some(at) => Ok(Value::Int(at as i128)),
-                None => Err(raised("ValueError", format!("{} is not in list", item.repr()?))),
-            },
-            ("copy", None) => {
-                given.end("copy", 0)?;
-                Ok(of.clone())
-            }
-            _ => unsupported(format!("the method {name} of a {} is not read", of.type_name())),
-        },
-        Value::Loop(state) if name == "cycle" => match given.plain.len() {
-            0 => Err(raised("TypeError", "no items for cycling given")),
-            len => Ok(given.plain[state.at.get() % len].clone()),
-        },
-        Value::Loop(state) => Ok(Value::Bool(state.has_changed(given.plain))),
-        other => unsupported(format!("the method {name} of a {} is not read", other.type_name())),
+    match (of, name) {
+        (Value::Text(of), _) => call_of_text(of, name, given),
+        (Value::Safe(_), _) => unsupported(format!("{name} of text that is marked as safe is not read")),
+        (Value::List(_) | Value::Dict(_), "copy") if given.plain.is_empty() => {
+            given.end(name, 0).map(|()| of.clone())
+        }
+        (Value::Dict(of), _) => of_dict(of, name, given),
+        (Value::List(items) | Value::Tuple(items), _) => of_list(of, items, name, given),
+        (Value::Loop(_), "cycle") if given.plain.is_empty() => type_error("no items for cycling given"),
+        (Value::Loop(state), "cycle") => Ok(given.plain[state.at.get() % given.plain.len()].clone()),
+        (Value::Loop(state), _) => Ok(Value::Bool(state.has_changed(given.plain))),
+        (other, _) => unsupported(format!("the method {name} of a {} is not read", other.type_name())),
     }
 }
 
-fn of_dict(of: &Rc<Dict>, name: &str, given: Given) -> Result<Value, Raised> {
-    let pair = |(key, value): &(Value, Value)| tuple(vec![key.clone(), value.clone()]);
+fn of_list(of: &Value, items: &Items, name: &str, given: Given) -> Evaluated {
+    match (name, given.plain.first()) {
+        ("count", Some(item)) => {
+            given.end(name, 1)?;
+            Ok(Value::Int(items.iter().filter(|own| is_equal(own, item)).count() as i128))
+        }
+        ("index", Some(_)) if given.plain.len() > 1 => {
+            unsupported("index with places is not read: take a slice")
+        }
+        ("index", Some(item)) => match items.iter().position(|own| is_equal(own, item)) {
+            Some(at) => Ok(Value::Int(at as i128)),
+            None => raise("ValueError", format!("{} is not in list", repr(item)?)),
+        },
+        _ => unsupported(format!("the method {name} of a {} is not read", of.type_name())),
+    }
+}
+
+fn of_dict(of: &Dict, name: &str, given: Given) -> Evaluated {
     if ["items", "keys", "values", "copy"].contains(&name) {
         given.end(name, 0)?;
     }
-    match name {
-        "get" => {
-            let Some(key) = given.plain.first() else {
-                return Err(raised("TypeError", "get expected at least 1 argument, got 0"));
-            };
-            if !given.named.is_empty() || given.plain.len() > 2 {
-                return Err(raised("TypeError", "get takes 1 or 2 arguments, without names"));
-            }
+    match (name, &given.plain[..]) {
+        ("get", []) => type_error("get expected at least 1 argument, got 0"),
+        ("get", [key, default @ ..]) if given.named.is_empty() && default.len() < 2 => {
             hashable(key)?;
-            let default = given.plain.get(1).cloned().unwrap_or(Value::None);
-            Ok(of.get(key).cloned().unwrap_or(default))
+            Ok(of.get(key).or(default.first()).cloned().unwrap_or(Value::None))
         }
-        "items" => Ok(view("dict_items", of.entries().iter().map(pair).collect())),
-        "keys" => Ok(view("dict_keys", of.entries().iter().map(|(key, _)| key.clone()).collect())),
-        "values" => Ok(view("dict_values", of.entries().iter().map(|(_, value)| value.clone()).collect())),
-        "copy" => Ok(Value::Dict(of.clone())),
+        ("get", _) => type_error("get takes 1 or 2 arguments, without names"),
+        ("items", _) => Ok(view("dict_items", of.pairs())),
+        ("keys", _) => Ok(view("dict_keys", of.entries().iter().map(|(key, _)| key.clone()).collect())),
+        ("values", _) => {
+            Ok(view("dict_values", of.entries().iter().map(|(_, value)| value.clone()).collect()))
+        }
         _ => unsupported(format!("the method {name} of a dict is not read")),
     }
 }
 
-/// The text argument at position `at`.
-fn argument<'g>(given: &'g Given, at: usize, name: &str) -> Result<&'g str, Raised> {
-    match given.plain.get(at) {
-        Some(value) => value
-            .as_text()
-            .ok_or_else(|| raised("TypeError", format!("{name}: must be str, not {}", value.type_name()))),
-        None => Err(raised("TypeError", format!("{name}() takes at least {} arguments", at + 1))),
-    }
+/// How many arguments a method of a text takes.
+enum Takes {
+    /// From, to, without names.
+    Plain(usize, usize),
+    /// From, to; they may have names.
+    Named(usize, usize),
+    Any,
 }
+use Takes::{Any, Named, Plain};
 
-/// The whole number at position `at`, or the one called `name`.
-fn number(given: &mut Given, at: usize, name: &str) -> Result<Option<i128>, Raised> {
-    match given.take(at, name) {
-        None => Ok(None),
-        Some(value) => match value.as_int() {
-            Some(number) => Ok(Some(number)),
-            None => {
-                let why = format!("'{}' object cannot be interpreted as an integer", value.type_name());
-                Err(raised("TypeError", why))
+/// A method of a text: what it takes, and its result.
+type OfText = (Takes, fn(&str, &str, Given) -> Evaluated);
+
+fn of_text(name: &str) -> Option<OfText> {
+    Some(match name {
+        "capitalize" => (Plain(0, 0), |of, _, _| Ok(text(capitalized(of)))),
+        "center" | "ljust" | "rjust" => (Plain(1, 2), |of, name, given| {
+            let width = given.plain[0].whole()?;
+            let fill = if given.plain.len() > 1 { argument(&given, 1, name)? } else { " " };
+            padded(of, name, width, fill).map(text)
+        }),
+        "count" => (Plain(1, 3), |of, name, given| {
+            let part = part(&given, name)?;
+            let count = if part.is_empty() { of.chars().count() + 1 } else { of.matches(part).count() };
+            Ok(Value::Int(count as i128))
+        }),
+        "endswith" => (Plain(1, 3), |of, name, given| any_part(&given, name, |part| of.ends_with(part))),
+        "find" | "index" | "rfind" | "rindex" => (Plain(1, 3), |of, name, given| {
+            let part = part(&given, name)?;
+            match if name.starts_with('r') { of.rfind(part) } else { of.find(part) } {
+                Some(at) => Ok(Value::Int(of[..at].chars().count() as i128)),
+                None if name.ends_with("find") => Ok(Value::Int(-1)),
+                None => raise("ValueError", "substring not found"),
             }
-        },
+        }),
+        "format" => (Any, |of, _, given| formatted(of, &given).map(text)),
+        "isalnum" => (Plain(0, 0), |of, name, _| all_ascii(of, name, |char| char.is_ascii_alphanumeric())),
+        "isalpha" => (Plain(0, 0), |of, name, _| all_ascii(of, name, |char| char.is_ascii_alphabetic())),
+        "isascii" => (Plain(0, 0), |of, _, _| Ok(Value::Bool(of.is_ascii()))),
+        "isdecimal" | "isdigit" | "isnumeric" => {
+            (Plain(0, 0), |of, name, _| all_ascii(of, name, |char| char.is_ascii_digit()))
+        }
+        "islower" => (Plain(0, 0), |of, _, _| Ok(Value::Bool(is_of_case(of, false)))),
+        "isspace" => (Plain(0, 0), |of, _, _| Ok(Value::Bool(!of.is_empty() && of.chars().all(is_space)))),
+        "isupper" => (Plain(0, 0), |of, _, _| Ok(Value::Bool(is_of_case(of, true)))),
+        "join" => (Plain(1, 1), |of, _, given| join(of, &given.plain[0].items()?)),
+        "lower" => (Plain(0, 0), |of, _, _| Ok(text(lower(of)))),
+        "lstrip" | "rstrip" | "strip" => (Plain(0, 1), |of, name, given| {
+            let has_chars = given.plain.first().is_some_and(|chars| !chars.is_none());
+            let chars = if has_chars { Some(argument(&given, 0, name)?) } else { None };
+            Ok(text(stripped(of, chars, name != "rstrip", name != "lstrip")))
+        }),
+        "partition" | "rpartition" => (Plain(1, 1), partition),
+        "removeprefix" => (Plain(1, 1), |of, name, given| {
+            Ok(text(of.strip_prefix(argument(&given, 0, name)?).unwrap_or(of)))
+        }),
+        "removesuffix" => (Plain(1, 1), |of, name, given| {
+            Ok(text(of.strip_suffix(argument(&given, 0, name)?).unwrap_or(of)))
+        }),
+        "replace" => (Plain(2, 3), |of, name, given| {
+            let (old, new) = (argument(&given, 0, name)?, argument(&given, 1, name)?);
+            let count = given.plain.get(2).map_or(Some(-1), Value::as_int);
+            let count = count.ok_or_else(|| raised("TypeError", "'count' must be a whole number"))?;
+            replaced(of, old, new, count).map(text)
+        }),
+        "rsplit" | "split" => (Named(0, 2), split),
+        "splitlines" => (Named(0, 1), |of, name, given| {
+            bounded(of.chars().filter(|char| is_break(*char)).count())?;
+            let [keeps, ..] = given.bind(name, &[("keepends", ZERO)])?;
+            Ok(list(split_lines(of, keeps.whole()? != 0).into_iter().map(text).collect()))
+        }),
+        "startswith" => (Plain(1, 3), |of, name, given| any_part(&given, name, |part| of.starts_with(part))),
+        "title" => (Plain(0, 0), |of, _, _| Ok(text(title(of)))),
+        "upper" => (Plain(0, 0), |of, _, _| Ok(text(of.to_uppercase()))),
+        "zfill" => (Plain(1, 1), |of, name, given| padded(of, name, given.plain[0].whole()?, "0").map(text)),
+        "casefold" | "encode" | "expandtabs" | "format_map" | "isidentifier" | "isprintable" | "istitle"
+        | "maketrans" | "swapcase" | "translate" => (Any, |_, name, _| unread(name)),
+        _ => return None,
+    })
+}
+
+fn unread<T>(name: &str) -> Evaluated<T> {
+    unsupported(format!("the method {name} of a text is not read"))
+}
+
+fn call_of_text(of: &str, name: &str, given: Given) -> Evaluated {
+    let Some((takes, method)) = of_text(name) else { return unread(name) };
+    let count = given.plain.len();
+    match takes {
+        Plain(least, most) | Named(least, most) if count < least || count > most => {
+            type_error(format!("{name}() takes {least} to {most} arguments ({count} given)"))
+        }
+        Plain(..) if !given.named.is_empty() => {
+            type_error(format!("str.{name}() takes no keyword arguments"))
+        }
+        _ => method(of, name, given),
     }
 }
 
-/// The min and max number of arguments of the text method `name`, if they are checked. `None` if there is no
-/// such method.
-fn takes(name: &str) -> Option<Option<(usize, usize)>> {
-    Some(Some(match name {
-        "upper" | "lower" | "capitalize" | "title" | "isspace" | "isascii" | "isupper" | "islower" => (0, 0),
-        "isdigit" | "isdecimal" | "isnumeric" | "isalpha" | "isalnum" => (0, 0),
-        "strip" | "lstrip" | "rstrip" | "splitlines" => (0, 1),
-        "split" | "rsplit" => (0, 2),
-        "partition" | "rpartition" | "removeprefix" | "removesuffix" | "join" | "zfill" => (1, 1),
-        "ljust" | "rjust" | "center" => (1, 2),
-        "startswith" | "endswith" | "count" | "find" | "rfind" | "index" | "rindex" => (1, 3),
-        "replace" => (2, 3),
-        "casefold" | "encode" | "expandtabs" | "format" | "format_map" | "isidentifier" | "isprintable"
-        | "istitle" | "maketrans" | "swapcase" | "translate" => return Some(None),
-        _ => return None,
+/// The argument of `name` at position `at`, which is a text.
+fn argument<'g>(given: &'g Given, at: usize, name: &str) -> Evaluated<&'g str> {
+    let why = || format!("{name}: must be str, not {}", given.plain[at].type_name());
+    given.plain[at].as_text().ok_or_else(|| raised("TypeError", why()))
+}
+
+/// The text that a method searches for. Python may also be given places.
+fn part<'g>(given: &'g Given, name: &str) -> Evaluated<&'g str> {
+    match given.plain.len() {
+        1 => argument(given, 0, name),
+        _ => unsupported(format!("{name} with places is not read: take a slice")),
+    }
+}
+
+/// Whether `is` holds for the argument, or for one of a tuple.
+fn any_part(given: &Given, name: &str, is: impl Fn(&str) -> bool) -> Evaluated {
+    if let [Value::Tuple(parts)] = &given.plain[..] {
+        return match parts.iter().map(Value::as_text).collect::<Option<Vec<_>>>() {
+            Some(parts) => Ok(Value::Bool(parts.into_iter().any(is))),
+            None => type_error(format!("{name}: tuple must contain only str")),
+        };
+    }
+    Ok(Value::Bool(is(part(given, name)?)))
+}
+
+/// Whether a text has characters, all of this kind. Python also knows those that are not ASCII.
+fn all_ascii(of: &str, name: &str, is: fn(char) -> bool) -> Evaluated {
+    if of.is_ascii() { Ok(Value::Bool(!of.is_empty() && of.chars().all(is))) } else { unread(name) }
+}
+
+fn join(separator: &str, items: &[Value]) -> Evaluated {
+    let mut parts = Vec::new();
+    for (at, item) in items.iter().enumerate() {
+        let why = || format!("sequence item {at}: expected str instance, {} found", item.type_name());
+        parts.push(item.as_text().ok_or_else(|| raised("TypeError", why()))?);
+    }
+    bounded_text(parts.iter().map(|part| part.len() + separator.len()).sum())?;
+    Ok(text(parts.join(separator)))
+}
+
+fn partition(of: &str, name: &str, given: Given) -> Evaluated {
+    let separator = argument(&given, 0, name)?;
+    if separator.is_empty() {
+        return raise("ValueError", "empty separator");
+    }
+    let parts = if name == "partition" { of.split_once(separator) } else { of.rsplit_once(separator) };
+    Ok(tuple(match parts {
+        Some((before, after)) => vec![text(before), given.plain[0].clone(), text(after)],
+        None if name == "partition" => [of, "", ""].map(text).to_vec(),
+        None => ["", "", of].map(text).to_vec(),
     }))
 }
 
-fn of_text(of: &str, name: &str, mut given: Given) -> Result<Value, Raised> {
-    if let Some(Some((least, most))) = takes(name) {
-        let count = given.plain.len();
-        if count < least || count > most {
-            let why = format!("{name}() takes {least} to {most} arguments ({count} given)");
-            return Err(raised("TypeError", why));
+fn split(of: &str, name: &str, given: Given) -> Evaluated {
+    let [separator, max, ..] = given.bind(name, &[("sep", NONE), ("maxsplit", || Value::Int(-1))])?;
+    let max = usize::try_from(max.whole()?).unwrap_or(usize::MAX);
+    let from_right = name == "rsplit";
+    let parts = match (separator.as_text(), &separator) {
+        (None, Value::None) => {
+            bounded(of.split(is_space).count().min(max))?;
+            words(of, max, from_right)
         }
-        if !given.named.is_empty() && !["split", "rsplit", "splitlines"].contains(&name) {
-            return Err(raised("TypeError", format!("str.{name}() takes no keyword arguments")));
-        }
-    }
-    Ok(match name {
-        "upper" => text(of.to_uppercase()),
-        "lower" => text(lower(of)),
-        "capitalize" => text(capitalized(of)),
-        "title" => text(title(of)),
-        "strip" | "lstrip" | "rstrip" => {
-            let chars = match given.plain.first() {
-                None | Some(Value::None) => None,
-                Some(_) => Some(argument(&given, 0, name)?),
-            };
-            text(stripped(of, chars, name != "rstrip", name != "lstrip"))
-        }
-        "startswith" | "endswith" => {
-            if given.plain.len() != 1 || !given.named.is_empty() {
-                return unsupported(format!("{name} with places is not read: take a slice"));
-            }
-            let is =
-                |part: &str| if name == "startswith" { of.starts_with(part) } else { of.ends_with(part) };
-            match &given.plain[0] {
-                Value::Tuple(parts) => {
-                    let parts: Option<Vec<&str>> = parts.iter().map(Value::as_text).collect();
-                    let parts = parts
-                        .ok_or_else(|| raised("TypeError", format!("{name}: tuple must contain only str")))?;
-                    Value::Bool(parts.into_iter().any(is))
-                }
-                _ => Value::Bool(is(argument(&given, 0, name)?)),
+        (None, other) => return type_error(format!("must be str or None, not {}", other.type_name())),
+        (Some(""), _) => return raise("ValueError", "empty separator"),
+        (Some(separator), _) => {
+            bounded(of.matches(separator).count().min(max))?;
+            if from_right {
+                let mut parts: Vec<_> = of.rsplitn(max.saturating_add(1), separator).collect();
+                parts.reverse();
+                parts
+            } else {
+                of.splitn(max.saturating_add(1), separator).collect()
             }
         }
-        "split" | "rsplit" => {
-            let max = number(&mut given, 1, "maxsplit")?.filter(|max| *max >= 0);
-            let max = max.map_or(usize::MAX, |max| usize::try_from(max).unwrap_or(usize::MAX));
-            let separator = given.take(0, "sep");
-            given.end(name, 2)?;
-            if let Some(separator) = separator.as_ref().and_then(Value::as_text).filter(|of| !of.is_empty()) {
-                bounded(of.matches(separator).count().min(max))?;
-            }
-            let parts = match separator {
-                None | Some(Value::None) => {
-                    bounded(of.split(is_space).count().min(max))?;
-                    words(of, max, name == "rsplit")
-                }
-                Some(separator) => match separator.as_text() {
-                    Some("") => return Err(raised("ValueError", "empty separator")),
-                    Some(separator) if name == "split" => {
-                        of.splitn(max.saturating_add(1), separator).map(str::to_owned).collect()
-                    }
-                    Some(separator) => {
-                        let mut parts: Vec<_> =
-                            of.rsplitn(max.saturating_add(1), separator).map(str::to_owned).collect();
-                        parts.reverse();
-                        parts
-                    }
-                    None => {
-                        let why = format!("must be str or None, not {}", separator.type_name());
-                        return Err(raised("TypeError", why));
-                    }
-                },
-            };
-            list(parts.into_iter().map(text).collect())
-        }
-        "splitlines" => {
-            bounded(of.chars().filter(|char| is_break(*char)).count())?;
-            let keeps = number(&mut given, 0, "keepends")?.is_some_and(|keeps| keeps != 0);
-            given.end(name, 1)?;
-            list(split_lines(of, keeps).into_iter().map(text).collect())
-        }
-        "partition" | "rpartition" => {
-            let separator = argument(&given, 0, name)?;
-            if separator.is_empty() {
-                return Err(raised("ValueError", "empty separator"));
-            }
-            let parts =
-                if name == "partition" { of.split_once(separator) } else { of.rsplit_once(separator) };
-            tuple(match parts {
-                Some((before, after)) => vec![text(before), given.plain[0].clone(), text(after)],
-                None if name == "partition" => [of, "", ""].map(text).to_vec(),
-                None => ["", "", of].map(text).to_vec(),
-            })
-        }
-        "replace" => {
-            let (old, new) = (argument(&given, 0, name)?, argument(&given, 1, name)?);
-            let count = match given.plain.get(2) {
-                None => None,
-                Some(count) => match count.as_int() {
-                    Some(count) => Some(count),
-                    None => return Err(raised("TypeError", "'count' must be a whole number")),
-                },
-            };
-            text(replaced(of, old, new, count)?)
-        }
-        "removeprefix" => text(of.strip_prefix(argument(&given, 0, name)?).unwrap_or(of)),
-        "removesuffix" => text(of.strip_suffix(argument(&given, 0, name)?).unwrap_or(of)),
-        "join" => {
-            let items = match given.plain.first() {
-                Some(items) => items.items()?,
-                None => return Err(raised("TypeError", "join() takes exactly one argument (0 given)")),
-            };
-            let mut parts = Vec::new();
-            for (at, item) in items.iter().enumerate() {
-                parts.push(item.as_text().ok_or_else(|| {
-                    let found = item.type_name();
-                    raised("TypeError", format!("sequence item {at}: expected str instance, {found} found"))
-                })?);
-            }
-            let len: usize = parts.iter().map(|part| part.len() + of.len()).sum();
-            if len > MAX_TEXT {
-                return unsupported("a text is longer than 64 MiB");
-            }
-            text(parts.join(of))
-        }
-        "count" | "find" | "rfind" | "index" | "rindex" => {
-            if given.plain.len() != 1 {
-                return unsupported(format!("{name} with places is not read: take a slice"));
-            }
-            let part = argument(&given, 0, name)?;
-            if name == "count" {
-                let count = if part.is_empty() { of.chars().count() + 1 } else { of.matches(part).count() };
-                return Ok(Value::Int(count as i128));
-            }
-            let at = if name.starts_with('r') { of.rfind(part) } else { of.find(part) };
-            match at {
-                Some(at) => Value::Int(of[..at].chars().count() as i128),
-                None if name.ends_with("find") => Value::Int(-1),
-                None => return Err(raised("ValueError", "substring not found")),
-            }
-        }
-        "isspace" => Value::Bool(!of.is_empty() && of.chars().all(is_space)),
-        "isascii" => Value::Bool(of.is_ascii()),
-        "isupper" | "islower" => Value::Bool(is_of_case(of, name == "isupper")),
-        "isdigit" | "isdecimal" | "isnumeric" | "isalpha" | "isalnum" if of.is_ascii() => {
-            let is = |char: char| match name {
-                "isalpha" => char.is_ascii_alphabetic(),
-                "isalnum" => char.is_ascii_alphanumeric(),
-                _ => char.is_ascii_digit(),
-            };
-            Value::Bool(!of.is_empty() && of.chars().all(is))
-        }
-        "zfill" | "ljust" | "rjust" | "center" => {
-            let width = number(&mut given, 0, "width")?.unwrap_or(0);
-            let fill = if given.plain.len() > 1 { argument(&given, 1, name)? } else { " " };
-            text(padded(of, name, width, fill)?)
-        }
-        "format" => text(formatted(of, &given)?),
-        _ => return unsupported(format!("the method {name} of a text is not read")),
-    })
+    };
+    Ok(list(parts.into_iter().map(text).collect()))
 }

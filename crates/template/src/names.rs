@@ -6,9 +6,10 @@
 //! test is an error of the template, unless it is in an `if`.
 
 use std::collections::{HashMap, HashSet};
+use std::iter;
 
-use super::ast::{Arguments, Block, Expr, Filter, Kind, Node, Target};
-use super::value::{Raised, raised};
+use super::ast::{Block, Expr, Filter, Kind, Node, Target};
+use super::value::{Evaluated, raise};
 use super::{filters, jinja_tests};
 
 /// How a block first uses a name.
@@ -45,19 +46,10 @@ impl<'f> Frame<'f> {
     }
 
     /// Fills in the names that are undefined at the start of a block. Does so for the blocks in it too.
-    pub(super) fn block(mut self, block: &mut Block) -> Result<(), Raised> {
+    pub(super) fn block(mut self, block: &mut Block) -> Evaluated<()> {
         self.nodes(&block.nodes)?;
-        let outer = self.outer;
-        let is_outside = |name: &String| {
-            let mut frame = outer;
-            while let Some(of) = frame {
-                if of.names.first.contains_key(name) {
-                    return true;
-                }
-                frame = of.outer;
-            }
-            false
-        };
+        let outer = iter::successors(self.outer, |frame| frame.outer);
+        let is_outside = |name: &String| outer.clone().any(|frame| frame.names.first.contains_key(name));
         let is_hidden = |(name, first): (&String, &First)| {
             (*first == First::Set && !is_outside(name)).then(|| name.clone())
         };
@@ -83,7 +75,7 @@ impl<'f> Frame<'f> {
     }
 
     /// Collects the names in statements, without the names in inner blocks.
-    fn nodes(&mut self, nodes: &[Node]) -> Result<(), Raised> {
+    fn nodes(&mut self, nodes: &[Node]) -> Evaluated<()> {
         for node in nodes {
             match node {
                 Node::Text(_) | Node::Break | Node::Continue | Node::Generation(_) => {}
@@ -99,7 +91,9 @@ impl<'f> Frame<'f> {
                     self.target(target);
                 }
                 Node::Macro(of) => self.set(&of.name),
-                Node::Call { call, .. } => self.expr(call)?,
+                Node::Call { callee, arguments, .. } => {
+                    iter::once(callee).chain(arguments.all()).try_for_each(|value| self.expr(value))?;
+                }
                 Node::Filter { filters, .. } => self.filters(filters)?,
                 Node::With { values, .. } => values.iter().try_for_each(|(_, value)| self.expr(value))?,
             }
@@ -108,7 +102,7 @@ impl<'f> Frame<'f> {
     }
 
     /// Collects the names in an `if`. A name that not every branch sets keeps its outer value.
-    fn branches(&mut self, branches: &[(Expr, Vec<Node>)], otherwise: &[Node]) -> Result<(), Raised> {
+    fn branches(&mut self, branches: &[(Expr, Vec<Node>)], otherwise: &[Node]) -> Evaluated<()> {
         let Some(((test, body), others)) = branches.split_first() else { return self.nodes(otherwise) };
         let was_in_if = std::mem::replace(&mut self.in_if, true);
         self.expr(test)?;
@@ -135,16 +129,14 @@ impl<'f> Frame<'f> {
     }
 
     /// The blocks in a statement, and the names that they declare.
-    fn inner(&self, node: &mut Node) -> Result<(), Raised> {
+    fn inner(&self, node: &mut Node) -> Evaluated<()> {
         match node {
             Node::If { branches, otherwise } => {
-                let bodies = branches.iter_mut().map(|(_, body)| body).chain(std::iter::once(otherwise));
+                let bodies = branches.iter_mut().map(|(_, body)| body).chain(iter::once(otherwise));
                 bodies.flatten().try_for_each(|node| self.inner(node))
             }
             Node::For(of) => {
-                let mut names = Vec::new();
-                names_of(&of.target, &mut names);
-                names.push("loop");
+                let names = [of.target.names(), vec!["loop"]].concat();
                 let mut test = Frame::within(self, &names);
                 of.test.iter().try_for_each(|expr| test.expr(expr))?;
                 Frame::within(self, &names).block(&mut of.body)?;
@@ -155,16 +147,14 @@ impl<'f> Frame<'f> {
                 let mut names: Vec<&str> = of.arguments.iter().map(|(name, _)| name.as_str()).collect();
                 names.extend(["caller", "varargs", "kwargs"]);
                 let mut defaults = Frame::within(self, &names);
-                let all = of.arguments.iter().filter_map(|(_, default)| default.as_ref());
-                all.clone().try_for_each(|default| defaults.expr(default))?;
+                of.arguments.iter().flat_map(|(_, default)| default).try_for_each(|of| defaults.expr(of))?;
                 Frame::within(self, &names).block(&mut of.body)
             }
             Node::SetBlock { body, .. } | Node::Filter { body, .. } | Node::Generation(body) => {
                 Frame::within(self, &[]).block(body)
             }
             Node::With { values, body } => {
-                let mut names = Vec::new();
-                values.iter().for_each(|(target, _)| names_of(target, &mut names));
+                let names: Vec<&str> = values.iter().flat_map(|(target, _)| target.names()).collect();
                 Frame::within(self, &names).block(body)
             }
             _ => Ok(()),
@@ -172,28 +162,24 @@ impl<'f> Frame<'f> {
     }
 
     /// Checks the filters of a filter block. An unknown filter is an error of the template, even in an `if`.
-    fn filters(&mut self, filters: &[Filter]) -> Result<(), Raised> {
+    fn filters(&mut self, filters: &[Filter]) -> Evaluated<()> {
         let was_in_if = std::mem::replace(&mut self.in_if, false);
         filters.iter().try_for_each(|filter| self.filter(filter))?;
         self.in_if = was_in_if;
         Ok(())
     }
 
-    fn filter(&mut self, filter: &Filter) -> Result<(), Raised> {
+    fn filter(&mut self, filter: &Filter) -> Evaluated<()> {
         if !self.in_if && !filters::is_filter(&filter.name) {
-            let why = format!("No filter named '{}'.", filter.name);
-            return Err(raised("TemplateAssertionError", why));
+            return raise("TemplateAssertionError", format!("No filter named '{}'.", filter.name));
         }
-        self.arguments(&filter.arguments)
+        filter.arguments.all().try_for_each(|value| self.expr(value))
     }
 
-    fn arguments(&mut self, of: &Arguments) -> Result<(), Raised> {
-        let named = of.named.iter().map(|(_, value)| value);
-        let mut all = of.plain.iter().chain(named).chain(&of.spread).chain(&of.spread_named);
-        all.try_for_each(|value| self.expr(value))
-    }
-
-    fn expr(&mut self, expr: &Expr) -> Result<(), Raised> {
+    fn expr(&mut self, expr: &Expr) -> Evaluated<()> {
+        let is_choice = matches!(&*expr.what, Kind::Choice { .. });
+        let was_in_if = self.in_if;
+        self.in_if |= is_choice;
         match &*expr.what {
             Kind::Name(name) => self.read(name),
             Kind::Filter(of, filter) => {
@@ -203,57 +189,13 @@ impl<'f> Frame<'f> {
             Kind::Test(of, test) => {
                 self.expr(of)?;
                 if !self.in_if && !jinja_tests::is_test(&test.name) {
-                    let why = format!("No test named '{}'.", test.name);
-                    return Err(raised("TemplateAssertionError", why));
+                    return raise("TemplateAssertionError", format!("No test named '{}'.", test.name));
                 }
-                self.arguments(&test.arguments)?;
+                test.arguments.all().try_for_each(|value| self.expr(value))?;
             }
-            Kind::Call(of, arguments) => {
-                self.expr(of)?;
-                self.arguments(arguments)?;
-            }
-            Kind::Choice { test, then, otherwise } => {
-                let was_in_if = std::mem::replace(&mut self.in_if, true);
-                let mut all = [test, then].into_iter().chain(otherwise);
-                all.try_for_each(|value| self.expr(value))?;
-                self.in_if = was_in_if;
-            }
-            Kind::List(items) | Kind::Tuple(items) | Kind::Concat(items) => {
-                items.iter().try_for_each(|value| self.expr(value))?;
-            }
-            Kind::Dict(entries) => {
-                entries
-                    .iter()
-                    .flat_map(|(key, value)| [key, value])
-                    .try_for_each(|value| self.expr(value))?;
-            }
-            Kind::Attribute(of, _) | Kind::Not(of) | Kind::Negative(of) | Kind::Positive(of) => {
-                self.expr(of)?
-            }
-            Kind::Item(left, right)
-            | Kind::And(left, right)
-            | Kind::Or(left, right)
-            | Kind::Binary(_, left, right) => {
-                self.expr(left)?;
-                self.expr(right)?;
-            }
-            Kind::Slice(of, parts) => {
-                self.expr(of)?;
-                parts.iter().flatten().try_for_each(|value| self.expr(value))?;
-            }
-            Kind::Compare(first, others) => {
-                self.expr(first)?;
-                others.iter().try_for_each(|(_, value)| self.expr(value))?;
-            }
-            Kind::None | Kind::Bool(_) | Kind::Int(_) | Kind::Float(_) | Kind::Text(_) => {}
+            other => other.parts().into_iter().try_for_each(|part| self.expr(part))?,
         }
+        self.in_if = was_in_if;
         Ok(())
-    }
-}
-
-fn names_of<'t>(target: &'t Target, names: &mut Vec<&'t str>) {
-    match target {
-        Target::Name(name) | Target::Field(name, _) => names.push(name),
-        Target::Several(all) => all.iter().for_each(|target| names_of(target, names)),
     }
 }

@@ -1,9 +1,11 @@
 //! Python's operators.
 
-use super::run::MAX_TEXT;
-use super::value::{Raised, Value, compare, float, is_equal, list, raised, text, tuple, unsupported, view};
+use std::iter::repeat_n;
 
-type Done = Result<Value, Raised>;
+use super::collection::bounded_text;
+use super::run::MAX_TEXT;
+use super::value::{Evaluated, Value, list, raise, raised, text, tuple, type_error, unsupported, view};
+use super::written::{float, repr};
 
 /// The position of index `at`. A negative index counts from the end.
 pub(super) fn place(at: i128, len: usize) -> Option<usize> {
@@ -12,10 +14,10 @@ pub(super) fn place(at: i128, len: usize) -> Option<usize> {
 }
 
 /// The positions that a slice selects.
-fn places([start, stop, step]: [Option<i128>; 3], len: usize) -> Result<Vec<usize>, Raised> {
+fn places([start, stop, step]: [Option<i128>; 3], len: usize) -> Evaluated<Vec<usize>> {
     let (len, step) = (len as i128, step.unwrap_or(1));
     if step == 0 {
-        return Err(raised("ValueError", "slice step cannot be zero"));
+        return raise("ValueError", "slice step cannot be zero");
     }
     let bound = |bound: Option<i128>, default: i128| {
         let Some(bound) = bound else { return default };
@@ -33,100 +35,34 @@ fn places([start, stop, step]: [Option<i128>; 3], len: usize) -> Result<Vec<usiz
     Ok(places)
 }
 
-pub(super) fn slice(of: &Value, bounds: [Option<i128>; 3]) -> Done {
-    let pick = |items: &[Value]| -> Result<Vec<Value>, Raised> {
+pub(super) fn slice(of: &Value, bounds: [Option<i128>; 3]) -> Evaluated {
+    let pick = |items: &[Value]| -> Evaluated<Vec<Value>> {
         Ok(places(bounds, items.len())?.into_iter().map(|at| items[at].clone()).collect())
     };
     match of.defined()? {
         Value::Text(chars) | Value::Safe(chars) => {
             let chars: Vec<char> = chars.chars().collect();
             let taken: String = places(bounds, chars.len())?.into_iter().map(|at| chars[at]).collect();
-            Ok(if matches!(of, Value::Safe(_)) { Value::Safe(taken.into()) } else { text(taken) })
+            Ok(of.like(taken))
         }
         Value::List(items) => Ok(list(pick(items)?)),
         Value::Tuple(items) => Ok(tuple(pick(items)?)),
         Value::View("range", items) => Ok(view("range", pick(items)?)),
-        Value::Dict(_) => Err(raised("TypeError", "unhashable type: 'slice'")),
-        other => Err(raised("TypeError", format!("'{}' object is not subscriptable", other.type_name()))),
+        Value::Dict(_) => type_error("unhashable type: 'slice'"),
+        other => type_error(format!("'{}' object is not subscriptable", other.type_name())),
     }
 }
 
-pub(super) fn negative(of: &Value) -> Done {
-    match of.defined()? {
-        Value::Float(number) => Ok(Value::Float(-number)),
-        other => match other.as_int().and_then(i128::checked_neg) {
-            Some(number) => Ok(Value::Int(number)),
-            None => {
-                Err(raised("TypeError", format!("bad operand type for unary -: '{}'", other.type_name())))
-            }
-        },
-    }
-}
-
-pub(super) fn positive(of: &Value) -> Done {
-    match of.defined()? {
-        Value::Float(number) => Ok(Value::Float(*number)),
-        other => match other.as_int() {
-            Some(number) => Ok(Value::Int(number)),
-            None => {
-                Err(raised("TypeError", format!("bad operand type for unary +: '{}'", other.type_name())))
-            }
-        },
-    }
-}
-
-/// Whether `left op right` is true, for a comparison `op`.
-pub(super) fn is(op: &str, left: &Value, right: &Value) -> Result<bool, Raised> {
-    use std::cmp::Ordering::{Equal, Greater, Less};
-    Ok(match op {
-        "==" => is_equal(left, right),
-        "!=" => !is_equal(left, right),
-        "in" => contains(right, left)?,
-        "not in" => !contains(right, left)?,
-        "<" => compare(op, left, right)? == Less,
-        "<=" => matches!(compare(op, left, right)?, Less | Equal),
-        ">" => compare(op, left, right)? == Greater,
-        _ => matches!(compare(op, left, right)?, Greater | Equal),
-    })
-}
-
-/// Python's `item in of`.
-pub(super) fn contains(of: &Value, item: &Value) -> Result<bool, Raised> {
-    Ok(match of {
-        Value::Undefined(_) => false,
-        Value::Text(chars) | Value::Safe(chars) => match item.as_text() {
-            Some(part) => chars.contains(part),
-            None => {
-                let why = format!("'in <string>' requires string as left operand, not {}", item.type_name());
-                return Err(raised("TypeError", why));
-            }
-        },
-        Value::Dict(dict) => {
-            hashable(item)?;
-            dict.get(item).is_some()
-        }
-        Value::List(items) | Value::Tuple(items) | Value::View(_, items) => {
-            items.iter().any(|own| is_equal(own, item))
-        }
-        Value::Iter(_) => return unsupported("in of a generator is not read: make it a list"),
-        other => {
-            return Err(raised(
-                "TypeError",
-                format!("argument of type '{}' is not iterable", other.type_name()),
-            ));
-        }
-    })
-}
-
-/// Refuses a value that cannot be a key of a dict.
-pub(super) fn hashable(of: &Value) -> Result<(), Raised> {
-    match of {
-        Value::List(_) | Value::Dict(_) | Value::View("dict_items" | "dict_keys", _) => {
-            Err(raised("TypeError", format!("unhashable type: '{}'", of.type_name())))
-        }
-        Value::Tuple(items) => items.iter().try_for_each(hashable),
-        _ => Ok(()),
-    }
+/// `-of` or `+of`.
+pub(super) fn signed(sign: &str, of: &Value) -> Evaluated {
+    let signed = match of.defined()? {
+        Value::Float(number) if sign == "-" => Some(Value::Float(-number)),
+        Value::Float(number) => Some(Value::Float(*number)),
+        other if sign == "-" => other.as_int().and_then(i128::checked_neg).map(Value::Int),
+        other => other.as_int().map(Value::Int),
+    };
+    let why = || format!("bad operand type for unary {sign}: '{}'", of.type_name());
+    signed.ok_or_else(|| raised("TypeError", why()))
 }
 
 /// The text with `&`, `<`, `>` and quotes escaped for HTML.
@@ -135,41 +71,31 @@ pub(super) fn escaped(text: &str) -> String {
     text.replace('"', "&#34;").replace('\'', "&#39;")
 }
 
-pub(super) fn binary(op: &str, left: &Value, right: &Value) -> Done {
+pub(super) fn binary(op: &str, left: &Value, right: &Value) -> Evaluated {
     left.defined()?;
     right.defined()?;
     match (op, left, right) {
         ("+", Value::Text(left), Value::Text(right)) => Ok(text(format!("{left}{right}"))),
-        ("+", Value::Safe(left), Value::Safe(right)) => Ok(Value::Safe(format!("{left}{right}").into())),
-        ("+", Value::Safe(left), Value::Text(right)) => {
-            Ok(Value::Safe(format!("{left}{}", escaped(right)).into()))
-        }
-        ("+", Value::Text(left), Value::Safe(right)) => {
-            Ok(Value::Safe(format!("{}{right}", escaped(left)).into()))
+        ("+", Value::Text(_) | Value::Safe(_), Value::Text(_) | Value::Safe(_)) => {
+            let part = |of: &Value| match of {
+                Value::Text(plain) => escaped(plain),
+                safe => safe.as_text().unwrap_or_default().to_owned(),
+            };
+            Ok(Value::Safe((part(left) + &part(right)).into()))
         }
         ("+", Value::Text(_) | Value::Safe(_), other) => {
-            let why = format!("can only concatenate str (not \"{}\") to str", other.type_name());
-            Err(raised("TypeError", why))
+            type_error(format!("can only concatenate str (not \"{}\") to str", other.type_name()))
         }
-        ("+", Value::List(left), Value::List(right)) => {
-            Ok(list(left.iter().chain(right.iter()).cloned().collect()))
+        ("+", Value::List(left), Value::List(right)) => Ok(list([&left[..], &right[..]].concat())),
+        ("+", Value::Tuple(left), Value::Tuple(right)) => Ok(tuple([&left[..], &right[..]].concat())),
+        ("*", of, times) | ("*", times, of)
+            if matches!(of, Value::Text(_) | Value::List(_) | Value::Tuple(_))
+                && times.as_int().is_some() =>
+        {
+            repeated(of, times.as_int().unwrap_or(0))
         }
-        ("+", Value::Tuple(left), Value::Tuple(right)) => {
-            Ok(tuple(left.iter().chain(right.iter()).cloned().collect()))
-        }
-        ("*", Value::Text(part), times) | ("*", times, Value::Text(part)) if times.as_int().is_some() => {
-            repeated(part.len(), times).map(|times| text(part.repeat(times)))
-        }
-        ("*", Value::List(items), times) | ("*", times, Value::List(items)) if times.as_int().is_some() => {
-            many(items, times).map(list)
-        }
-        ("*", Value::Tuple(items), times) | ("*", times, Value::Tuple(items)) if times.as_int().is_some() => {
-            many(items, times).map(tuple)
-        }
-        ("%", Value::Text(format), right) => match right {
-            Value::Tuple(items) => percent(format, items).map(text),
-            other => percent(format, std::slice::from_ref(other)).map(text),
-        },
+        ("%", Value::Text(format), Value::Tuple(items)) => percent(format, items).map(text),
+        ("%", Value::Text(format), item) => percent(format, std::slice::from_ref(item)).map(text),
         (_, Value::Safe(_), _) | (_, _, Value::Safe(_)) => {
             unsupported(format!("{op} with text that is marked as safe is not read"))
         }
@@ -177,31 +103,27 @@ pub(super) fn binary(op: &str, left: &Value, right: &Value) -> Done {
     }
 }
 
-/// `items` repeated `times` times.
-fn many(items: &[Value], times: &Value) -> Result<Vec<Value>, Raised> {
-    let times = repeated(size_of_val(items), times)?;
-    Ok((0..times).flat_map(|_| items.iter().cloned()).collect())
-}
-
-fn repeated(bytes: usize, times: &Value) -> Result<usize, Raised> {
-    let times = times.as_int().unwrap_or(0);
+/// A text or a list repeated `times` times.
+fn repeated(of: &Value, times: i128) -> Evaluated {
     if i64::try_from(times).is_err() {
-        return Err(raised("OverflowError", "cannot fit 'int' into an index-sized integer"));
+        return raise("OverflowError", "cannot fit 'int' into an index-sized integer");
     }
     let times = usize::try_from(times.max(0)).unwrap_or(usize::MAX);
-    match bytes.checked_mul(times) {
-        Some(all) if all <= MAX_TEXT => Ok(times),
-        _ => unsupported("a repetition is longer than 64 MiB"),
+    if !of.is_true() {
+        return Ok(of.clone());
     }
+    if of.bytes().checked_mul(times).is_none_or(|all| all > MAX_TEXT) {
+        return unsupported("a repetition is longer than 64 MiB");
+    }
+    Ok(match of {
+        Value::List(items) => list(repeat_n(&items[..], times).flatten().cloned().collect()),
+        Value::Tuple(items) => tuple(repeat_n(&items[..], times).flatten().cloned().collect()),
+        of => text(of.as_text().unwrap_or_default().repeat(times)),
+    })
 }
 
-fn numbers(op: &str, left: &Value, right: &Value) -> Done {
-    let refuse = || {
-        let (left, right) = (left.type_name(), right.type_name());
-        let op = if op == "**" { "** or pow()" } else { op };
-        Err(raised("TypeError", format!("unsupported operand type(s) for {op}: '{left}' and '{right}'")))
-    };
-    let zero = |what: &str| Err(raised("ZeroDivisionError", what));
+fn numbers(op: &str, left: &Value, right: &Value) -> Evaluated {
+    let zero = |what: &str| raise("ZeroDivisionError", what);
     if let (Some(a), Some(b)) = (left.as_int(), right.as_int()) {
         let whole = match op {
             "+" => a.checked_add(b),
@@ -213,18 +135,20 @@ fn numbers(op: &str, left: &Value, right: &Value) -> Done {
             "/" if a.unsigned_abs() <= 1 << 53 && b.unsigned_abs() <= 1 << 53 => {
                 return Ok(Value::Float(a as f64 / b as f64));
             }
-            "//" => a.checked_div_euclid(b).map(|_| floor_div(a, b)),
+            "//" => a.checked_div(b).map(|whole| whole - i128::from(a % b != 0 && (a < 0) != (b < 0))),
             "%" => Some(modulo(a, b)),
             "**" if b < 0 => return unsupported("a power below zero"),
             "**" => u32::try_from(b).ok().and_then(|power| a.checked_pow(power)),
             _ => None,
         };
-        return match whole {
-            Some(number) => Ok(Value::Int(number)),
-            None => unsupported("a whole number is too large"),
-        };
+        return whole
+            .map_or_else(|| unsupported("a whole number is too large"), |number| Ok(Value::Int(number)));
     }
-    let (Some(a), Some(b)) = (left.as_float(), right.as_float()) else { return refuse() };
+    let (Some(a), Some(b)) = (left.as_float(), right.as_float()) else {
+        let (left, right) = (left.type_name(), right.type_name());
+        let op = if op == "**" { "** or pow()" } else { op };
+        return type_error(format!("unsupported operand type(s) for {op}: '{left}' and '{right}'"));
+    };
     Ok(Value::Float(match op {
         "+" => a + b,
         "-" => a - b,
@@ -237,11 +161,6 @@ fn numbers(op: &str, left: &Value, right: &Value) -> Done {
     }))
 }
 
-fn floor_div(a: i128, b: i128) -> i128 {
-    let quotient = a / b;
-    if a % b != 0 && (a < 0) != (b < 0) { quotient - 1 } else { quotient }
-}
-
 /// The remainder, with the sign of the divisor.
 fn modulo(a: i128, b: i128) -> i128 {
     let rest = a.wrapping_rem(b);
@@ -249,7 +168,7 @@ fn modulo(a: i128, b: i128) -> i128 {
 }
 
 /// Python's `format % items`.
-pub(super) fn percent(format: &str, items: &[Value]) -> Result<String, Raised> {
+pub(super) fn percent(format: &str, items: &[Value]) -> Evaluated<String> {
     let (mut to, mut items) = (String::new(), items.iter());
     let mut chars = format.chars();
     while let Some(char) = chars.next() {
@@ -257,9 +176,7 @@ pub(super) fn percent(format: &str, items: &[Value]) -> Result<String, Raised> {
             to.push(char);
             continue;
         }
-        if to.len() > MAX_TEXT {
-            return unsupported("a text is longer than 64 MiB");
-        }
+        bounded_text(to.len())?;
         let kind = chars.next();
         if kind == Some('%') {
             to.push('%');
@@ -269,20 +186,18 @@ pub(super) fn percent(format: &str, items: &[Value]) -> Result<String, Raised> {
             || items.next().ok_or_else(|| raised("TypeError", "not enough arguments for format string"));
         match kind {
             Some('s') => to.push_str(&next()?.to_text()?),
-            Some('r') => to.push_str(&next()?.repr()?),
+            Some('r') => to.push_str(&repr(next()?)?),
             Some('d' | 'i') => match next()? {
                 Value::Float(number) if !number.is_finite() => {
                     return unsupported("%d of a number that is not finite is not read");
                 }
                 // `+ 0.0` drops the sign of a zero.
                 Value::Float(number) => to.push_str(&format!("{:.0}", number.trunc() + 0.0)),
-                value => match value.as_int() {
-                    Some(number) => to.push_str(&number.to_string()),
-                    None => {
-                        let why = format!("%d format: a real number is required, not {}", value.type_name());
-                        return Err(raised("TypeError", why));
-                    }
-                },
+                value => {
+                    let why = || format!("%d format: a real number is required, not {}", value.type_name());
+                    let number = value.as_int().ok_or_else(|| raised("TypeError", why()))?;
+                    to.push_str(&number.to_string());
+                }
             },
             other => {
                 let other = other.map(String::from).unwrap_or_default();
@@ -291,13 +206,13 @@ pub(super) fn percent(format: &str, items: &[Value]) -> Result<String, Raised> {
         }
     }
     if items.next().is_some() {
-        return Err(raised("TypeError", "not all arguments converted during string formatting"));
+        return type_error("not all arguments converted during string formatting");
     }
     Ok(to)
 }
 
 /// `number` rounded to `digits` digits, as Python's `round` does.
-pub(super) fn rounded(number: f64, digits: i128) -> Result<f64, Raised> {
+pub(super) fn rounded(number: f64, digits: i128) -> Evaluated<f64> {
     let Ok(digits) = usize::try_from(digits) else { return unsupported("digits of round below zero") };
     // Like Python, Rust rounds the exact value, and halves to even.
     let text = format!("{number:.*}", digits.min(320));

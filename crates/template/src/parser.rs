@@ -3,47 +3,39 @@
 use std::sync::Arc;
 
 use super::ast::{Block, Expr, For, Kind, Macro, Node};
-use super::lexer::{Part, Token, What, lex};
+use super::lexer::{Part, Token, lex};
 use super::names::Frame;
-use super::tag::{MAX_NESTED, Parsed, Tag};
-use super::value::{Raised, raised};
+use super::tag::{MAX_NESTED, Tag};
+use super::value::{Evaluated, raise};
 
-/// Parses a normalised source.
-pub(super) fn parse(source: &str) -> Result<Block, Raised> {
-    let parts = lex(source)?;
+/// Parses a normalised source. Also returns whether it has `{% generation %}`.
+pub(super) fn parse(source: &str) -> Evaluated<(Block, bool)> {
+    let parts = lex(source)?.into_iter();
     let mut parser = Parser {
         source,
-        parts: parts.into_iter().peekable(),
+        parts,
         depth: 0,
         in_loop: false,
         loops: 0,
         has_caller: false,
+        has_generation: false,
     };
-    let (nodes, end) = parser.nodes(&[])?;
-    match end {
-        None => {
-            let mut root = Block::from(nodes);
-            Frame::root().block(&mut root)?;
-            Ok(root)
-        }
-        Some(tag) => Err(tag.fail("Encountered unknown tag")),
-    }
+    let (nodes, ..) = parser.nodes(&[])?;
+    let mut root = Block::from(nodes);
+    Frame::root().block(&mut root)?;
+    Ok((root, parser.has_generation))
 }
 
 /// Whether a tag reads the name `caller`. The name of an attribute or of an argument does not count.
 fn reads_caller(part: &Part) -> bool {
     let (Part::Output(tokens) | Part::Block(tokens)) = part else { return false };
-    let is_op = |token: Option<&Token>, op| token.is_some_and(|token| token.what == What::Op(op));
-    (0..tokens.len()).any(|at| {
-        matches!(&tokens[at].what, What::Name(name) if name == "caller")
-            && !is_op(at.checked_sub(1).and_then(|at| tokens.get(at)), ".")
-            && !is_op(tokens.get(at + 1), "=")
-    })
+    let is = |at: usize, text| tokens.get(at).is_some_and(|token| token.what.is(text));
+    (0..tokens.len()).any(|at| is(at, "caller") && !is(at.wrapping_sub(1), ".") && !is(at + 1, "="))
 }
 
 struct Parser<'s> {
     source: &'s str,
-    parts: std::iter::Peekable<std::vec::IntoIter<Part>>,
+    parts: std::vec::IntoIter<Part>,
     depth: usize,
     /// Whether there is a loop that `break` can end.
     in_loop: bool,
@@ -51,15 +43,16 @@ struct Parser<'s> {
     loops: usize,
     /// Whether a tag has read `caller`.
     has_caller: bool,
+    has_generation: bool,
 }
 
 impl<'s> Parser<'s> {
-    /// The nodes before the next tag with one of the names `ends`, and that tag.
-    fn nodes(&mut self, ends: &[&str]) -> Parsed<(Vec<Node>, Option<Tag<'s>>)> {
+    /// The nodes before the next tag with one of the names `ends`, its name, and the tag behind the name.
+    fn nodes(&mut self, ends: &[&str]) -> Evaluated<(Vec<Node>, String, Tag<'s>)> {
         self.depth += 1;
         if self.depth > MAX_NESTED {
             let why = format!("more than {MAX_NESTED} levels of blocks are not read");
-            return Err(raised("TemplateSyntaxError", why));
+            return raise("TemplateSyntaxError", why);
         }
         let mut nodes = Vec::new();
         while let Some(part) = self.parts.next() {
@@ -72,23 +65,22 @@ impl<'s> Parser<'s> {
                     let Some(name) = tag.peek_name().map(str::to_owned) else {
                         return Err(tag.fail("tag name expected"));
                     };
+                    tag.at += 1;
                     if ends.contains(&name.as_str()) {
                         self.depth -= 1;
-                        return Ok((nodes, Some(tag)));
+                        return Ok((nodes, name, tag));
                     }
-                    tag.at += 1;
                     nodes.push(self.statement(&name, tag)?);
                 }
             }
         }
-        self.depth -= 1;
         match ends {
-            [] => Ok((nodes, None)),
-            _ => Err(raised("TemplateSyntaxError", format!("a tag {} is missing", ends.join(" or ")))),
+            [] => Ok((nodes, String::new(), Tag::new(self.source, Vec::new(), 0))),
+            _ => raise("TemplateSyntaxError", format!("a tag {} is missing", ends.join(" or "))),
         }
     }
 
-    fn output(&self, tokens: Vec<Token>) -> Parsed<Node> {
+    fn output(&self, tokens: Vec<Token>) -> Evaluated<Node> {
         let mut tag = Tag::new(self.source, tokens, self.depth);
         let value = tag.tuple(true, &[])?;
         tag.end()?;
@@ -96,17 +88,14 @@ impl<'s> Parser<'s> {
     }
 
     /// The nodes of a block. The tag `end` ends it.
-    fn body(&mut self, end: &str) -> Parsed<Block> {
-        let (nodes, tag) = self.nodes(&[end])?;
-        if let Some(mut tag) = tag {
-            tag.at += 1;
-            tag.end()?;
-        }
+    fn body(&mut self, end: &str) -> Evaluated<Block> {
+        let (nodes, _, mut tag) = self.nodes(&[end])?;
+        tag.end()?;
         Ok(nodes.into())
     }
 
     // One function per tag keeps the stack frame of the recursive function small.
-    fn statement(&mut self, name: &str, mut tag: Tag<'s>) -> Parsed<Node> {
+    fn statement(&mut self, name: &str, mut tag: Tag<'s>) -> Evaluated<Node> {
         match name {
             "if" => self.branches(tag),
             "for" => self.repeated(tag),
@@ -116,6 +105,7 @@ impl<'s> Parser<'s> {
             "filter" => self.filter(tag),
             "with" => self.with(tag),
             "generation" => {
+                self.has_generation = true;
                 tag.end()?;
                 self.outside_loops("endgeneration").map(Node::Generation)
             }
@@ -130,7 +120,7 @@ impl<'s> Parser<'s> {
     }
 
     /// A body that Jinja compiles to a function. So it is in no loop.
-    fn outside_loops(&mut self, end: &str) -> Parsed<Block> {
+    fn outside_loops(&mut self, end: &str) -> Evaluated<Block> {
         let was_in_loop = std::mem::replace(&mut self.in_loop, false);
         let body = self.body(end)?;
         self.in_loop = was_in_loop;
@@ -142,23 +132,23 @@ impl<'s> Parser<'s> {
         name: String,
         arguments: Vec<(String, Option<Expr>)>,
         end: &str,
-    ) -> Parsed<Arc<Macro>> {
+    ) -> Evaluated<Arc<Macro>> {
         let was_read = std::mem::replace(&mut self.has_caller, false);
         let body = self.outside_loops(end)?;
         let has_caller = self.has_caller;
         if has_caller && arguments.iter().any(|(name, default)| name == "caller" && default.is_none()) {
-            return Err(raised("TemplateAssertionError", "a parameter \"caller\" needs a default"));
+            return raise("TemplateAssertionError", "a parameter \"caller\" needs a default");
         }
         self.has_caller |= was_read;
         Ok(Arc::new(Macro { name, arguments, body, has_caller }))
     }
 
-    fn set(&mut self, mut tag: Tag<'s>) -> Parsed<Node> {
+    fn set(&mut self, mut tag: Tag<'s>) -> Evaluated<Node> {
         let target = tag.target(true, &[])?;
-        if self.loops > 0 && target.has("loop") {
+        if self.loops > 0 && target.names().contains(&"loop") {
             return Err(tag.fail("Can't assign to special loop variable in for-loop"));
         }
-        if tag.skip_op("=") {
+        if tag.skip("=") {
             let value = tag.tuple(true, &[])?;
             tag.end()?;
             return Ok(Node::Set { target, value });
@@ -168,31 +158,30 @@ impl<'s> Parser<'s> {
         Ok(Node::SetBlock { target, filters, body: self.body("endset")? })
     }
 
-    fn of_macro(&mut self, mut tag: Tag<'s>) -> Parsed<Node> {
+    fn of_macro(&mut self, mut tag: Tag<'s>) -> Evaluated<Node> {
         let name = tag.name()?;
         let arguments = tag.parameters()?;
         tag.end()?;
         self.function(name, arguments, "endmacro").map(Node::Macro)
     }
 
-    fn call(&mut self, mut tag: Tag<'s>) -> Parsed<Node> {
-        let arguments = if tag.is_op("(") { tag.parameters()? } else { Vec::new() };
+    fn call(&mut self, mut tag: Tag<'s>) -> Evaluated<Node> {
+        let arguments = if tag.is("(") { tag.parameters()? } else { Vec::new() };
         let call = tag.expression()?;
         tag.end()?;
-        if !matches!(&*call.what, Kind::Call(..)) {
-            return Err(tag.fail("expected call"));
-        }
-        Ok(Node::Call { call, caller: self.function("caller".to_owned(), arguments, "endcall")? })
+        let Kind::Call(callee, given) = *call.what else { return Err(tag.fail("expected call")) };
+        let caller = self.function("caller".to_owned(), arguments, "endcall")?;
+        Ok(Node::Call { callee, arguments: given, span: call.span, caller })
     }
 
-    fn filter(&mut self, mut tag: Tag<'s>) -> Parsed<Node> {
+    fn filter(&mut self, mut tag: Tag<'s>) -> Evaluated<Node> {
         let mut filters = vec![tag.filter()?];
         filters.extend(tag.filters()?);
         tag.end()?;
         Ok(Node::Filter { filters, body: self.body("endfilter")? })
     }
 
-    fn with(&mut self, mut tag: Tag<'s>) -> Parsed<Node> {
+    fn with(&mut self, mut tag: Tag<'s>) -> Evaluated<Node> {
         let mut values = Vec::new();
         while !tag.is_over() {
             if !values.is_empty() {
@@ -205,61 +194,42 @@ impl<'s> Parser<'s> {
         Ok(Node::With { values, body: self.body("endwith")? })
     }
 
-    fn branches(&mut self, mut tag: Tag<'s>) -> Parsed<Node> {
+    fn branches(&mut self, mut tag: Tag<'s>) -> Evaluated<Node> {
         let (mut branches, mut otherwise) = (Vec::new(), Vec::new());
         loop {
             let test = tag.tuple(false, &[])?;
             tag.end()?;
-            let (body, end) = self.nodes(&["elif", "else", "endif"])?;
+            let (body, name, end) = self.nodes(&["elif", "else", "endif"])?;
             branches.push((test, body));
-            let Some(mut end) = end else { break };
-            match end.peek_name() {
-                Some("elif") => {
-                    end.at += 1;
-                    tag = end;
-                }
-                Some("else") => {
-                    end.at += 1;
-                    end.end()?;
-                    otherwise = self.body("endif")?.nodes;
-                    break;
-                }
-                _ => {
-                    end.at += 1;
-                    end.end()?;
-                    break;
-                }
+            tag = end;
+            if name == "elif" {
+                continue;
             }
+            tag.end()?;
+            if name == "else" {
+                otherwise = self.body("endif")?.nodes;
+            }
+            return Ok(Node::If { branches, otherwise });
         }
-        Ok(Node::If { branches, otherwise })
     }
 
-    fn repeated(&mut self, mut tag: Tag<'s>) -> Parsed<Node> {
+    fn repeated(&mut self, mut tag: Tag<'s>) -> Evaluated<Node> {
         let target = tag.target(false, &["in"])?;
-        if target.has("loop") {
+        if target.names().contains(&"loop") {
             return Err(tag.fail("Can't assign to special loop variable in for-loop"));
         }
-        if !tag.skip_name("in") {
-            return Err(tag.fail("expected token 'in'"));
-        }
+        tag.expect("in")?;
         let over = tag.tuple(false, &["recursive"])?;
-        let test = if tag.skip_name("if") { Some(tag.expression()?) } else { None };
-        let is_recursive = tag.skip_name("recursive");
+        let test = if tag.skip("if") { Some(tag.expression()?) } else { None };
+        let is_recursive = tag.skip("recursive");
         tag.end()?;
         self.loops += 1;
         let was_in_loop = std::mem::replace(&mut self.in_loop, true);
-        let (body, end) = self.nodes(&["else", "endfor"])?;
+        let (body, name, mut end) = self.nodes(&["else", "endfor"])?;
         // Jinja compiles a recursive loop and its `else` to a function.
         self.in_loop = was_in_loop && !is_recursive;
-        let mut otherwise = Block::default();
-        if let Some(mut end) = end {
-            let is_else = end.peek_name() == Some("else");
-            end.at += 1;
-            end.end()?;
-            if is_else {
-                otherwise = self.body("endfor")?;
-            }
-        }
+        end.end()?;
+        let otherwise = if name == "else" { self.body("endfor")? } else { Block::default() };
         self.loops -= 1;
         self.in_loop = was_in_loop;
         Ok(Node::For(Box::new(For { target, over, test, is_recursive, body: body.into(), otherwise })))

@@ -1,16 +1,17 @@
 //! Runs a template: blocks, scopes and loops.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::mem;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::ast::{Block, Expr, Filter, For, Kind, Macro, Node, Target};
-use super::collection::Items;
+use super::ast::{Arguments, Block, Expr, Filter, For, Macro, Node, Span, Target};
+use super::compare::is_equal;
 use super::date::Date;
-use super::held::Held;
-use super::value::{IN_USE, Raised, UNSUPPORTED, Value, is_equal, raised, text, tuple, unsupported};
+use super::scope::{Closure, Loop, Scope};
+use super::value::{Evaluated, IN_USE, Raised, UNSUPPORTED, Value, raised, text, tuple, type_error};
+use super::value::{undefined, unsupported};
 
 /// Max steps of a run. It stops templates that do not end.
 const MAX_STEPS: usize = 10_000_000;
@@ -27,55 +28,9 @@ pub(super) const OF_CALL: usize = 2;
 /// The depth that a filter counts as, if it calls another filter.
 pub(super) const OF_FILTER: usize = 12;
 
-/// The names that are set in a block.
-#[derive(Default)]
-pub(crate) struct Scope {
-    pub(super) values: RefCell<HashMap<String, Value>>,
-    parent: Option<Rc<Scope>>,
-}
-
-impl Scope {
-    pub(super) fn new(values: HashMap<String, Value>) -> Rc<Self> {
-        Rc::new(Self { values: RefCell::new(values), parent: None })
-    }
-
-    pub(super) fn within(parent: &Rc<Self>) -> Rc<Self> {
-        Rc::new(Self { values: RefCell::default(), parent: Some(parent.clone()) })
-    }
-
-    pub(super) fn get(&self, name: &str) -> Option<Value> {
-        let own = self.values.borrow().get(name).cloned();
-        own.or_else(|| self.parent.as_ref()?.get(name))
-    }
-
-    pub(super) fn set(&self, name: &str, value: Value) {
-        self.values.borrow_mut().insert(name.to_owned(), value);
-    }
-}
-
-/// A macro, and the scope in which it was defined.
-pub struct Closure {
-    pub(super) of: Arc<Macro>,
-    pub(super) scope: Rc<Scope>,
-}
-
-/// The variable `loop` of a `for`.
-pub struct Loop {
-    pub(super) items: Items,
-    pub(super) at: Cell<usize>,
-    /// The arguments of the last call of `loop.changed`.
-    pub(super) changed: RefCell<Option<Vec<Value>>>,
-}
-
-/// The output of a template, a macro or a block.
-#[derive(Default)]
-struct Out {
-    text: String,
-    /// Whether this is the output of the template itself, not of a macro or a block.
-    is_root: bool,
-}
-
-enum Flow {
+/// How a block ended.
+#[derive(PartialEq)]
+pub(super) enum Flow {
     Next,
     Break,
     Continue,
@@ -83,8 +38,13 @@ enum Flow {
 
 /// A run of a template.
 pub(super) struct Run<'t> {
-    pub(super) source: &'t str,
+    source: &'t str,
     pub(super) date: Option<Date>,
+    pub(super) scope: Rc<Scope>,
+    /// The output of the template, or of the macro or block that is captured.
+    out: String,
+    /// The number of outputs that wait for a captured one.
+    captures: usize,
     /// The number of characters in the template's own output.
     written: usize,
     /// The characters of each `{% generation %}` block in the output.
@@ -94,41 +54,28 @@ pub(super) struct Run<'t> {
     made: usize,
     /// The current depth of blocks and expressions.
     depth: usize,
-    pub(super) held: Held,
+    /// Macros, namespaces and loops that may be in a circle of references.
+    held: Vec<Value>,
 }
 
-pub(super) type Evaluated<T = Value> = Result<T, Raised>;
-
 impl<'t> Run<'t> {
-    pub(super) fn new(source: &'t str, date: Option<Date>) -> Self {
-        Self {
-            source,
-            date,
-            written: 0,
-            spans: Vec::new(),
-            steps: 0,
-            made: 0,
-            depth: 0,
-            held: Held::default(),
-        }
+    pub(super) fn new(source: &'t str, date: Option<Date>, scope: Rc<Scope>) -> Self {
+        let (out, spans, held) = (String::new(), Vec::new(), Vec::new());
+        Self { source, date, scope, out, captures: 0, written: 0, spans, steps: 0, made: 0, depth: 0, held }
     }
 
     /// Runs a template, and returns its text.
-    pub(super) fn template(&mut self, root: &Block, scope: &Rc<Scope>) -> Evaluated<String> {
-        let mut out = Out { text: String::new(), is_root: true };
-        self.own(root, scope, &mut out)?;
-        Ok(out.text)
+    pub(super) fn template(&mut self, root: &Block) -> Evaluated<String> {
+        self.own(root, self.scope.clone())?;
+        Ok(mem::take(&mut self.out))
     }
 
-    fn push(&mut self, text: &str, out: &mut Out) -> Evaluated<()> {
-        out.text.push_str(text);
-        if out.is_root {
+    fn push(&mut self, text: &str) -> Evaluated<()> {
+        self.out.push_str(text);
+        if self.captures == 0 {
             self.written += text.chars().count();
         }
-        if out.text.len() > MAX_TEXT {
-            return unsupported("the text is longer than 64 MiB");
-        }
-        Ok(())
+        if self.out.len() > MAX_TEXT { unsupported("the text is longer than 64 MiB") } else { Ok(()) }
     }
 
     /// Counts a step.
@@ -166,26 +113,54 @@ impl<'t> Run<'t> {
         Ok(done)
     }
 
-    /// Runs a block, and returns its text.
-    pub(super) fn captured(&mut self, block: &Block, scope: &Rc<Scope>) -> Evaluated<String> {
-        let mut out = Out::default();
-        self.own(block, scope, &mut out)?;
-        self.make(out.text.len())?;
-        Ok(out.text)
+    /// Calls `run` in a scope.
+    pub(super) fn within<T>(
+        &mut self,
+        scope: Rc<Scope>,
+        run: impl FnOnce(&mut Self) -> Evaluated<T>,
+    ) -> Evaluated<T> {
+        let outer = mem::replace(&mut self.scope, scope);
+        let done = run(self)?;
+        self.scope = outer;
+        Ok(done)
+    }
+
+    /// A new scope in the current one.
+    fn inner(&self) -> Rc<Scope> {
+        Scope::within(&self.scope)
+    }
+
+    /// Keeps a value that may be in a circle of references until the end of the run.
+    pub(super) fn hold(&mut self, value: Value) -> Value {
+        if self.held.last().is_none_or(|last| !is_equal(last, &value)) {
+            self.held.push(value.clone());
+        }
+        value
+    }
+
+    /// Runs a block in a scope. Returns its text, and how it ended.
+    pub(super) fn capture(&mut self, block: &Block, scope: Rc<Scope>) -> Evaluated<(String, Flow)> {
+        let outer = mem::take(&mut self.out);
+        self.captures += 1;
+        let flow = self.own(block, scope)?;
+        self.captures -= 1;
+        let text = mem::replace(&mut self.out, outer);
+        self.make(text.len())?;
+        Ok((text, flow))
     }
 
     /// Runs a block in its own scope.
-    fn own(&mut self, block: &Block, scope: &Rc<Scope>, out: &mut Out) -> Evaluated<Flow> {
+    fn own(&mut self, block: &Block, scope: Rc<Scope>) -> Evaluated<Flow> {
         for name in &block.hidden {
-            scope.set(name, Value::Undefined(format!("'{name}' is undefined").into()));
+            scope.set(name, undefined(format!("'{name}' is undefined")));
         }
-        self.nodes(&block.nodes, scope, out)
+        self.within(scope, |run| run.nodes(&block.nodes))
     }
 
-    fn nodes(&mut self, nodes: &[Node], scope: &Rc<Scope>, out: &mut Out) -> Evaluated<Flow> {
+    fn nodes(&mut self, nodes: &[Node]) -> Evaluated<Flow> {
         self.deeper(OF_BLOCK, |run| {
             for node in nodes {
-                match run.node(node, scope, out)? {
+                match run.node(node)? {
                     Flow::Next => {}
                     flow => return Ok(flow),
                 }
@@ -195,138 +170,107 @@ impl<'t> Run<'t> {
     }
 
     // One function per kind, as in `value`.
-    fn node(&mut self, node: &Node, scope: &Rc<Scope>, out: &mut Out) -> Evaluated<Flow> {
+    fn node(&mut self, node: &Node) -> Evaluated<Flow> {
         self.step()?;
         match node {
-            Node::Text(text) => self.push(text, out)?,
-            Node::Output(value) => self.output(value, scope, out)?,
-            Node::If { branches, otherwise } => return self.branch(branches, otherwise, scope, out),
-            Node::For(of) => return self.repeat(of, scope, out),
+            Node::Text(text) => self.push(text)?,
+            Node::Output(value) => self.output(value)?,
+            Node::If { branches, otherwise } => return self.branch(branches, otherwise),
+            Node::For(of) => return self.repeat(of),
             Node::Set { target, value } => {
-                let value = self.eval(value, scope)?;
-                self.assign(target, value, scope)?;
+                let value = self.eval(value)?;
+                self.scope.assign(target, value)?;
             }
-            Node::SetBlock { target, filters, body } => match self.block(filters, body, scope)? {
-                Ok(value) => self.assign(target, value, scope)?,
+            Node::SetBlock { target, filters, body } => match self.block(filters, body)? {
+                Ok(value) => self.scope.assign(target, value)?,
                 Err(flow) => return Ok(flow),
             },
             Node::Macro(of) => {
-                let closure = self.closure(of, scope);
-                scope.set(&of.name, closure);
+                let closure = self.closure(of);
+                self.scope.set(&of.name, closure);
             }
-            Node::Call { call, caller } => self.call_block(call, caller, scope, out)?,
-            Node::Filter { filters, body } => {
-                let value = match self.block(filters, body, scope)? {
-                    Ok(value) => value,
-                    Err(flow) => return Ok(flow),
-                };
-                let Some(text) = value.as_text() else {
-                    let why = format!("expected str instance, {} found", value.type_name());
-                    return Err(raised("TypeError", why));
-                };
-                self.push(text, out)?;
+            Node::Call { callee, arguments, span, caller } => {
+                self.call_block(callee, arguments, *span, caller)?;
             }
-            Node::With { values, body } => return self.with(values, body, scope, out),
-            Node::Generation(body) => self.generation(body, scope, out)?,
+            Node::Filter { filters, body } => match self.block(filters, body)? {
+                Ok(Value::Text(text) | Value::Safe(text)) => self.push(&text)?,
+                Ok(other) => {
+                    return type_error(format!("expected str instance, {} found", other.type_name()));
+                }
+                Err(flow) => return Ok(flow),
+            },
+            Node::With { values, body } => return self.with(values, body),
+            Node::Generation(body) => self.generation(body)?,
             Node::Break => return Ok(Flow::Break),
             Node::Continue => return Ok(Flow::Continue),
         }
         Ok(Flow::Next)
     }
 
-    fn output(&mut self, value: &Expr, scope: &Rc<Scope>, out: &mut Out) -> Evaluated<()> {
-        let text = self.eval(value, scope)?.to_text().map_err(|error| self.at(error, value))?;
-        self.push(&text, out)
+    fn output(&mut self, value: &Expr) -> Evaluated<()> {
+        let text = self.eval(value)?.to_text().map_err(|error| self.at(error, value.span))?;
+        self.push(&text)
     }
 
-    fn branch(
-        &mut self,
-        branches: &[(Expr, Vec<Node>)],
-        otherwise: &[Node],
-        scope: &Rc<Scope>,
-        out: &mut Out,
-    ) -> Evaluated<Flow> {
+    fn branch(&mut self, branches: &[(Expr, Vec<Node>)], otherwise: &[Node]) -> Evaluated<Flow> {
         for (test, body) in branches {
-            if self.eval(test, scope)?.is_true() {
-                return self.nodes(body, scope, out);
+            if self.eval(test)?.is_true() {
+                return self.nodes(body);
             }
         }
-        self.nodes(otherwise, scope, out)
+        self.nodes(otherwise)
     }
 
     /// Captures the text of a block and applies filters. `break` or `continue` drops the text.
-    fn block(
-        &mut self,
-        filters: &[Filter],
-        body: &Block,
-        scope: &Rc<Scope>,
-    ) -> Evaluated<Result<Value, Flow>> {
-        let mut out = Out::default();
-        match self.own(body, &Scope::within(scope), &mut out)? {
-            Flow::Next => {}
-            flow => return Ok(Err(flow)),
+    fn block(&mut self, filters: &[Filter], body: &Block) -> Evaluated<Result<Value, Flow>> {
+        let (made, flow) = self.capture(body, self.inner())?;
+        if flow != Flow::Next {
+            return Ok(Err(flow));
         }
-        self.make(out.text.len())?;
-        let mut value = text(out.text);
+        let mut value = text(made);
         for filter in filters {
-            value = self.filter(value, filter, scope)?;
+            value = self.filter(&value, filter)?;
         }
         Ok(Ok(value))
     }
 
-    fn call_block(
-        &mut self,
-        call: &Expr,
-        caller: &Arc<Macro>,
-        scope: &Rc<Scope>,
-        out: &mut Out,
-    ) -> Evaluated<()> {
-        let Kind::Call(callee, arguments) = &*call.what else {
-            return Err(raised("TemplateSyntaxError", "expected call"));
-        };
-        let callee = self.eval(callee, scope)?;
-        let mut given = self.given(arguments, scope)?;
-        given.named.push(("caller".to_owned(), self.closure(caller, scope)));
-        let value = self.call(&callee, given).map_err(|error| self.at(error, call))?;
-        self.push(&value.to_text()?, out)
+    fn call_block(&mut self, of: &Expr, with: &Arguments, at: Span, caller: &Arc<Macro>) -> Evaluated<()> {
+        let callee = self.eval(of)?;
+        let mut given = self.given(with)?;
+        given.named.push(("caller".to_owned(), self.closure(caller)));
+        let value = self.call(&callee, given).map_err(|error| self.at(error, at))?;
+        self.push(&value.to_text()?)
     }
 
-    fn with(
-        &mut self,
-        values: &[(Target, Expr)],
-        body: &Block,
-        scope: &Rc<Scope>,
-        out: &mut Out,
-    ) -> Evaluated<Flow> {
-        let inner = Scope::within(scope);
+    fn with(&mut self, values: &[(Target, Expr)], body: &Block) -> Evaluated<Flow> {
+        let inner = self.inner();
         for (target, value) in values {
-            let value = self.eval(value, scope)?;
-            self.assign(target, value, &inner)?;
+            inner.assign(target, self.eval(value)?)?;
         }
-        self.own(body, &inner, out)
+        self.own(body, inner)
     }
 
-    fn generation(&mut self, body: &Block, scope: &Rc<Scope>, out: &mut Out) -> Evaluated<()> {
+    fn generation(&mut self, body: &Block) -> Evaluated<()> {
         // Spans are counted in the template's own output, as in transformers.
         let start = self.written;
-        let body = self.captured(body, &Scope::within(scope))?;
+        let (body, _) = self.capture(body, self.inner())?;
         self.spans.push(start..start + body.chars().count());
-        self.push(&body, out)
+        self.push(&body)
     }
 
-    /// A macro with its scope. The scope may hold the macro, so the run frees both at its end.
-    pub(super) fn closure(&mut self, of: &Arc<Macro>, scope: &Rc<Scope>) -> Value {
-        self.held.scope(scope);
-        Value::Macro(Rc::new(Closure { of: of.clone(), scope: scope.clone() }))
+    /// A macro with the current scope. The scope may hold the macro.
+    fn closure(&mut self, of: &Arc<Macro>) -> Value {
+        let closure = Closure { of: of.clone(), scope: self.scope.clone() };
+        self.hold(Value::Macro(Rc::new(closure)))
     }
 
-    fn repeat(&mut self, of: &For, scope: &Rc<Scope>, out: &mut Out) -> Evaluated<Flow> {
+    fn repeat(&mut self, of: &For) -> Evaluated<Flow> {
         if of.is_recursive {
             let error = raised(UNSUPPORTED, "a recursive loop is not read: write a macro");
-            return Err(self.at(error, &of.over));
+            return Err(self.at(error, of.over.span));
         }
-        let over = self.eval(&of.over, scope)?;
-        let mut items = over.items().map_err(|error| self.at(error, &of.over))?;
+        let over = self.eval(&of.over)?;
+        let mut items = over.items().map_err(|error| self.at(error, of.over.span))?;
         self.make(size_of_val(&items[..]))?;
         // Python reads an iterator item by item.
         let state = match &over {
@@ -335,88 +279,65 @@ impl<'t> Run<'t> {
         };
         let end = state.map_or(0, |at| at.replace(IN_USE));
         if let Some(test) = &of.test {
-            let mut kept = Vec::new();
-            for item in items {
-                let inner = Scope::within(scope);
-                self.assign(&of.target, item.clone(), &inner)?;
-                if self.eval(test, &inner)?.is_true() {
-                    kept.push(match &of.target {
-                        // Several names get the items of a tuple.
-                        Target::Several(_) => tuple(item.items()?),
-                        _ => item,
-                    });
-                }
-            }
-            items = kept;
+            items = self.kept(items, test, &of.target)?;
         }
-        if items.is_empty() {
-            state.inspect(|at| at.set(end));
-            return self.own(&of.otherwise, &Scope::within(scope), out);
-        }
-        let count = items.len();
-        let current = Rc::new(Loop { items: items.into(), at: Cell::new(0), changed: RefCell::default() });
         // As in Jinja, `else` runs if no body ran to its end.
-        let (mut is_complete, mut is_broken) = (false, false);
-        for at in 0..count {
+        let mut is_complete = false;
+        let current = Rc::new(Loop { items: items.into(), at: Cell::new(0), changed: RefCell::default() });
+        for at in 0..current.items.len() {
             self.step()?;
             current.at.set(at);
-            let inner = Scope::within(scope);
+            let inner = self.inner();
             inner.set("loop", Value::Loop(current.clone()));
-            self.assign(&of.target, current.items[at].clone(), &inner)?;
-            match self.own(&of.body, &inner, out)? {
-                Flow::Break => {
-                    is_broken = true;
-                    break;
-                }
+            inner.assign(&of.target, current.items[at].clone())?;
+            match self.own(&of.body, inner)? {
+                Flow::Break if is_complete => return Ok(Flow::Next),
+                Flow::Break => return self.own(&of.otherwise, self.inner()),
                 Flow::Continue => {}
                 Flow::Next => is_complete = true,
             }
         }
-        if !is_broken {
-            state.inspect(|at| at.set(end));
-        }
-        if is_complete { Ok(Flow::Next) } else { self.own(&of.otherwise, &Scope::within(scope), out) }
+        state.inspect(|at| at.set(end));
+        if is_complete { Ok(Flow::Next) } else { self.own(&of.otherwise, self.inner()) }
     }
 
-    fn assign(&mut self, target: &Target, value: Value, scope: &Rc<Scope>) -> Evaluated<()> {
-        match target {
-            Target::Name(name) => scope.set(name, value),
-            Target::Field(name, field) => match scope.get(name) {
-                Some(Value::Namespace(of)) => of.borrow_mut().set(text(field), value),
-                _ => {
-                    let why = "cannot assign attribute on non-namespace object";
-                    return Err(raised("TemplateRuntimeError", why));
-                }
-            },
-            Target::Several(targets) => {
-                let items = value.items()?;
-                if items.len() != targets.len() {
-                    let (want, have) = (targets.len(), items.len());
-                    let why = format!("cannot unpack {have} values into {want} names");
-                    return Err(raised("ValueError", why));
-                }
-                for (target, item) in targets.iter().zip(items) {
-                    self.assign(target, item, scope)?;
-                }
+    /// The items that pass the test of a loop.
+    fn kept(&mut self, items: Vec<Value>, test: &Expr, target: &Target) -> Evaluated<Vec<Value>> {
+        let mut kept = Vec::new();
+        for item in items {
+            let inner = self.inner();
+            inner.assign(target, item.clone())?;
+            if self.within(inner, |run| run.eval(test))?.is_true() {
+                kept.push(match target {
+                    // Several names get the items of a tuple.
+                    Target::Several(_) => tuple(item.items()?),
+                    _ => item,
+                });
             }
         }
-        Ok(())
+        Ok(kept)
     }
 
-    /// Adds the source of the expression to `error`, unless `error` has one.
-    pub(super) fn at(&self, error: Raised, expr: &Expr) -> Raised {
-        let source = || self.source.get(expr.span.start..expr.span.end).unwrap_or_default().to_owned();
+    /// Adds the source at `span` to `error`, unless `error` has one.
+    pub(super) fn at(&self, error: Raised, span: Span) -> Raised {
+        let source = || self.source.get(span.start..span.end).unwrap_or_default().to_owned();
         Raised { at: error.at.or_else(|| Some(source())), ..error }
     }
 }
 
-impl Loop {
-    /// Whether `values` differ from those of the last call.
-    pub(super) fn has_changed(&self, values: Vec<Value>) -> bool {
-        let is_same = self.changed.borrow().as_ref().is_some_and(|last| {
-            last.len() == values.len() && last.iter().zip(&values).all(|(last, new)| is_equal(last, new))
-        });
-        *self.changed.borrow_mut() = Some(values);
-        !is_same
+/// A macro holds its scope, and the scope holds the macro. A namespace may hold itself. Reference counts never
+/// free such a circle, and freeing a chain of a hundred thousand scopes would overflow the stack.
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        // All are emptied before the first value is dropped, so that no drop recurses.
+        let mut values = Vec::new();
+        for held in &self.held {
+            match held {
+                Value::Macro(of) => values.extend(of.scope.values.take().into_values()),
+                Value::Namespace(of) => values.push(Value::Dict(of.take().into())),
+                Value::Loop(of) => values.extend(of.changed.take().into_iter().flatten()),
+                _ => {}
+            }
+        }
     }
 }

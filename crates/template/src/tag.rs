@@ -4,14 +4,12 @@ use std::collections::HashSet;
 
 use super::ast::{Expr, Kind, Span, Target};
 use super::lexer::{Token, What};
-use super::value::{Raised, raised};
+use super::value::{Evaluated, Raised, raised};
 
 /// Max depth of an expression, such as the dots of `a.b.c`.
 const MAX_LINKS: usize = 100;
 /// Max nesting of blocks, parentheses, brackets and signs. Jinja's own limit is near 60.
 pub(super) const MAX_NESTED: usize = 30;
-
-pub(super) type Parsed<T> = Result<T, Raised>;
 
 /// The tokens of a tag that are not read yet.
 pub(super) struct Tag<'s> {
@@ -36,8 +34,12 @@ impl<'s> Tag<'s> {
         raised("TemplateSyntaxError", format!("{why}: {text} (line {line})"))
     }
 
+    pub(super) fn what(&self, at: usize) -> Option<&What> {
+        self.tokens.get(at).map(|token| &token.what)
+    }
+
     pub(super) fn peek(&self) -> Option<&What> {
-        self.tokens.get(self.at).map(|token| &token.what)
+        self.what(self.at)
     }
 
     pub(super) fn peek_name(&self) -> Option<&str> {
@@ -51,47 +53,35 @@ impl<'s> Tag<'s> {
         self.at == self.tokens.len()
     }
 
-    pub(super) fn is_op(&self, op: &str) -> bool {
-        matches!(self.peek(), Some(What::Op(own)) if *own == op)
+    /// Whether the current token is this operator or name.
+    pub(super) fn is(&self, text: &str) -> bool {
+        self.peek().is_some_and(|what| what.is(text))
     }
 
-    pub(super) fn is_name(&self, name: &str) -> bool {
-        self.peek_name() == Some(name)
+    /// Whether the token behind the current one is this operator or name.
+    pub(super) fn is_next(&self, text: &str) -> bool {
+        self.what(self.at + 1).is_some_and(|what| what.is(text))
     }
 
-    pub(super) fn skip_op(&mut self, op: &str) -> bool {
-        let is = self.is_op(op);
+    /// Takes the current token if it is this operator or name.
+    pub(super) fn skip(&mut self, text: &str) -> bool {
+        let is = self.is(text);
         self.at += usize::from(is);
         is
     }
 
-    pub(super) fn skip_name(&mut self, name: &str) -> bool {
-        let is = self.is_name(name);
-        self.at += usize::from(is);
-        is
+    pub(super) fn expect(&mut self, op: &str) -> Evaluated<()> {
+        if self.skip(op) { Ok(()) } else { Err(self.fail(&format!("expected token '{op}'"))) }
     }
 
-    pub(super) fn expect(&mut self, op: &str) -> Parsed<()> {
-        match self.skip_op(op) {
-            true => Ok(()),
-            false => Err(self.fail(&format!("expected token '{op}'"))),
-        }
+    pub(super) fn end(&mut self) -> Evaluated<()> {
+        if self.is_over() { Ok(()) } else { Err(self.fail("expected the end of the tag")) }
     }
 
-    pub(super) fn end(&mut self) -> Parsed<()> {
-        match self.is_over() {
-            true => Ok(()),
-            false => Err(self.fail("expected the end of the tag")),
-        }
-    }
-
-    pub(super) fn name(&mut self) -> Parsed<String> {
-        let name = self.peek_name().map(str::to_owned);
+    pub(super) fn name(&mut self) -> Evaluated<String> {
+        let name = self.peek_name().map(str::to_owned).ok_or_else(|| self.fail("expected a name"))?;
         self.at += 1;
-        name.ok_or_else(|| {
-            self.at -= 1;
-            self.fail("expected a name")
-        })
+        Ok(name)
     }
 
     pub(super) fn start(&self) -> usize {
@@ -104,8 +94,8 @@ impl<'s> Tag<'s> {
         Span { start, end }
     }
 
-    pub(super) fn expr(&self, start: usize, what: Kind) -> Parsed<Expr> {
-        let depth = what.depth() + 1;
+    pub(super) fn expr(&self, start: usize, what: Kind) -> Evaluated<Expr> {
+        let depth = 1 + what.parts().iter().map(|part| part.depth).max().unwrap_or(0);
         if depth > MAX_LINKS {
             return Err(self.fail(&format!("an expression of more than {MAX_LINKS} links is not read")));
         }
@@ -113,7 +103,7 @@ impl<'s> Tag<'s> {
     }
 
     /// Calls `parse` one level deeper.
-    pub(super) fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+    pub(super) fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Evaluated<T>) -> Evaluated<T> {
         self.depth += 1;
         if self.depth > MAX_NESTED {
             return Err(self.fail(&format!("more than {MAX_NESTED} levels of an expression are not read")));
@@ -124,21 +114,21 @@ impl<'s> Tag<'s> {
     }
 
     /// The target of an assignment: a name, a field of a namespace, or several targets.
-    pub(super) fn target(&mut self, with_fields: bool, ends: &[&str]) -> Parsed<Target> {
+    pub(super) fn target(&mut self, with_fields: bool, ends: &[&str]) -> Evaluated<Target> {
         let mut several = Vec::new();
-        let in_parentheses = self.skip_op("(");
+        let in_parentheses = self.skip("(");
         loop {
             let name = self.name()?;
             if ["true", "false", "none", "True", "False", "None"].contains(&name.as_str()) {
                 return Err(self.fail("can't assign to a constant"));
             }
-            several.push(match with_fields && self.skip_op(".") {
+            several.push(match with_fields && self.skip(".") {
                 true => Target::Field(name, self.name()?),
                 false => Target::Name(name),
             });
-            let is_last = !self.skip_op(",");
-            let at_end = self.is_over() || ends.iter().any(|end| self.is_op(end) || self.is_name(end));
-            if is_last || at_end || self.is_op(")") {
+            let is_last = !self.skip(",");
+            let at_end = self.is_over() || ends.iter().any(|end| self.is(end));
+            if is_last || at_end || self.is(")") {
                 if in_parentheses {
                     self.expect(")")?;
                 }
@@ -152,15 +142,15 @@ impl<'s> Tag<'s> {
     }
 
     /// The parameters of a macro.
-    pub(super) fn parameters(&mut self) -> Parsed<Vec<(String, Option<Expr>)>> {
+    pub(super) fn parameters(&mut self) -> Evaluated<Vec<(String, Option<Expr>)>> {
         self.expect("(")?;
         let (mut parameters, mut names) = (Vec::<(String, Option<Expr>)>::new(), HashSet::new());
-        while !self.skip_op(")") {
+        while !self.skip(")") {
             if !parameters.is_empty() {
                 self.expect(",")?;
             }
             let name = self.name()?;
-            let default = if self.skip_op("=") { Some(self.expression()?) } else { None };
+            let default = if self.skip("=") { Some(self.expression()?) } else { None };
             if default.is_none() && matches!(parameters.last(), Some((_, Some(_)))) {
                 return Err(self.fail("non-default argument follows default argument"));
             }

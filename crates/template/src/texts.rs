@@ -1,8 +1,9 @@
 //! Operations on texts with the results of Python's `str`.
 
-use super::eval::Given;
+use super::collection::bounded_text;
+use super::given::Given;
 use super::run::MAX_TEXT;
-use super::value::{Raised, is_space, raised, unsupported};
+use super::value::{Evaluated, is_space, raise, raised, type_error, unsupported};
 
 /// Python's `lower`. Rust treats the final sigma in the same way.
 pub(super) fn lower(of: &str) -> String {
@@ -36,18 +37,16 @@ pub(super) fn is_of_case(of: &str, upper: bool) -> bool {
 
 /// A character in title case. Rust has no table for pairs of letters, such as U+01C6.
 fn first_upper(char: char) -> String {
+    let moved = |by| char::from_u32(u32::from(char).wrapping_add_signed(by)).into_iter().collect();
     match char {
-        '\u{1C4}'..='\u{1C6}' => '\u{1C5}'.to_string(),
-        '\u{1C7}'..='\u{1C9}' => '\u{1C8}'.to_string(),
-        '\u{1CA}'..='\u{1CC}' => '\u{1CB}'.to_string(),
-        '\u{1F1}'..='\u{1F3}' => '\u{1F2}'.to_string(),
+        char if is_title(char) => char.to_string(),
+        '\u{1C4}' | '\u{1C7}' | '\u{1CA}' | '\u{1F1}' => moved(1),
+        '\u{1C6}' | '\u{1C9}' | '\u{1CC}' | '\u{1F3}' => moved(-1),
         // Georgian letters have capitals, but no word begins with one.
         '\u{10D0}'..='\u{10FA}' | '\u{10FD}'..='\u{10FF}' => char.to_string(),
         // These letters have an iota subscript. Their title case has it too.
-        '\u{1F80}'..='\u{1F87}' | '\u{1F90}'..='\u{1F97}' | '\u{1FA0}'..='\u{1FA7}' => shifted(char, 8),
-        '\u{1FB3}' | '\u{1FC3}' | '\u{1FF3}' => shifted(char, 9),
-        '\u{1F88}'..='\u{1F8F}' | '\u{1F98}'..='\u{1F9F}' | '\u{1FA8}'..='\u{1FAF}' => char.to_string(),
-        '\u{1FBC}' | '\u{1FCC}' | '\u{1FFC}' => char.to_string(),
+        '\u{1F80}'..='\u{1F87}' | '\u{1F90}'..='\u{1F97}' | '\u{1FA0}'..='\u{1FA7}' => moved(8),
+        '\u{1FB3}' | '\u{1FC3}' | '\u{1FF3}' => moved(9),
         char => {
             // If the upper case is several letters, as for `ß`, only the first one is a capital.
             let all: Vec<char> = char.to_uppercase().collect();
@@ -60,10 +59,6 @@ fn first_upper(char: char) -> String {
             all.iter().take(1).copied().chain(rest).collect()
         }
     }
-}
-
-fn shifted(char: char, by: u32) -> String {
-    char::from_u32(u32::from(char) + by).map(String::from).unwrap_or_default()
 }
 
 /// Python's `str.title`. A letter after a character without case becomes a capital.
@@ -91,35 +86,16 @@ pub(super) fn stripped<'t>(of: &'t str, chars: Option<&str>, left: bool, right: 
 }
 
 /// Splits at white space at most `max` times, from the left or from the right.
-pub(super) fn words(of: &str, max: usize, from_right: bool) -> Vec<String> {
-    let (mut words, mut rest) = (Vec::new(), of);
-    loop {
-        rest = stripped(rest, None, !from_right, from_right);
-        if rest.is_empty() {
-            break;
-        }
-        if words.len() == max {
-            words.push(stripped(rest, None, !from_right, from_right).to_owned());
-            break;
-        }
-        let cut = if from_right {
-            rest.char_indices()
-                .rfind(|(_, char)| is_space(*char))
-                .map(|(at, char)| (at, at + char.len_utf8()))
-        } else {
-            rest.char_indices().find(|(_, char)| is_space(*char)).map(|(at, char)| (at, at + char.len_utf8()))
+pub(super) fn words(of: &str, max: usize, from_right: bool) -> Vec<&str> {
+    let (mut words, mut rest) = (Vec::new(), stripped(of, None, !from_right, from_right));
+    while !rest.is_empty() {
+        let parts = if from_right { rest.rsplit_once(is_space) } else { rest.split_once(is_space) };
+        let (word, left) = match parts.filter(|_| words.len() < max) {
+            Some((left, word)) if from_right => (word, left),
+            parts => parts.unwrap_or((rest, "")),
         };
-        let Some((end, next)) = cut else {
-            words.push(rest.to_owned());
-            break;
-        };
-        if from_right {
-            words.push(rest[next..].to_owned());
-            rest = &rest[..end];
-        } else {
-            words.push(rest[..end].to_owned());
-            rest = &rest[next..];
-        }
+        words.push(word);
+        rest = stripped(left, None, !from_right, from_right);
     }
     if from_right {
         words.reverse();
@@ -133,73 +109,56 @@ pub(super) fn is_break(char: char) -> bool {
 }
 
 /// Python's `splitlines`.
-pub(super) fn split_lines(of: &str, keeps: bool) -> Vec<String> {
-    let (mut lines, mut line) = (Vec::new(), String::new());
-    let mut chars = of.chars().peekable();
-    while let Some(char) = chars.next() {
-        if !is_break(char) {
-            line.push(char);
-            continue;
-        }
-        if keeps {
-            line.push(char);
-        }
-        if char == '\r' && chars.next_if_eq(&'\n').is_some() && keeps {
-            line.push('\n');
-        }
-        lines.push(std::mem::take(&mut line));
+pub(super) fn split_lines(of: &str, keeps: bool) -> Vec<&str> {
+    let (mut lines, mut rest) = (Vec::new(), of);
+    while let Some(at) = rest.find(is_break) {
+        let len = if rest[at..].starts_with("\r\n") {
+            2
+        } else {
+            rest[at..].chars().next().map_or(0, char::len_utf8)
+        };
+        lines.push(&rest[..if keeps { at + len } else { at }]);
+        rest = &rest[at + len..];
     }
-    if !line.is_empty() {
-        lines.push(line);
+    if !rest.is_empty() {
+        lines.push(rest);
     }
     lines
 }
 
-pub(super) fn replaced(of: &str, old: &str, new: &str, count: Option<i128>) -> Result<String, Raised> {
+/// Python's `replace`. A `count` below zero replaces all.
+pub(super) fn replaced(of: &str, old: &str, new: &str, count: i128) -> Evaluated<String> {
     let found = if old.is_empty() { of.len() + 1 } else { of.matches(old).count() };
-    if found.saturating_mul(new.len()).saturating_add(of.len()) > MAX_TEXT {
-        return unsupported("a text is longer than 64 MiB");
-    }
-    Ok(match count.filter(|count| *count >= 0) {
-        None => of.replace(old, new),
-        Some(count) => of.replacen(old, new, usize::try_from(count).unwrap_or(usize::MAX)),
-    })
+    bounded_text(found.saturating_mul(new.len()).saturating_add(of.len()))?;
+    Ok(usize::try_from(count).map_or_else(|_| of.replace(old, new), |count| of.replacen(old, new, count)))
 }
 
-pub(super) fn padded(of: &str, how: &str, width: i128, fill: &str) -> Result<String, Raised> {
-    let len = of.chars().count();
+/// A text of at least `width` characters, by the method `how` of Python.
+pub(super) fn padded(of: &str, how: &str, width: i128, fill: &str) -> Evaluated<String> {
     let width = usize::try_from(width.max(0)).unwrap_or(usize::MAX);
     if width > MAX_TEXT / 4 {
         return unsupported("a width is too large");
     }
     if fill.chars().count() != 1 {
-        return Err(raised("TypeError", "The fill character must be exactly one character long"));
+        return type_error("The fill character must be exactly one character long");
     }
-    let missing = width.saturating_sub(len);
-    let (left, right) = match how {
-        "ljust" => (0, missing),
+    let missing = width.saturating_sub(of.chars().count());
+    let left = match how {
+        "ljust" => 0,
         // If the width is even, Python puts the odd space to the left.
-        "center" => {
-            let left = missing / 2 + (missing & width & 1);
-            (left, missing - left)
-        }
-        _ => (missing, 0),
+        "center" => missing / 2 + (missing & width & 1),
+        _ => missing,
     };
-    if how == "zfill" {
-        let (sign, digits) = match of.strip_prefix(['+', '-']) {
-            Some(digits) => (&of[..1], digits),
-            None => ("", of),
-        };
-        return Ok(format!("{sign}{}{digits}", "0".repeat(missing)));
-    }
-    Ok(format!("{}{of}{}", fill.repeat(left), fill.repeat(right)))
+    let sign = usize::from(how == "zfill" && of.starts_with(['+', '-']));
+    let (sign, rest) = of.split_at(sign);
+    Ok(format!("{sign}{}{rest}{}", fill.repeat(left), fill.repeat(missing - left)))
 }
 
 /// Python's `format` with `{}`, `{0}` and `{name}`.
-pub(super) fn formatted(of: &str, given: &Given) -> Result<String, Raised> {
-    let (mut to, mut next) = (String::new(), 0);
-    let (mut is_counted, mut is_placed) = (false, false);
-    let mut rest = of;
+pub(super) fn formatted(of: &str, given: &Given) -> Evaluated<String> {
+    let (mut to, mut rest) = (String::new(), of);
+    // The number of `{}`, and whether there is a `{0}`.
+    let (mut counted, mut is_placed) = (0, false);
     while let Some(at) = rest.find(['{', '}']) {
         to.push_str(&rest[..at]);
         let brace = &rest[at..=at];
@@ -209,19 +168,18 @@ pub(super) fn formatted(of: &str, given: &Given) -> Result<String, Raised> {
             continue;
         }
         let Some(end) = rest[at..].find('}').filter(|_| brace == "{") else {
-            return Err(raised("ValueError", "Single '}' encountered in format string"));
+            return raise("ValueError", "Single '}' encountered in format string");
         };
         let name = &rest[at + 1..at + end];
         let is_place = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
-        is_counted |= name.is_empty();
+        counted += usize::from(name.is_empty());
         is_placed |= is_place;
-        if is_counted && is_placed {
+        if counted > 0 && is_placed {
             let why = "cannot mix automatic field numbering with manual field specification";
-            return Err(raised("ValueError", why));
+            return raise("ValueError", why);
         }
         let value = if name.is_empty() {
-            next += 1;
-            given.plain.get(next - 1)
+            given.plain.get(counted - 1)
         } else if is_place {
             name.parse::<usize>().ok().and_then(|at| given.plain.get(at))
         } else if name.chars().all(|char| char == '_' || char.is_alphanumeric()) {
@@ -231,9 +189,7 @@ pub(super) fn formatted(of: &str, given: &Given) -> Result<String, Raised> {
         };
         let value = value.ok_or_else(|| raised("IndexError", "a format has no such argument"))?;
         to.push_str(&value.to_text()?);
-        if to.len() > MAX_TEXT {
-            return unsupported("a text is longer than 64 MiB");
-        }
+        bounded_text(to.len())?;
         rest = &rest[at + end + 1..];
     }
     to.push_str(rest);

@@ -103,6 +103,7 @@ fn what_python_refuses_has_no_text() {
         "{{ 'a'|safe(1) }}",
         "{{ [1]|list(1) }}",
         "{{ [1.5]|map('round', 'a')|list }}",
+        "{{ 'nan'|float|round(method='ceil') }}",
         "{{ 'a'|replace('a', 'b', 'c') }}",
         "{{ 'a'|attr(1) }}",
         "{{ ['a', 'b']|sum(start='') }}",
@@ -138,6 +139,20 @@ fn what_python_refuses_has_no_text() {
     ] {
         let found = rendered(source);
         assert!(found.is_err(), "{source}: {found:?}");
+    }
+}
+
+/// Python counts and names the arguments of a call before it converts them.
+#[test]
+fn arguments_are_counted_before_they_are_converted() {
+    for (source, want) in [
+        ("{{ 1.5|round('a', 'b', 'c') }}", "round() takes at most 2 arguments (3 given)"),
+        ("{{ l|sort('a', no=1) }}", "sort() got an unexpected keyword argument 'no'"),
+        ("{{ 'a b'.split(1, 'b', sep=2) }}", "split() got an unexpected keyword argument 'sep'"),
+        ("{{ 1.5|round('a') }}", "'str' object cannot be interpreted as an integer"),
+    ] {
+        let error = rendered(source).unwrap_err();
+        assert!(error.contains(want), "{source}: {error}");
     }
 }
 

@@ -1,82 +1,68 @@
 //! Filters that compare items: sort, dictsort, unique, min and max.
 
-use super::super::collection::in_order;
-use super::super::eval::Given;
-use super::super::operators::{hashable, is};
+use super::super::compare::{compare, hashable, in_order, is, is_equal};
+use super::super::given::Args;
 use super::super::run::Run;
 use super::super::texts::lower;
-use super::super::value::{Raised, Value, compare, is_equal, iter, list, raised, text, tuple};
-use super::{Done, whole};
+use super::super::value::{Evaluated, Value, iter, list, raise, text, tuple, type_error, undefined};
+use super::at_path;
 
-/// The sort key of an item. It is in lower case unless `with_case` is true.
-fn key(run: &mut Run<'_>, item: &Value, attribute: Option<&Value>, with_case: bool) -> Done {
-    let key = match attribute {
-        Some(path) => run.path(item, path, None)?,
-        None => item.clone(),
-    };
-    Ok(match &key {
-        Value::Text(of) | Value::Safe(of) if !with_case => text(lower(of)),
-        _ => key,
-    })
+/// The key by which a value is compared. It is in lower case unless `with_case` is true.
+fn folded(of: &Value, with_case: &Value) -> Value {
+    match of {
+        Value::Text(of) | Value::Safe(of) if !with_case.is_true() => text(lower(of)),
+        of => of.clone(),
+    }
 }
 
-pub(super) fn sort(run: &mut Run<'_>, of: Value, mut given: Given) -> Done {
-    let reverse = whole(given.take(0, "reverse"), 0)? != 0;
-    let with_case = given.take(1, "case_sensitive").is_some_and(|case| case.is_true());
-    let attribute = given.take(2, "attribute").filter(|path| !matches!(path, Value::None));
-    given.end("sort", 3)?;
+/// The key of an item, or of what is at a path of it.
+fn key(run: &mut Run<'_>, item: &Value, path: &Value, with_case: &Value) -> Evaluated {
+    at_path(run, item, path).map(|of| folded(&of, with_case))
+}
+
+pub(super) fn sort(run: &mut Run<'_>, of: &Value, [reverse, with_case, path, _]: Args) -> Evaluated {
+    let reverse = reverse.whole()? != 0;
     // A sort key is a list of one key per attribute.
-    let paths: Vec<Option<Value>> = match &attribute {
-        Some(Value::Text(paths)) => paths.split(',').map(|path| Some(text(path))).collect(),
-        other => vec![other.clone()],
+    let paths = match &path {
+        Value::Text(paths) => paths.split(',').map(text).collect(),
+        path => vec![path.clone()],
     };
     let mut keyed = Vec::new();
     for item in of.items()? {
-        let keys = paths.iter().map(|path| key(run, &item, path.as_ref(), with_case));
-        keyed.push((list(keys.collect::<Result<_, _>>()?), item));
+        let keys = paths.iter().map(|path| key(run, &item, path, &with_case));
+        keyed.push((list(keys.collect::<Evaluated<_>>()?), item));
     }
-    Ok(list(sorted(keyed, reverse)?))
+    sorted(keyed, reverse)
 }
 
-fn sorted(keyed: Vec<(Value, Value)>, reverse: bool) -> Result<Vec<Value>, Raised> {
+fn sorted(keyed: Vec<(Value, Value)>, reverse: bool) -> Evaluated {
     let sorted = in_order(keyed, |(left, _), (right, _)| {
         let ordering = compare("<", left, right)?;
         // Equal items keep their order in both directions.
         Ok(if reverse { ordering.reverse() } else { ordering })
     })?;
-    Ok(sorted.into_iter().map(|(_, item)| item).collect())
+    Ok(list(sorted.into_iter().map(|(_, item)| item).collect()))
 }
 
-pub(super) fn dict_sort(of: &Value, mut given: Given) -> Done {
-    let with_case = given.take(0, "case_sensitive").is_some_and(|case| case.is_true());
-    let by = given.take(1, "by").map_or(Ok("key".into()), |by| by.to_text())?;
-    let reverse = whole(given.take(2, "reverse"), 0)? != 0;
-    given.end("dictsort", 3)?;
+pub(super) fn dict_sort(_: &mut Run<'_>, of: &Value, [with_case, by, reverse, _]: Args) -> Evaluated {
+    let (by, reverse) = (by.to_text()?, reverse.whole()? != 0);
     if !["key", "value"].contains(&&*by) {
-        let why = "You can only sort by either \"key\" or \"value\"";
-        return Err(raised("FilterArgumentError", why));
+        return raise("FilterArgumentError", "You can only sort by either \"key\" or \"value\"");
     }
     let Value::Dict(dict) = of.defined()? else {
-        return Err(raised("TypeError", format!("'{}' object has no items", of.type_name())));
+        return type_error(format!("'{}' object has no items", of.type_name()));
     };
-    let keyed = dict.entries().iter().map(|(own, value)| {
-        let by = if &*by == "value" { value } else { own };
-        let by = match by {
-            Value::Text(of) | Value::Safe(of) if !with_case => text(lower(of)),
-            other => other.clone(),
-        };
-        (by, tuple(vec![own.clone(), value.clone()]))
+    let keyed = dict.entries().iter().map(|(key, value)| {
+        let pair = tuple(vec![key.clone(), value.clone()]);
+        (folded(if &*by == "value" { value } else { key }, &with_case), pair)
     });
-    Ok(list(sorted(keyed.collect(), reverse)?))
+    sorted(keyed.collect(), reverse)
 }
 
-pub(super) fn unique(run: &mut Run<'_>, of: Value, mut given: Given) -> Done {
-    let with_case = given.take(0, "case_sensitive").is_some_and(|case| case.is_true());
-    let attribute = given.take(1, "attribute").filter(|path| !matches!(path, Value::None));
-    given.end("unique", 2)?;
+pub(super) fn unique(run: &mut Run<'_>, of: &Value, [with_case, path, ..]: Args) -> Evaluated {
     let (mut seen, mut kept) = (Vec::<Value>::new(), Vec::new());
     for item in of.items()? {
-        let key = key(run, &item, attribute.as_ref(), with_case)?;
+        let key = key(run, &item, &path, &with_case)?;
         hashable(&key)?;
         run.work(key.extent().nodes.saturating_mul(seen.len() as u64))?;
         if !seen.iter().any(|own| is_equal(own, &key)) {
@@ -87,22 +73,14 @@ pub(super) fn unique(run: &mut Run<'_>, of: Value, mut given: Given) -> Done {
     Ok(iter(kept))
 }
 
-pub(super) fn extreme(run: &mut Run<'_>, name: &str, of: Value, mut given: Given) -> Done {
-    let with_case = given.take(0, "case_sensitive").is_some_and(|case| case.is_true());
-    let attribute = given.take(1, "attribute").filter(|path| !matches!(path, Value::None));
-    given.end(name, 2)?;
-    let op = if name == "min" { "<" } else { ">" };
+pub(super) fn extreme(run: &mut Run<'_>, op: &str, of: &Value, [with_case, path, ..]: Args) -> Evaluated {
     let mut best: Option<(Value, Value)> = None;
     for item in of.items()? {
-        let key = key(run, &item, attribute.as_ref(), with_case)?;
-        let is_better = match &best {
-            None => true,
-            Some((own, _)) => is(op, &key, own)?,
-        };
+        let key = key(run, &item, &path, &with_case)?;
+        let is_better = best.as_ref().map_or(Ok(true), |(own, _)| is(op, &key, own))?;
         if is_better {
             best = Some((key, item));
         }
     }
-    Ok(best
-        .map_or_else(|| Value::Undefined("No aggregated item, sequence was empty.".into()), |(_, item)| item))
+    Ok(best.map_or_else(|| undefined("No aggregated item, sequence was empty."), |(_, item)| item))
 }

@@ -17,7 +17,6 @@
 //! | `operators.rs`, `compare.rs`, `texts.rs`, `date.rs` | how Python computes, compares and writes |
 #![forbid(unsafe_code)]
 
-use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -235,16 +234,15 @@ impl ChatTemplate {
         variables: &Value,
         prompt: bool,
     ) -> Result<Rendered, Raised> {
-        let mut context = HashMap::from([
-            ("messages".to_owned(), cleaned(&messages)?),
-            ("tools".to_owned(), tools_checked(tools)?),
-            ("documents".to_owned(), Value::None),
-            ("add_generation_prompt".to_owned(), Value::Bool(prompt)),
-        ]);
-        context.extend(self.tokens.iter().map(|(name, token)| (name.clone(), text(token))));
+        let mut context = Dict::default();
+        context.set(text("messages"), cleaned(&messages)?);
+        context.set(text("tools"), tools_checked(tools)?);
+        context.set(text("documents"), Value::None);
+        context.set(text("add_generation_prompt"), Value::Bool(prompt));
+        self.tokens.iter().for_each(|(name, token)| context.set(text(name), text(token)));
         if let Value::Dict(variables) = variables {
             for (name, value) in variables.entries() {
-                context.insert(name.to_text()?.to_string(), value.clone());
+                context.set(Value::Text(name.to_text()?), value.clone());
             }
         }
         let mut run = Run::new(&self.source, self.date, Scope::new(context));

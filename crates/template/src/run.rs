@@ -333,7 +333,7 @@ impl Drop for Run<'_> {
         let mut values = Vec::new();
         for held in &self.held {
             match held {
-                Value::Macro(of) => values.extend(of.scope.values.take().into_values()),
+                Value::Macro(of) => values.push(Value::Dict(of.scope.values.take().into())),
                 Value::Namespace(of) => values.push(Value::Dict(of.take().into())),
                 Value::Loop(of) => values.extend(of.changed.take().into_iter().flatten()),
                 _ => {}

@@ -1,24 +1,23 @@
 //! What a block holds while it runs: the names that it sets, its macros, its loop.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use super::ast::{Macro, Target};
-use super::collection::Items;
+use super::collection::{Dict, Items};
 use super::compare::is_equal;
 use super::value::{Evaluated, Value, raise, text, undefined};
 
 /// The names that are set in a block.
 #[derive(Default)]
 pub(crate) struct Scope {
-    pub(super) values: RefCell<HashMap<String, Value>>,
+    pub(super) values: RefCell<Dict>,
     parent: Option<Rc<Scope>>,
 }
 
 impl Scope {
-    pub(super) fn new(values: HashMap<String, Value>) -> Rc<Self> {
+    pub(super) fn new(values: Dict) -> Rc<Self> {
         Rc::new(Self { values: RefCell::new(values), parent: None })
     }
 
@@ -27,12 +26,12 @@ impl Scope {
     }
 
     pub(super) fn get(&self, name: &str) -> Option<Value> {
-        let own = self.values.borrow().get(name).cloned();
+        let own = self.values.borrow().text(name).cloned();
         own.or_else(|| self.parent.as_ref()?.get(name))
     }
 
     pub(super) fn set(&self, name: &str, value: Value) {
-        self.values.borrow_mut().insert(name.to_owned(), value);
+        self.values.borrow_mut().set(text(name), value);
     }
 
     pub(super) fn assign(&self, target: &Target, value: Value) -> Evaluated<()> {

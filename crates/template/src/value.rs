@@ -206,11 +206,11 @@ impl Value {
 
     /// The undefined value for a missing field.
     pub(super) fn missing(&self, name: &str) -> Value {
-        let of = match self {
-            Self::None => "'None'".to_owned(),
-            other => format!("'{} object'", other.type_name()),
-        };
-        undefined(format!("{of} has no attribute {}", repr_text(name)))
+        let name = repr_text(name);
+        undefined(match self {
+            Self::None => format!("'None' has no attribute {name}"),
+            other => format!("'{} object' has no attribute {name}", other.type_name()),
+        })
     }
 
     pub(crate) fn is_true(&self) -> bool {

@@ -51,11 +51,6 @@ pub struct HostRows {
 }
 
 impl HostRows {
-    /// No rows of a field.
-    pub fn new(field: Arc<str>) -> Self {
-        Self { field, bytes: Vec::new(), ends: Vec::new() }
-    }
-
     /// The bytes of each row.
     pub fn rows(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         let start = |row: usize| row.checked_sub(1).map_or(0, |before| self.ends[before]);

@@ -198,7 +198,9 @@ impl Decoder {
         }
         let (slab, HostInfo { batch: info, .. }) = lease.parts_mut();
         if info.host_rows.is_empty() {
-            info.host_rows.extend(self.host_fields.iter().map(|(_, name)| HostRows::new(name.clone())));
+            let none =
+                |field: &Arc<str>| HostRows { field: field.clone(), bytes: Vec::new(), ends: Vec::new() };
+            info.host_rows.extend(self.host_fields.iter().map(|(_, name)| none(name)));
         }
         for (kept, &(field, _)) in info.host_rows.iter_mut().zip(&self.host_fields) {
             kept.bytes.clear();

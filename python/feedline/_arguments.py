@@ -22,6 +22,12 @@ from ._tables import is_table
 from ._tree import Tree
 from ._workers.choice import BatchMap
 
+#: Why samples cannot be given to `collate_fn`.
+_INDEXED = (
+    "collate_fn is for samples that are read by index, and a source is read in sequence: yield arrays, and pad them by "
+    "pad={field: value}"
+)
+
 #: How a field is padded: the value, the multiple of the width, and the side.
 _Side = Literal["left", "right"]
 PadOf = Union[float, None, "tuple[float | None, int]", "tuple[float | None, _Side]", "tuple[float | None, int, _Side]"]
@@ -38,7 +44,8 @@ def samples_of(
     if isinstance(data, Source) or (isinstance(data, Data) and collate_fn is None):
         if max_length is not None:
             raise ConfigError(f"give max_length with the samples: feedline.{type(data).__name__}(..., max_length=...)")
-        _check_indexed(isinstance(data, Source), collate_fn)
+        if collate_fn is not None:
+            raise ConfigError(_INDEXED)
         return data._of_rows(pad) if isinstance(data, Data) and data._nest is Tree and has_rows else data
     if collate_fn is not None and text is not None:
         data = (data if isinstance(data, Data) else Data(data))._with_texts(_parts.names("text", text))
@@ -51,16 +58,9 @@ def samples_of(
             if not is_iterable:
                 raise
             # Torch's IterableDataset has an unimplemented __getitem__, and may have a length.
-    _check_indexed(True, collate_fn)
+    if collate_fn is not None:
+        raise ConfigError(_INDEXED)
     return Source(data, max_length=_options.limits(max_length))
-
-
-def _check_indexed(is_source: bool, collate_fn: Any) -> None:
-    if collate_fn is not None and is_source:
-        raise ConfigError(
-            "collate_fn is for samples that are read by index, and a source is read in sequence: yield arrays, "
-            "and pad them by pad={field: value}"
-        )
 
 
 def check_has_limits(data: Data | Source, **needs: bool) -> None:

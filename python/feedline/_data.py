@@ -141,21 +141,17 @@ class Data:
 
     @classmethod
     def _padded(
-        cls, samples: Any, pad: Any, max_length: Mapping[str, int | None] | None, collate_fn: Any, has_rows: bool
+        cls, samples: Any, pad: Any, max_length: Any, collate_fn: Any, has_rows: bool, seed_generators: bool = True
     ) -> Data:
         """The data of samples whose fields in ``pad`` vary in length, and of batches whose fields have rows."""
         data = cls.__new__(cls)
-        data._make(samples, max_length, True, collate_fn, pad if isinstance(pad, Mapping) else (), has_rows)
+        data._make(samples, max_length, seed_generators, collate_fn, pad if isinstance(pad, Mapping) else (), has_rows)
         return data
 
     def _of_rows(self, pad: Any) -> Data:
         """These data of `collate_fn`, whose result has fields with a row for each sample."""
         assert self._made is not None
-        (samples,), given = self._made.arguments, self._made.options
-        data = Data.__new__(Data)
-        padded = pad if isinstance(pad, Mapping) else ()
-        data._make(samples, given["max_length"], given["seed_generators"], given["collate_fn"], padded, True)
-        return data
+        return Data._padded(self._made.arguments[0], pad, has_rows=True, **self._made.options)
 
     def _make(
         self,

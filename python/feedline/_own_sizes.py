@@ -13,9 +13,6 @@ from ._values import numpy_dtype
 #: Ends the name of the field with height and width.
 SIZE = ".size"
 
-#: The channels of the modes of pictures; ``None`` for those without this dimension.
-_CHANNELS: Mapping[str, int | None] = {"rgb": 3, "gray": 1, "rgba": 4, "u16": 1, "index": None}
-
 
 class OwnSizes(NamedTuple):
     """How such pictures lie in their field: one after another."""
@@ -26,9 +23,9 @@ class OwnSizes(NamedTuple):
 
     def shape(self, height: int, width: int) -> tuple[int, ...]:
         """The shape of a picture."""
-        channels = _CHANNELS[self.mode]
-        if channels is None:
+        if self.mode == "index":
             return height, width
+        channels = {"rgb": 3, "rgba": 4}.get(self.mode, 1)
         return (channels, height, width) if self.channels_first else (height, width, channels)
 
     def __call__(self, framework: Any, inner: Any, name: str) -> list[Any]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 #: Ends the name of the field with the lengths of texts in a list.
 _LENGTHS = ".lengths"
 
+_NO_TEXT = 'field "{}" has bytes that are no text: {}: leave it out of text'
+
 
 class HostForm(NamedTuple):
     """Makes the value of a field of a batch from what the host keeps, and that of a sample."""
@@ -98,7 +100,7 @@ def _texts(_: Any, inner: Any, name: str) -> list[str]:
     try:
         return [row.decode() for row in inner.host_rows(name)]
     except UnicodeDecodeError as error:
-        raise _not_utf8(name, error) from None
+        raise DataError(_NO_TEXT.format(name, error)) from None
 
 
 def _json_lists(_: Any, inner: Any, name: str) -> list[list[str]]:
@@ -107,19 +109,15 @@ def _json_lists(_: Any, inner: Any, name: str) -> list[list[str]]:
 
 def _lists(_: Any, inner: Any, name: str) -> list[list[str]]:
     """Lists of texts of Arrow or Parquet."""
-    lengths = [np.frombuffer(row, np.int64).tolist() for row in inner.host_rows(name + _LENGTHS)]
+    lengths = (np.frombuffer(row, np.int64).tolist() for row in inner.host_rows(name + _LENGTHS))
     try:
         return [_cut(row, of_row) for row, of_row in zip(inner.host_rows(name), lengths, strict=True)]
     except UnicodeDecodeError as error:
-        raise _not_utf8(name, error) from None
+        raise DataError(_NO_TEXT.format(name, error)) from None
 
 
 def _cut(row: bytes, lengths: list[int]) -> list[str]:
     return [row[end - length : end].decode() for end, length in zip(accumulate(lengths), lengths, strict=True)]
-
-
-def _not_utf8(name: str, error: UnicodeDecodeError) -> DataError:
-    return DataError(f'field "{name}" has bytes that are no text: {error}: leave it out of text')
 
 
 def _bytes(sample: Mapping[str, Any], name: str) -> bytes:

@@ -36,7 +36,8 @@ impl Given {
         self.plain.get(at).cloned().or_else(|| self.take_named(name))
     }
 
-    /// The arguments of `what`, which has these parameters. Refuses more positional arguments, and other names.
+    /// The arguments of `what`, which has these parameters. Refuses more positional arguments, and other
+    /// names.
     pub(super) fn bind(mut self, what: &str, parameters: &[Parameter]) -> Evaluated<Args> {
         let mut args = [const { Value::None }; 4];
         for (at, (name, missing)) in parameters.iter().enumerate() {

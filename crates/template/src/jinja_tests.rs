@@ -5,7 +5,8 @@ use super::given::Given;
 use super::texts::is_of_case;
 use super::value::{Evaluated, Value, raise, raised, type_error, unsupported};
 
-/// A test: how many arguments it takes, and whether a value passes it. A test without an argument sees `None`.
+/// A test: how many arguments it takes, and whether a value passes it. A test without an argument sees
+/// `None`.
 type Test = (usize, fn(&Value, &Value) -> Evaluated<bool>);
 
 fn find(name: &str) -> Option<Test> {

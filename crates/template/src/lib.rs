@@ -9,7 +9,7 @@
 //! | --- | --- |
 //! | `lexer.rs`, `tag.rs`, `expression.rs`, `parser.rs`, `ast.rs` | the source, its tokens, its tree |
 //! | `names.rs` | which names a block hides |
-//! | `run.rs`, `scope.rs`, `eval.rs` | a run: scopes, loops, macros, the characters of each `{% generation %}`; expressions |
+//! | `run.rs`, `scope.rs`, `eval.rs` | a run: scopes, loops, macros, expressions, each `{% generation %}` |
 //! | `value.rs`, `collection.rs` | values, lists and dicts |
 //! | `json.rs`, `written.rs` | JSON that is read; values as `str`, `repr` and `json.dumps` write them |
 //! | `given.rs` | the arguments of calls, and the parameters that take them |

@@ -325,8 +325,8 @@ impl<'t> Run<'t> {
     }
 }
 
-/// A macro holds its scope, and the scope holds the macro. A namespace may hold itself. Reference counts never
-/// free such a circle, and freeing a chain of a hundred thousand scopes would overflow the stack.
+/// A macro holds its scope, and the scope holds the macro. A namespace may hold itself. Reference counts
+/// never free such a circle, and freeing a chain of a hundred thousand scopes would overflow the stack.
 impl Drop for Run<'_> {
     fn drop(&mut self) {
         // All are emptied before the first value is dropped, so that no drop recurses.

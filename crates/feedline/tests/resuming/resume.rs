@@ -13,7 +13,7 @@ use feedline_testkit::restore::{self, From, MIXES, Pipeline};
 use feedline_testkit::{Watchdog, watchdog};
 
 /// Samples of the data sets: two full batches of [`BATCH`] and a short one.
-const LEN: u64 = 23;
+const LEN: u64 = 24;
 const BATCH: usize = 9;
 const LAST_BATCHES: [LastBatch; 3] = [LastBatch::Keep, LastBatch::Drop, LastBatch::Pad];
 
@@ -33,8 +33,15 @@ fn samplers() -> Vec<(&'static str, Sampler)> {
         ("Bucketed", Sampler::bucketed(&lengths, BATCH as u64, 2).unwrap()),
         ("Subset", Sampler::subset(listed, Sampler::Shuffle).unwrap()),
         ("ByEpoch", Sampler::by_epoch([(0, Sampler::Shuffle), (1, Sampler::block(4, 6).unwrap())]).unwrap()),
+        ("Grouped", Sampler::grouped(3, Sampler::Shuffle).unwrap()),
+        ("Batches", Sampler::batches(3, false, |epoch, step| Ok(own_batch(epoch, step))).unwrap()),
         ("Custom", Sampler::custom("turned", LEN, |epoch, position| (position * 5 + epoch) % LEN).unwrap()),
     ]
+}
+
+/// A batch of one's own, of up to [`BATCH`] samples.
+fn own_batch(epoch: u64, step: u64) -> Vec<u64> {
+    (0..[9, 4, 6][step as usize]).map(|at| (9 * step + at + epoch) % LEN).collect()
 }
 
 /// Restores the loader at every step, and checks that it continues the same.

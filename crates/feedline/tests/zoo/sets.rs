@@ -110,6 +110,11 @@ pub fn compositions(dir: &Path) -> Vec<Entry> {
             let [[_, part], _] = random(2 * LEN).folds(2, Some(&labels), 3).unwrap().try_into().unwrap();
             part
         }),
+        entry("Subset by folds_of_groups", || {
+            let groups = Vec::from_iter((0..2 * LEN).map(|id| u32::from(id < LEN)));
+            let [[_, part], _] = random(2 * LEN).folds_of_groups(2, &groups, 3).unwrap().try_into().unwrap();
+            part
+        }),
         entry("Negatives by negatives", move || numbers().negatives(&["number"], 3, 2 * LEN, 5).unwrap()),
         entry("Window by take", || random(50).take(LEN)),
         entry("Window by skip", || random(50).skip(50 - LEN)),
@@ -120,6 +125,7 @@ pub fn compositions(dir: &Path) -> Vec<Entry> {
         entry("Concat by concat", || random(9).concat(random(LEN - 9)).unwrap()),
         entry("Zip by zip", move || random(LEN).zip(numbers()).unwrap()),
         entry("Repeat by repeat", || random(8).repeat(3).unwrap().take(LEN)),
+        entry("Repeat by repeated", || random(8).repeated(3).unwrap().take(LEN)),
         entry("Zip of a Concat of ragged fields", move || {
             let uneven = Uneven::new(30, 20).unwrap();
             uneven.clone().take(10).concat(uneven.skip(17)).unwrap().zip(numbers()).unwrap()
